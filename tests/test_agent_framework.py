@@ -93,6 +93,22 @@ def test_messages_come_back_as_they_were(tmp_path):
         assert found.item.value["role"] == "user"
 
 
+def test_excluded_messages_are_left_out_if_asked():
+    """As the framework's own providers do."""
+    marked = Message(role="user", contents=["old"], additional_properties={"_excluded": True})
+    messages = [marked, Message(role="user", contents=["new"])]
+
+    async def work():
+        with Memory.open(embedder="words") as memory:
+            for skip_excluded, expected in ((False, ["old", "new"]), (True, ["new"])):
+                history = AlveusHistoryProvider(memory, key="ada", skip_excluded=skip_excluded)
+                if not skip_excluded:
+                    await history.save_messages("one", messages)
+                assert [one.text for one in await history.get_messages("one")] == expected
+
+    asyncio.run(work())
+
+
 def test_a_message_with_an_id_is_kept_once(tmp_path):
     """Also when it is handed over again, and without a session."""
 

@@ -26,7 +26,7 @@ from openai.types.responses import (
 )
 
 from alveus import Memory
-from alveus.errors import InvalidInput, InvalidName, StoreClosed
+from alveus.errors import InvalidInput, InvalidName, SessionClosed, StoreClosed
 from alveus.integrations.openai_agents import AlveusSession
 from frameworks_tried import counted
 
@@ -239,6 +239,6 @@ def test_every_call_of_a_closed_session_raises_a_runtime_error(tmp_path):
         session.clear_session,
     )
     for call in calls:
-        with pytest.raises(RuntimeError, match="closed") as raised:
+        with pytest.raises(SessionClosed, match="closed") as raised:
             asyncio.run(call())
-        assert isinstance(raised.value, StoreClosed)
+        assert isinstance(raised.value, RuntimeError)

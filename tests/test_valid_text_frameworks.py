@@ -19,6 +19,8 @@ from langgraph.graph import END, START, StateGraph
 from openai.types.responses import ResponseFunctionToolCall
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import Conversation
+from pydantic_ai.conversation_store import ConversationEntry, ConversationRecord
+from pydantic_ai.messages import ModelResponse, ToolCallPart
 from pydantic_ai.models.test import TestModel
 
 from alveus import Memory
@@ -26,7 +28,7 @@ from alveus.integrations.agent_framework import AlveusHistoryProvider
 from alveus.integrations.anthropic_memory import AlveusMemoryTool
 from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from alveus.integrations.openai_agents import AlveusSession
-from alveus.integrations.pydantic_ai import AlveusConversationStore
+from alveus.integrations.pydantic_ai import KEY, SET, AlveusConversationStore
 from test_mcp import HELLO, command, served_here
 from test_openai_agents import QUIET, Scripted, said
 from waiting import LIMIT_S
@@ -79,6 +81,23 @@ def test_a_conversation_of_pydantic_ai_is_saved(tmp_path):
         assert again is not None
         assert WHOLE in repr(again.messages[2])
         store.close()
+
+    asyncio.run(work())
+
+
+def test_half_a_character_in_a_name_of_pydantic_ai_is_one_replacement():
+    """What a tool was called with; pydantic itself makes three characters of it, uncounted."""
+
+    async def work():
+        with Memory.open(embedder="words") as memory:
+            store = AlveusConversationStore(memory)
+            call = ToolCallPart("sky", {"city \ud83d": "x"})
+            entry = ConversationEntry(parent_id=None, message=ModelResponse([call]))
+            record = ConversationRecord(conversation_id="trip", head_id=entry.id)
+            await store.write_record(record, new_entries=[entry], expected_revision=None)
+            (item,) = memory.key(KEY).set(SET).list()
+            assert item.value["message"]["parts"][0]["args"] == {"city \ufffd": "x"}
+            assert item.metadata == {"replaced_characters": 1}
 
     asyncio.run(work())
 

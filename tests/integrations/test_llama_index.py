@@ -295,5 +295,7 @@ def test_half_a_character_is_replaced():
             (kept,) = await store.get_messages("one")
             assert kept.content == "Rain \ufffd"
             assert cast("Any", kept.blocks[1]).tool_kwargs == {"city \ufffd": "x"}
+            (item,) = memory.key("ada").set("llama_index.one").list()
+            assert item.metadata == {"replaced_characters": 2}
 
     asyncio.run(work())

@@ -56,7 +56,8 @@
     │   └── StoreReadOnly                  the file or the handle cannot be written
     ├── ServerUnreachable (ConnectionError)  a server of alveus gave no answer
     ├── Unusable                       this handle or file cannot be used
-    │   ├── StoreClosed (RuntimeError)     used after close
+    │   ├── StoreClosed                    used after close
+    │   │   └── SessionClosed (RuntimeError)   the same, of a session of the OpenAI Agents SDK
     │   ├── ForkedStore                    used in a child process after fork
     │   ├── NotPicklable (TypeError)       an open memory was pickled, or copied deeply
     │   ├── ModelMissing                   a language model lacks its package or its key
@@ -625,8 +626,15 @@ class Unusable(AlveusError):
     """This handle or file cannot be used."""
 
 
-class StoreClosed(Unusable, RuntimeError):
-    """A memory or store was used after it was closed; frameworks catch a RuntimeError."""
+class StoreClosed(Unusable):
+    """A memory or store was used after it was closed.
+
+    It is no `RuntimeError`: LlamaIndex takes each of these for a fault of the event loop.
+    """
+
+
+class SessionClosed(StoreClosed, RuntimeError):
+    """An `AlveusSession` was used after it was closed; programs of the SDK catch a RuntimeError."""
 
 
 class ForkedStore(Unusable):

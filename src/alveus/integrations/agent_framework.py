@@ -41,6 +41,8 @@ class AlveusHistoryProvider(HistoryProvider):
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
         key: Whose the sessions are, such as a user; session ID is its set ``agent_session.ID``.
+        skip_excluded: As with the framework's own providers: messages that were marked as excluded
+            when they were stored are not returned.
         options: ``load_messages store_inputs store_outputs store_context_messages
             store_context_from`` of the framework's `HistoryProvider`.
     """
@@ -53,9 +55,11 @@ class AlveusHistoryProvider(HistoryProvider):
         *,
         key: str,
         source_id: str = DEFAULT_SOURCE_ID,
+        skip_excluded: bool = False,
         **options: Any,  # noqa: ANN401 - the framework's
     ) -> None:
         super().__init__(source_id, **options)
+        self.skip_excluded = skip_excluded
         self._opened = OpenedMemory(memory)
         self._key = self._opened.memory.key(key)
 
@@ -69,7 +73,10 @@ class AlveusHistoryProvider(HistoryProvider):
         """Return the messages of a session, the oldest first."""
         kept = self._key.set(_set_of(session_id))
         items = await self._opened.awaited(kept.list)
-        return [Message.from_dict(item.value) for item in items]
+        messages = [Message.from_dict(item.value) for item in items]
+        if self.skip_excluded:
+            return [one for one in messages if not one.additional_properties.get("_excluded")]
+        return messages
 
     async def save_messages(
         self,

@@ -289,13 +289,15 @@ def _text(message: Msg) -> str:
 
 def _item(message: Msg, session: str) -> Item:
     """Return a message as an item: its text is searched."""
+    value, replaced = plain_json(message)
     return valid_item(
         Item(
-            value=plain_json(message),
+            value=value,
             id=message.id,
             text=_text(message),
             role=message.role,
             speaker=message.name or None,
             session=session,
-        )
+        ),
+        in_value=replaced,
     )

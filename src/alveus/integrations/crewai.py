@@ -294,7 +294,7 @@ def _where(
 
 def _item(record: MemoryRecord) -> Item:
     """Return a record as an item: its content is searched."""
-    value = plain_json(record)
+    value, replaced = plain_json(record)
     return valid_item(
         Item(
             value={**value, "scope": _path(record.scope) or "/"},
@@ -302,7 +302,8 @@ def _item(record: MemoryRecord) -> Item:
             text=record.content,
             importance=record.importance,
             time=_aware(record.created_at),
-        )
+        ),
+        in_value=replaced,
     )
 
 

@@ -195,9 +195,10 @@ def _item(
 ) -> Item:
     """Return a content as an item, without thoughts: its texts are searched."""
     content = content.model_copy(update={"parts": _parts(content)})
+    value, replaced = plain_json(content, exclude_none=True)
     return valid_item(
         Item(
-            value=plain_json(content, exclude_none=True),
+            value=value,
             id=item_id or None,
             text=" ".join(part.text for part in content.parts or () if part.text),
             metadata=dict(metadata or {}),
@@ -205,7 +206,8 @@ def _item(
             speaker=author or None,
             session=session_id or None,
             time=time,
-        )
+        ),
+        in_value=replaced,
     )
 
 

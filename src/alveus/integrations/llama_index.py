@@ -310,12 +310,14 @@ def _remove(
 
 def _item(message: ChatMessage) -> Item:
     """Return a message as an item: its text is searched, without thoughts of a model."""
+    value, replaced = plain_json(message)
     return valid_item(
         Item(
-            value=plain_json(message),
+            value=value,
             text=text_said(message.role.value, message.content or ""),
             role=message.role.value,
-        )
+        ),
+        in_value=replaced,
     )
 
 

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
-from alveus.errors import InvalidInput
+from alveus.errors import InvalidInput, SessionClosed, StoreClosed
 from alveus.errors.short_repr import short_repr
 from alveus.integrations.opened import OpenedMemory
 from alveus.llm.answer_reader import is_thought, text_said
@@ -19,6 +19,8 @@ from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
 from alveus.values.storable import checked_name, choice
+
+Result = TypeVar("Result")
 
 SessionItem: TypeAlias = dict[str, Any]
 """An item as the SDK hands it over: a message, a call of a tool, its output, …"""
@@ -103,8 +105,19 @@ class AlveusSession(OpenedMemory):
             return
         await self.awaited(lambda: self._items.add_many(made))
 
+    async def awaited(self, call: Callable[[], Result]) -> Result:
+        """See `OpenedMemory.awaited`.
+
+        Raises:
+            SessionClosed: The memory was closed.
+        """
+        try:
+            return await super().awaited(call)
+        except StoreClosed as error:
+            raise SessionClosed(str(error)) from error
+
     async def _check_open(self) -> None:
-        """Raise `StoreClosed` if the memory was closed, in calls that need nothing else of it."""
+        """Raise `SessionClosed` if the memory was closed, in calls that need nothing else of it."""
         await self.awaited(lambda: self._items.list(limit=1))
 
     async def pop_item(self) -> SessionItem | None:

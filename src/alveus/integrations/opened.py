@@ -11,7 +11,7 @@ from alveus.memory.async_calls import CallExecutor
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.text.budget import Budget
-from alveus.values.valid_text import valid_text
+from alveus.values.valid_text import ValidText, valid_text
 
 Result = TypeVar("Result")
 
@@ -74,16 +74,16 @@ class Dumpable(Protocol):
         ...
 
 
-def plain_json(model: Dumpable, *, exclude_none: bool = False) -> dict[str, Any]:
-    """Return a model of pydantic as JSON; `valid_item` makes its texts storable.
+def plain_json(model: Dumpable, *, exclude_none: bool = False) -> ValidText[dict[str, Any]]:
+    """Return a model of pydantic as JSON that can be stored, for the item that `valid_item` makes.
 
-    Pydantic refuses a name of a field with a lone surrogate, which is then replaced before.
+    Texts are replaced before pydantic makes JSON: of the name of a field with a lone surrogate one
+    version of pydantic makes an error, and another one three characters.
     """
-    try:
-        return model.model_dump(mode="json", exclude_none=exclude_none)
-    except UnicodeEncodeError:
-        valid = type(model).model_validate(valid_text(model.model_dump()).value)
-        return valid.model_dump(mode="json", exclude_none=exclude_none)
+    fields = valid_text(model.model_dump())
+    if fields.replaced:
+        model = type(model).model_validate(fields.value)
+    return ValidText(model.model_dump(mode="json", exclude_none=exclude_none), fields.replaced)
 
 
 def quoted(key: KeyMemory, query: str, *, budget_tokens: int, options: Mapping[str, Any]) -> str:

@@ -205,14 +205,19 @@ def _entry(entries: MemorySet, entry_id: str) -> ConversationEntry:
 
 def _item(entry: ConversationEntry) -> Item:
     """Return a message as an item: what was said in it is searched."""
-    (message,) = ModelMessagesTypeAdapter.dump_python([entry.message], mode="json")
+    messages = [entry.message]
+    fields = valid_text(ModelMessagesTypeAdapter.dump_python(messages))
+    if fields.replaced:  # see `plain_json`
+        messages = ModelMessagesTypeAdapter.validate_python(fields.value)
+    (message,) = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
     return valid_item(
         Item(
             value={"parent": entry.parent_id, "message": message},
             id=entry.id,
-            text="\n".join(_said(entry.message)),
+            text="\n".join(_said(messages[0])),
             role="assistant" if entry.message.kind == "response" else "user",
-        )
+        ),
+        in_value=fields.replaced,
     )
 
 

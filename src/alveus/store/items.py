@@ -279,16 +279,19 @@ def _said(item: Item) -> str:
     return wire.encode(item.value) if said is None else said
 
 
-def valid_item(item: Item) -> Item:
+def valid_item(item: Item, *, in_value: int = 0) -> Item:
     """Return an item whose texts can be stored; its metadata says how many characters were changed.
 
     See `valid_text`. Its id, session and role are names, which a store refuses if they have a lone
     surrogate.
+
+    Args:
+        in_value: How many characters of the value were replaced before.
     """
-    return counted_valid_item(item).value
+    return counted_valid_item(item, in_value=in_value).value
 
 
-def counted_valid_item(item: Item) -> ValidText[Item]:
+def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
     """Return what `valid_item` does, and the number of characters that were replaced.
 
     Characters that the value has, and its text or speaker again, count once.
@@ -298,10 +301,10 @@ def counted_valid_item(item: Item) -> ValidText[Item]:
     said = {name: getattr(item, name) for name in ITEM_TEXTS}
     said["metadata"] = dict(item.metadata)
     valid = {name: valid_text(given) for name, given in said.items()}
-    if all(valid[name].value is given for name, given in said.items()):
+    if not in_value and all(valid[name].value is given for name, given in said.items()):
         return ValidText(item, 0)
     counts = {name: each.replaced for name, each in valid.items()}
-    own, about = counts.pop("value"), counts.pop("metadata")
+    own, about = in_value + counts.pop("value"), counts.pop("metadata")
     replaced = max(own, sum(counts.values())) + about
     made: dict[str, Any] = {name: each.value for name, each in valid.items()}
     if replaced:
