@@ -49,7 +49,6 @@ class Suite:
         packages: What they need, with our extra.
         must_pass: The number of tests that pass.
         exempt: Patterns of names of tests that need not pass, each with the reason.
-        chosen: Which tests of the files are run, as pytest's ``-k`` says it; "": all.
     """
 
     repository: str
@@ -59,7 +58,6 @@ class Suite:
     packages: Sequence[str]
     must_pass: int
     exempt: Mapping[str, str]
-    chosen: str = ""
 
 
 SUITES = {
@@ -107,46 +105,6 @@ SUITES = {
         54,
         {"symlink|umask": "it looks at the folder in which the peer keeps files"},
     ),
-    "crewai": Suite(
-        "github.com/crewAIInc/crewAI",
-        "f4731f502",
-        ("lib/crewai/tests/memory",),
-        (
-            "lib/crewai/tests/memory/test_unified_memory.py",
-            "lib/crewai/tests/memory/test_memory_root_scope.py",
-        ),
-        ("crewai==1.15.30", "lancedb==0.40.0"),
-        0,
-        {},
-    ),
-    "agent-framework": Suite(
-        "github.com/microsoft/agent-framework",
-        "5eb3eb745",
-        ("python/packages/core/tests/core",),
-        ("python/packages/core/tests/core/test_sessions.py",),
-        ("agent-framework-core==1.23.0", "msgspec"),
-        0,
-        {},
-        chosen="InMemoryHistoryProvider or FileHistoryProvider",
-    ),
-    "llama-index": Suite(
-        "github.com/run-llama/llama_index",
-        "09e5118d6",
-        ("llama-index-core/tests/storage/chat_store",),
-        ("llama-index-core/tests/storage/chat_store/test_sql.py",),
-        ("llama-index-core==0.14.25", "aiosqlite"),
-        0,
-        {},
-    ),
-    "google-adk": Suite(
-        "github.com/google/adk-python",
-        "2049ee68b",
-        ("tests/unittests/memory",),
-        ("tests/unittests/memory/test_in_memory_memory_service.py",),
-        ("google-adk==2.13.0",),
-        0,
-        {},
-    ),
 }
 
 
@@ -181,7 +139,7 @@ def ran(name: str, suite: Suite, python: Path) -> dict[str, str]:
         results = WORK / name / "results.xml"
         results.unlink(missing_ok=True)
         options = ["-q", "-p", "peer_shims", "-p", "no:cacheprovider"]
-        options += ["-c", str(WORK / name / "tests" / "pytest.ini"), "-k", suite.chosen]
+        options += ["-c", str(WORK / name / "tests" / "pytest.ini")]
         subprocess.run(
             [str(python), "-m", "pytest", *options, f"--junit-xml={results}", f"tests/{file}"],
             cwd=folder,
