@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import codecs
+import re
 import time
 import unicodedata
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Iterator
 from math import inf
+from sys import maxsize
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -16,6 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission_texts import HALVES, LISTS, half_of, lines, samples, spelled_out
+from alveus.sets.admission import disguises, named_secrets, secret_formats, secret_values
 from alveus.sets.admission.injection import _has, injections
 from alveus.sets.admission.injection_forms import forms
 from alveus.sets.admission.injection_guards import Examples
@@ -194,6 +198,84 @@ def test_what_a_text_costs_grows_with_its_length_only(piece: str):
     small, large = (piece * (COUNTS.hostile_chars // of // len(piece)) for of in (4, 1))
     took = spent(large)
     assert took < 0.2 or took < 10 * spent(small)
+
+
+class CountedPattern:
+    """A pattern that counts its calls, and the characters that they look at."""
+
+    def __init__(self, pattern: re.Pattern[str], work: Counter[str]) -> None:
+        self.pattern, self._work = pattern.pattern, work
+        self._own = pattern
+
+    def _count(self, text: str, found: re.Match[str] | None, first: int, last: int) -> None:
+        self._work["calls"] += 1
+        self._work["characters"] += (found.end() if found else min(last, len(text))) - first
+
+    def match(self, text: str, first: int = 0, last: int = maxsize) -> re.Match[str] | None:
+        """Match where it begins; one that fails is counted as a call alone."""
+        found = self._own.match(text, first, last)
+        self._count(text, found, first, first if found is None else last)
+        return found
+
+    def fullmatch(self, text: str) -> re.Match[str] | None:
+        """Match a whole text."""
+        self._count(text, None, 0, maxsize)
+        return self._own.fullmatch(text)
+
+    def search(self, text: str, first: int = 0, last: int = maxsize) -> re.Match[str] | None:
+        """Search a text, or a part of it."""
+        found = self._own.search(text, first, last)
+        self._count(text, found, first, last)
+        return found
+
+    def finditer(self, text: str, first: int = 0, last: int = maxsize) -> Iterator[re.Match[str]]:
+        """Search again where the last match ends."""
+        self._count(text, None, first, last)
+        for found in self._own.finditer(text, first, last):
+            self._work["calls"] += 1
+            yield found
+
+    def findall(self, text: str) -> list[Any]:
+        """Find all at once."""
+        self._count(text, None, 0, maxsize)
+        return self._own.findall(text)
+
+    def sub(self, made: Any, text: str) -> str:
+        """Replace all."""
+        self._count(text, None, 0, maxsize)
+        return self._own.sub(made, text)
+
+    def split(self, text: str) -> list[Any]:
+        """Split a text."""
+        self._count(text, None, 0, maxsize)
+        return self._own.split(text)
+
+
+@pytest.fixture
+def work(monkeypatch):
+    """What the patterns of secrets do: how many calls, and how many characters these look at."""
+    counted = Counter[str]()
+    for module in (disguises, named_secrets, secret_formats, secret_values):
+        for name, value in vars(module).items():
+            if isinstance(value, re.Pattern):
+                monkeypatch.setattr(module, name, CountedPattern(value, counted))
+    monkeypatch.setattr(
+        secret_formats, "_compiled", lambda pattern: CountedPattern(re.compile(pattern), counted)
+    )
+    return counted
+
+
+@pytest.mark.parametrize("piece", HOSTILE)
+def test_the_work_on_secrets_grows_as_the_text_does(work: Counter[str], piece: str):
+    """Calls of patterns, and characters that they look at: ten times as many of ten times more."""
+    done: list[Counter[str]] = []
+    for length in (10_000, 100_000):
+        work.clear()
+        list(secrets(piece * (length // len(piece))))
+        done.append(work.copy())
+    small, large = done
+    for kind in ("calls", "characters"):
+        assert large[kind] <= 11 * small[kind] + 1_000, (kind, small, large)
 
 
 EXAMPLES = (

@@ -86,13 +86,17 @@ def known_formats(text: str) -> Iterator[SecretSpan]:
 def private_keys(text: str) -> Iterator[SecretSpan]:
     """Yield where *text* has blocks with private keys, up to their end as far as it is there."""
     for begin, end in _BLOCKS:
-        after = 0
+        ends, after = _compiled(end).finditer(text), 0
+        last = next(ends, None)
         for found in _compiled(begin).finditer(text):
             if found.start() < after:
                 continue
-            last = _compiled(end).search(text, found.end(), found.end() + LONGEST_BLOCK)
-            last = last or _compiled(_ENCODED).match(text, found.end()) or found
-            after = last.end()
+            while last is not None and last.start() < found.end():
+                last = next(ends, None)
+            if last is not None and last.end() <= found.end() + LONGEST_BLOCK:
+                after = last.end()
+            else:
+                after = (_compiled(_ENCODED).match(text, found.end()) or found).end()
             yield SecretSpan(found.start(), after, "private key")
 
 
