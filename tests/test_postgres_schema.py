@@ -15,6 +15,7 @@ from alveus.store.postgres import PostgresStore, schema
 from alveus.store.postgres.location import ServerLocation
 from alveus.store.postgres.schema import SCHEMA
 from alveus.testing import NOTES, add, write
+from alveus.transfer import migrate
 from postgres_server import server, url_for, user
 from waiting import SHORT_S
 
@@ -176,6 +177,19 @@ def test_a_program_that_knows_enough_opens_a_newer_schema(url, monkeypatch, next
     store = PostgresStore.open(url)
     assert write(store, add("a")).number == 1
     store.close()
+
+
+def test_a_copy_is_of_a_schema_that_the_program_knows_whole(
+    url, tmp_path, monkeypatch, next_migration
+):
+    """A column of a newer one would be left out without a word."""
+    PostgresStore.open(url).close()
+    next_migration()
+    PostgresStore.open(url).close()
+    monkeypatch.undo()
+    with pytest.raises(StoreTooNew):
+        migrate(url, tmp_path / "copy.db")
+    assert not list(tmp_path.glob("copy.db*"))
 
 
 def test_who_does_not_own_the_tables_is_told_who_does(url, raw, next_migration):

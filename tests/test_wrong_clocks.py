@@ -157,7 +157,7 @@ def test_a_store_opened_by_a_wrong_clock_knows_better(tmp_path):
 
 
 def test_a_store_without_a_timeline_begins_with_its_last_commit(tmp_path):
-    """One that an earlier alveus made, first opened while the clock is wrong."""
+    """One that only a store wrote to, first opened as a memory while the clock is wrong."""
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words", clock=Clock()) as memory:
         memory.key("ada").short_term.once("visit").increment("visits")

@@ -107,7 +107,7 @@ class Fact:
             conversation=kept["conversation"],
             sources=item.sources,
             when=(kept["when"][0], kept["when"][1]),
-            zone=kept.get("zone", "UTC"),
+            zone=kept["zone"],
             valid_from=item.valid_from,
             valid_to=item.valid_to,
             confirmed=kept["confirmed"],
