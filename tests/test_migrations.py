@@ -63,6 +63,15 @@ def test_each_schema_after_the_first_has_a_script_that_leads_to_it(of) -> None:
     assert [*migrations(of.MIGRATIONS, after=1)] == [*range(2, of.SCHEMA + 1)]
 
 
+def test_only_later_scripts_are_made_in_the_order_of_their_numbers(tmp_path: Path) -> None:
+    """What is in the folder besides them is none."""
+    for name in ("0003_three.sql", "0002_two.sql", "0010_ten.sql", "notes.txt"):
+        (tmp_path / name).write_text(name, encoding="utf-8")
+    assert migrations(tmp_path, after=2) == {3: "0003_three.sql", 10: "0010_ten.sql"}
+    assert [*migrations(tmp_path, after=0)] == [2, 3, 10]
+    assert migrations(tmp_path / "none", after=0) == {}
+
+
 @pytest.mark.usefixtures("expected")
 def test_a_migrated_file_is_as_a_new_one(tmp_path: Path, monkeypatch) -> None:
     """What the step declares is what `schema.sql` says."""
