@@ -352,7 +352,7 @@ def joined_by_looking(rows: NDArray[Any], limit: int) -> list[list[int]]:
     return sorted(sorted(group) for group in groups)
 
 
-@given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.integers(1, 5))
+@given(st.integers(0, 2**32 - 1), st.integers(1, 8), st.integers(1, 5))
 def test_groups_are_those_that_lose_least(seed: int, number: int, limit: int) -> None:
     """Each join is the one that loses least of all (Ward, 1963)."""
     rows = np.random.default_rng(seed).normal(size=(number, 16))
