@@ -159,9 +159,10 @@ def test_a_migration_that_is_killed_is_made_by_the_next_opening(
     path, source = tmp_path / "app.db", (tmp_path / "app.db").read_bytes()
     add_step(monkeypatch, tmp_path)
     found = set[int]()
-    for part in range(max(3, COUNTS.kills // 12)):
+    steps = [round(20 * 1.5**part) for part in range(max(3, COUNTS.kills // 12))]
+    for step in [*steps, 1 << 30]:
         path.write_bytes(source)
-        words = [sys.executable, "-c", KILLED, str(path), str(tmp_path), str(20 * 4**part)]
+        words = [sys.executable, "-c", KILLED, str(path), str(tmp_path), str(step)]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.returncode == -signal.SIGKILL, done.stderr
         with closing(connect(path)) as db:
@@ -172,7 +173,7 @@ def test_a_migration_that_is_killed_is_made_by_the_next_opening(
             assert memory.store.problems(deep=True) == []
         for file in tmp_path.glob("app.db-*"):
             file.unlink()
-    assert BEFORE in found
+    assert found == {BEFORE, AFTER}
 
 
 @pytest.mark.parametrize("mode", ["rw", "ro"])
