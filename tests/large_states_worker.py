@@ -81,7 +81,8 @@ def print_growth(saver: AlveusSaver) -> None:
         "write": lambda: saver.put_writes(config("ada", 2), [("photos", [*value, photo(1)])], "t"),
         "copy": lambda: saver.copy_thread("ada", "bob"),
     }
-    print(json.dumps({name: growth(call) / LARGE_BYTES for name, call in calls.items()}))
+    grown = {name: growth(call) / LARGE_BYTES for name, call in calls.items()}
+    sys.stdout.write(json.dumps(grown))
 
 
 def main() -> None:
