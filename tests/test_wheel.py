@@ -8,15 +8,12 @@ import subprocess
 import sys
 import zipfile
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pytest
 
-from compiling import hatch_build
+from compiling import exported, hatch_build
 from pages import ROOT, Block, blocks, files, prose
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 pytestmark = pytest.mark.wheel
 
@@ -90,6 +87,16 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path):
     compiled = {each.removeprefix("src/") for each in modules} if hatch_build.compiler() else set()
     assert packed == package | compiled
     assert wheel.name.endswith("-py3-none-any.whl") == (not compiled)
+
+
+def test_compiled_code_of_the_wheel_exports_nothing_but_its_entry(wheel: Path, tmp_path: Path):
+    """As the file that is installed says, whatever built it: no library binds to a name of ours."""
+    with zipfile.ZipFile(wheel) as archive:
+        packed = [path for path in archive.namelist() if path.endswith((".so", ".dylib", ".pyd"))]
+        unpacked = [Path(archive.extract(path, tmp_path)) for path in packed]
+    assert len(unpacked) == (len(hatch_build.SOURCES) if hatch_build.compiler() else 0)
+    for file in unpacked:
+        assert exported(file) == {f"PyInit_{file.name.partition('.')[0]}"}
 
 
 def test_a_wheel_without_compiled_code_serves_as_well(tmp_path, monkeypatch):
