@@ -8,6 +8,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from alveus import Item, Memory
+from alveus.server.answers import STATUS
 from alveus.server.app import create_app
 from inspected import remember
 from test_server import ServedHere
@@ -47,6 +48,13 @@ def test_operations_have_plain_names():
     assert len(set(names)) == len(names)
     assert {"list_keys", "add_items", "make_context", "read_health"} <= set(names)
     assert not any("_v1_" in name for name in names)
+
+
+def test_each_status_of_an_error_is_described():
+    """Whatever is wrong, at whichever address: a client that is generated knows the answer."""
+    answers = described()["paths"]["/v1/batch"]
+    for each in answers.values():
+        assert {str(status) for status in STATUS.values()} <= each["responses"].keys()
 
 
 def asked_of(client):

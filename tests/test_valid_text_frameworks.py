@@ -171,12 +171,15 @@ def remembering(request_id):
 def test_mcp_reads_a_line_with_half_a_character(tmp_path):
     """Which its own library does not: the answer says how many characters were replaced."""
     ready = {"jsonrpc": "2.0", "method": "notifications/initialized"}
-    lines = [json.dumps(HELLO), json.dumps(ready), remembering(7)]
+    client = {"clientInfo": {"name": HALF, "version": HALF}}
+    hello = {**HELLO, "params": {**HELLO["params"], **client}}
+    lines = [json.dumps(hello), json.dumps(ready), remembering(7)]
     done = subprocess.run(
         command(tmp_path), input="\n".join(lines) + "\n", capture_output=True, text=True,
         timeout=LIMIT_S, check=True, encoding="utf-8",
     )  # fmt: skip
     answers = {one["id"]: one for one in map(json.loads, done.stdout.splitlines())}
+    assert "serverInfo" in answers[HELLO["id"]]["result"]
     assert "1 character was no valid text" in answers[7]["result"]["content"][0]["text"]
     with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
         assert memory.key("ada").list()[0].text == WHOLE

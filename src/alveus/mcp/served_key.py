@@ -124,10 +124,10 @@ class ServedKey:
 
 
 def valid_request(told: object) -> object:
-    """Return a message of JSON-RPC whose arguments are text; see `valid_text`.
+    """Return a message of JSON-RPC whose arguments and client are text; see `valid_text`.
 
     `mcp` reads no message in which half a surrogate pair is escaped. The number of characters that
-    were replaced is added to ``_meta``. Names and ids, outside of the arguments, stay as they are.
+    were replaced is added to ``_meta``. Names and ids stay as they are.
     """
     if not isinstance(told, dict):
         return told
@@ -136,10 +136,11 @@ def valid_request(told: object) -> object:
     if not isinstance(params, dict):
         return request
     known = cast("dict[str, object]", params)
-    arguments, replaced = valid_text(known.get("arguments"))
+    said = {name: known[name] for name in ("arguments", "clientInfo") if name in known}
+    valid, replaced = valid_text(said)
     if not replaced:
         return request
     meta = known.get("_meta")
     noted = cast("dict[str, object]", meta) if isinstance(meta, dict) else {}
     noted = {**noted, REPLACED: replaced}
-    return {**request, "params": {**known, "arguments": arguments, "_meta": noted}}
+    return {**request, "params": {**known, **valid, "_meta": noted}}

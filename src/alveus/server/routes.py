@@ -53,8 +53,10 @@ FAULTS: dict[int | str, str] = {
     422: "A rule of admission rejects it.",
     429: "Too many requests.",
     500: "The server failed unexpectedly; its log has the cause under `facts.reference`.",
+    501: "The server cannot do it here, such as reading the past within a batch.",
     502: "A model or an embedder did not answer.",
     503: "The store is busy, or away.",
+    507: "The store is full.",
 }
 
 RESPONSES: dict[int | str, dict[str, Any]] = {
