@@ -62,6 +62,7 @@ class Framework:
 
 INTEGRATIONS = "constraints-integrations.txt"
 OLDER = "constraints-integrations-older.txt"
+SEE = "see [tests of the frameworks](#tests-of-the-frameworks); "
 RANDOM = "{calls} random calls answer as its own"
 
 FRAMEWORKS = (
@@ -100,7 +101,7 @@ FRAMEWORKS = (
         ("anthropic",),
         "memory tool",
         "anthropic",
-        "it publishes none for the tool; {commands} random commands answer word by word as its own "
+        f"{SEE}{{commands}} random commands answer word by word as its own "
         "`BetaLocalFilesystemMemoryTool` does",
     ),
     Framework(
@@ -109,7 +110,7 @@ FRAMEWORKS = (
         ("crewai",),
         "storage",
         "crewai",
-        f"it publishes none for storages; {RANDOM} `LanceDBStorage` does",
+        f"{SEE}{RANDOM} `LanceDBStorage` does",
         OLDER,
     ),
     Framework(
@@ -118,8 +119,7 @@ FRAMEWORKS = (
         ("google-adk",),
         "memory service",
         "google-adk",
-        "it publishes none for services; {calls} random calls find what its own "
-        "`InMemoryMemoryService` finds",
+        f"{SEE}{{calls}} random calls find what its own `InMemoryMemoryService` finds",
         INTEGRATIONS,
     ),
     Framework(
@@ -128,7 +128,7 @@ FRAMEWORKS = (
         ("llama-index-core",),
         "chat store, memory block",
         "llama-index",
-        f"it publishes none for chat stores; {RANDOM} `SQLAlchemyChatStore` does",
+        f"{SEE}{RANDOM} `SQLAlchemyChatStore` does",
         INTEGRATIONS,
     ),
     Framework(
@@ -137,7 +137,7 @@ FRAMEWORKS = (
         ("agent-framework-core",),
         "history provider, context provider",
         "agent-framework",
-        "it publishes none for providers; {messages} messages of every kind come back as from its "
+        f"{SEE}{{messages}} messages of every kind come back as from its "
         "own `InMemoryHistoryProvider`",
     ),
     Framework(
@@ -146,7 +146,7 @@ FRAMEWORKS = (
         ("openai-agents",),
         "session",
         None,
-        f"it publishes none for sessions; {RANDOM} `SQLiteSession` does",
+        f"{SEE}{RANDOM} `SQLiteSession` does",
     ),
     Framework(
         "PydanticAI",
