@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Sequence
 
 from alveus.agents.chat.actions import AgentMessage
@@ -11,7 +10,7 @@ from alveus.errors import InvalidInput
 from alveus.llm import ChatModel, ModelMessage
 from alveus.llm.chat import MOST_TEMPERATURE
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, counted
+from alveus.values.storable import checked_name, checked_number, counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,10 +39,7 @@ class AgentContext:
         checked_name(self.conv_id, "a conv_id")
         _check_text(self.language, "the language")
         counted(self.max_new_tokens, "max_new_tokens")
-        number = self.temperature
-        fits = isinstance(number, int | float) and not isinstance(number, bool)  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        if not (fits and math.isfinite(number) and 0 <= number <= MOST_TEMPERATURE):
-            raise InvalidInput(f"temperature must be a number from 0 to 2, not {number!r}")
+        checked_number(self.temperature, "temperature", least=0, most=MOST_TEMPERATURE)
 
 
 @dataclass(frozen=True, slots=True)

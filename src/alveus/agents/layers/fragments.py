@@ -445,9 +445,9 @@ class Snowflakes:
     def __init__(
         self, instance: int, seq: int = 0, epoch: int = 0, timestamp: int | None = None
     ) -> None:
-        self._instance = _below(instance, "instance", INSTANCES)
-        self._seq = _below(seq, "seq", SEQUENCE) - 1
-        self.epoch = _below(epoch, "epoch", _milliseconds())
+        self._instance = counted(instance, "instance", least=0, most=INSTANCES - 1)
+        self._seq = counted(seq, "seq", least=0, most=SEQUENCE - 1) - 1
+        self.epoch = counted(epoch, "epoch", least=0, most=_milliseconds() - 1)
         first = self.epoch if timestamp is None else timestamp
         self._last = max(_milliseconds(), counted(first, "timestamp", least=self.epoch))
         self._mutex = FreshLock()
@@ -515,12 +515,6 @@ def time_of_id(fragment_id: int) -> datetime:
 
 def _milliseconds() -> int:
     return time.time_ns() // 1_000_000
-
-
-def _below(number: int, what: str, limit: int) -> int:
-    if counted(number, what, least=0) >= limit:
-        raise InvalidInput(f"{what} must be below {limit}, not {number}")
-    return number
 
 
 # --- prompts, as the default templates of DB-GPT have them ----------------------------------------

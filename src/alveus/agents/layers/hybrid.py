@@ -17,7 +17,6 @@ from alveus.agents.layers.layer import LayerMemory, LayerOptions
 from alveus.agents.layers.layer_plans import Insight, Move
 from alveus.agents.layers.layer_results import DiscardedMemoryFragments
 from alveus.agents.layers.long_term import LongTermMemory
-from alveus.agents.layers.ranking import checked_k
 from alveus.agents.storage import Now
 from alveus.embed import Embedder
 from alveus.errors import InvalidInput
@@ -25,6 +24,7 @@ from alveus.memory.keys import KeySets
 from alveus.memory.memory import Memory as Store
 from alveus.sets.writer import Writer
 from alveus.values.keywords import check_keywords
+from alveus.values.storable import counted
 
 DEFAULT_STORE = "agent_memory_long_term"
 
@@ -246,7 +246,7 @@ class HybridMemory(LayerMemory[T]):
             k: How many long-term memory recalls; None: as it was made with.
         """
         weights = Weights.given(alpha, beta, gamma)
-        wanted = self._long.k if k is None else checked_k(k)
+        wanted = self._long.k if k is None else counted(k, "k", least=0)
 
         def look(writer: Writer) -> list[T]:
             # In the order of moves: what moves meanwhile is seen twice, and never missed.

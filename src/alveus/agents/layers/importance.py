@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, get_args
 
 from alveus.agents.layers.fragments import MemoryFragment, finite
 from alveus.errors import InvalidInput
 from alveus.llm import ChatModel, ask_text
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import choice
 
 LOWEST, HIGHEST = 1.0, 10.0
 """The scale on which scorers rate."""
@@ -57,9 +57,7 @@ class Profile:
     @classmethod
     def of(cls, name: ProfileName) -> Profile:
         """Return a profile by its name."""
-        if name not in ("alveus", "dbgpt"):
-            raise InvalidInput(f"profile must be 'alveus' or 'dbgpt', not {name!r}")
-        is_theirs = name == "dbgpt"
+        is_theirs = choice(name, "profile", *get_args(ProfileName)) == "dbgpt"
         return cls(name, raw=is_theirs, keeps_members=is_theirs)
 
     def check(self, importance: float | None, what: str = "an importance") -> None:
@@ -94,11 +92,9 @@ class Weights:
     def __post_init__(self) -> None:
         """Refuse what ranks nothing."""
         for field in fields(self):
-            weight: object = getattr(self, field.name)
-            if isinstance(weight, bool) or not isinstance(weight, (int, float)):
-                raise InvalidInput(f"{field.name} must be a number, not {weight!r}")
-            if not 0 <= weight < math.inf:
-                raise InvalidInput(f"{field.name} must be finite and not below 0, not {weight!r}")
+            weight = finite(getattr(self, field.name), field.name)
+            if weight < 0:
+                raise InvalidInput(f"{field.name} must not be below 0, and is {weight!r}")
         if not self.alpha + self.beta + self.gamma:
             raise InvalidInput("one of alpha, beta and gamma must be above 0")
 

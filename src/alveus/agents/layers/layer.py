@@ -27,7 +27,7 @@ from alveus.errors import InvalidInput
 from alveus.llm import ChatModel
 from alveus.memory.keys import KeySets
 from alveus.values.keywords import suggest_names_in
-from alveus.values.storable import Value, checked_name
+from alveus.values.storable import Value, checked_name, choice
 
 R = TypeVar("R")
 
@@ -89,14 +89,12 @@ class LayerMemory(ABC, Generic[T]):
         dedupe: Dedupe = "id",
         storage: LayerStorage | None = None,
     ) -> None:
-        if dedupe not in ("id", "text", "none"):
-            raise InvalidInput(f"dedupe must be 'id', 'text' or 'none', not {dedupe!r}")
         if label:
             checked_name(label, "a label")
         embedder = None if self.reads_meaning else "words"
         self._storage = storage or LayerStorage(memory, now=now, embedder=embedder)
         self._label, self._profile = label, Profile.of(profile)
-        self._dedupe: Dedupe = dedupe
+        self._dedupe: Dedupe = choice(dedupe, "dedupe", "id", "text", "none")
         self._clones = 0
         self._lock = FairLock()
         self.name: str | None = None

@@ -22,7 +22,7 @@ from alveus.agents.layers.importance import Weights, recency, unit
 from alveus.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
 from alveus.agents.layers.layer_plans import Insight, Move
 from alveus.agents.layers.layer_results import DiscardedMemoryFragments
-from alveus.agents.layers.ranking import Ranked, RankedFragment, best_first, checked_k
+from alveus.agents.layers.ranking import Ranked, RankedFragment, best_first
 from alveus.agents.storage import LayerStorage, Now, aware
 from alveus.errors import InvalidInput
 from alveus.memory.keys import KeySets
@@ -35,6 +35,7 @@ from alveus.store.changes import Link
 from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values.keywords import check_keywords
+from alveus.values.storable import counted
 from alveus.values.wire import digest
 
 Mark: TypeAlias = Literal["forget", "merge"]
@@ -119,7 +120,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         if not (metadata is None or isinstance(metadata, dict)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
-        self.k, self.carry = checked_k(k), bool(carry)
+        self.k, self.carry = counted(k, "k", least=0), bool(carry)
 
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
@@ -288,7 +289,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         k: int | None = None,
     ) -> list[RankedFragment[T]]:
         """Return what `read` does, with the scores and what they are made of."""
-        wanted = self.k if k is None else checked_k(k)
+        wanted = self.k if k is None else counted(k, "k", least=0)
         weights = Weights.given(alpha, beta, gamma)
         return await self.storage.call(
             lambda writer: self.recalled(writer, observation, weights, wanted)

@@ -11,7 +11,6 @@ from alveus.agents.layers.fragment_items import item_id
 from alveus.agents.layers.fragments import FragmentId, MemoryFragment, T
 from alveus.agents.layers.importance import Weights, recency, unit
 from alveus.agents.storage import LayerStorage, aware
-from alveus.errors import InvalidInput
 from alveus.search.similarity import Nearness
 from alveus.values.lazy_dataclass import dataclass
 
@@ -87,10 +86,3 @@ def _shared_words(query: str, text: str) -> float:
     """Return the share of the query's words that a text has."""
     words = set(query.casefold().split())
     return len(words & set(text.casefold().split())) / len(words) if words else 0.0
-
-
-def checked_k(k: int) -> int:
-    """Return how many are wanted, checked."""
-    if isinstance(k, bool) or not isinstance(k, int) or k < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"k must be a whole number, 0 or more, not {k!r}")
-    return k

@@ -38,7 +38,7 @@ from alveus.store.records import item_of
 from alveus.text.messages import MESSAGES
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
-from alveus.values.storable import Value, checked, checked_name, counted
+from alveus.values.storable import Value, checked, checked_name, choice, counted
 from alveus.values.zones import Zone
 
 Unit: TypeAlias = Mapping[str, Any]
@@ -144,10 +144,8 @@ class TemporaryMemory(MemoryBase):
     ) -> None:
         super().__init__(config)
         checked_name(name, "the name of a memory of messages")
-        if dedupe not in ("id", "content"):
-            raise InvalidInput(f"dedupe must be 'id' or 'content', not {dedupe!r}")
-        if missing not in ("warn", "raise"):
-            raise InvalidInput(f"missing must be 'warn' or 'raise', not {missing!r}")
+        choice(dedupe, "dedupe", "id", "content")
+        choice(missing, "missing", "warn", "raise")
         self._embed = None if embedding_model is None else embed_with(embedding_model)
         self._storage = LayerStorage(memory, now=now, embedder="words")
         self._name, self._dedupe, self._missing = name, dedupe, missing
@@ -340,8 +338,8 @@ class TemporaryMemory(MemoryBase):
             EmbedderMissing: An embedding is to be made, and there is no model.
             InvalidInput: *top_k* is negative, or *metric* gives no number.
         """
-        if top_k is not None and (type(top_k) is not int or top_k < 0):
-            raise InvalidInput(f"top_k must be None or a whole number from 0, not {top_k!r}")
+        if top_k is not None:
+            counted(top_k, "top_k", least=0)
         asked = vector_of(query)
         if asked is None:
             said = query if isinstance(query, str) else cast("Unit", query)

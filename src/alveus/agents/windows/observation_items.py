@@ -24,7 +24,7 @@ from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.text.messages import Message
 from alveus.values import wire
-from alveus.values.storable import Value, checked_name
+from alveus.values.storable import Value, checked_name, choice
 
 OUTCOMES = get_args(Outcome)
 
@@ -117,10 +117,7 @@ def item_of_observation(observation: Observation) -> Item:
     query, reply = observation.query, observation.reply
     asked, answered = _message(query.content, "query"), _message(reply.content, "reply")
     answered = replace(answered, content=text_said(answered.role, answered.content))
-    if observation.outcome not in OUTCOMES:
-        raise InvalidInput(
-            f"the outcome of an observation is {', '.join(OUTCOMES)}, not {observation.outcome!r}"
-        )
+    choice(observation.outcome, "the outcome of an observation", *OUTCOMES)
     value: dict[str, Value] = {"query": asked.to_dict(), "reply": answered.to_dict()}
     for name, vector in (("query", query.relevance), ("reply", reply.relevance)):
         if vector is not None:

@@ -29,7 +29,7 @@ from alveus.text.budget import Budget
 from alveus.text.messages import Message
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_number, counted, microseconds
+from alveus.values.storable import checked_number, choice, counted, microseconds
 
 HYBRID_CAP, RECENT, THRESHOLD = 70, 20, 0.5
 
@@ -216,8 +216,7 @@ class Layer:
         counted(self.cap, "the cap of a layer")
         if self.budget_tokens is not None:
             counted(self.budget_tokens, "the budget_tokens of a layer")
-        if self.evict not in get_args(Evict):
-            raise InvalidInput(f"evict of a layer is one of {get_args(Evict)}, not {self.evict!r}")
+        choice(self.evict, "evict of a layer", *get_args(Evict))
 
 
 class Hierarchical(Window):

@@ -61,7 +61,7 @@ from alveus.text.messages import OBSERVATIONS, Message
 from alveus.values.forks import HandleLock
 from alveus.values.keywords import check_keywords, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted
+from alveus.values.storable import choice, counted
 
 R = TypeVar("R")
 
@@ -142,14 +142,6 @@ def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
     if given is None or given == "":
         return ()
     return (given if isinstance(given, Message) else Message.stratum(given),)
-
-
-def one_of(given: str, names: Sequence[str], what: str) -> str:
-    """Return *given* if it is one of *names*."""
-    if given not in names:
-        listed = ", ".join(repr(name) for name in names)
-        raise InvalidInput(f"{what} of a window must be one of {listed}; not {given!r}")
-    return given
 
 
 class ContextMemory(ABC):
@@ -274,10 +266,11 @@ class Window(ContextMemory):
         now: Now = None,
         profile: Profile = "alveus",
     ) -> None:
-        self._as_thinker = one_of(profile, get_args(Profile), "profile") == "thinker"
+        self._as_thinker = choice(profile, "profile of a window", *get_args(Profile)) == "thinker"
         self._cap = self._checked_cap(cap)
         self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
-        self._evict = one_of(self.evicts if evict is None else evict, get_args(Evict), "evict")
+        evict = self.evicts if evict is None else evict
+        self._evict = choice(evict, "evict of a window", *get_args(Evict))
         self._scorer = None if scorer is None else checked_scorer(scorer)
         self._stratum, self._turn = stratum_of(stratum), HandleLock()
         self._changing_thread: int | None = None
