@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from concurrent.futures import ThreadPoolExecutor
 from itertools import chain, combinations, count
 from typing import Any, cast
 
@@ -17,10 +18,31 @@ from alveus.integrations.agent_framework import AlveusHistoryProvider
 from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from alveus.integrations.openai_agents import AlveusSession
 from alveus.integrations.pydantic_ai import AlveusConversationStore
-from alveus.transfer.mem0 import Entity
+from alveus.transfer.mem0 import ENTITIES, Entity
 from alveus.values.identities import identity_key
-from identity_doors import DOORS, Mem0UserDoor, NamespaceDoor
-from identity_walk import LENGTH, Crossing, World, walks
+from identity_doors import (
+    DOORS,
+    ConversationDoor,
+    FilesDoor,
+    HistoryDoor,
+    HttpWorld,
+    Mem0Door,
+    Mem0RunDoor,
+    Mem0UserDoor,
+    MemoryStoreDoor,
+    NamespaceDoor,
+    ThreadDoor,
+)
+from identity_walk import (
+    LENGTH,
+    Crossing,
+    KeyDoor,
+    SessionDoor,
+    SharedSessionDoor,
+    Walk,
+    World,
+    walks,
+)
 from scale import COUNTS
 
 PAIRS = len([*combinations(DOORS, 2)])
@@ -192,6 +214,67 @@ def test_a_user_of_mem0_named_like_a_thread_is_another(memory):
 def test_identities_share_nothing(tmp_path, part):
     """A random machine: after each step, each identity reads what was kept for it, and no more."""
     walks(tmp_path, DOORS, seeds=count(part, 4), steps=COUNTS.identity_steps // 4)
+
+
+AT_ONCE = [
+    KeyDoor, ThreadDoor, NamespaceDoor, SessionDoor, SharedSessionDoor, HistoryDoor, FilesDoor,
+    ConversationDoor, Mem0Door, Mem0RunDoor, MemoryStoreDoor,
+]  # fmt: skip
+"""Doors of which each has identities of a kind that no other one has."""
+
+
+@pytest.mark.parametrize("place", [":memory:", "memory.db"])
+def test_doors_that_work_at_once_share_nothing(tmp_path, place):
+    """Threads of a program: each has a door, all the same names, and one memory for all."""
+
+    def work(door):
+        walked = Walk(memory, [door], random.Random(door.__name__))
+        walked.drawn = ["a", "session", "langgraph", "langgraph.thread:a", "default"]
+        try:
+            for _ in range(max(16, COUNTS.identity_steps // 48)):
+                walked.step()
+        finally:
+            walked.world.close()
+
+    file = place if place == ":memory:" else tmp_path / place
+    with (
+        Memory.open(file, embedder="words", durability="normal") as memory,
+        ThreadPoolExecutor(len(AT_ONCE)) as pool,
+    ):
+        list(pool.map(work, AT_ONCE))
+
+
+NAMES_OF_MEM0 = [
+    *("x", "agent:x", "user:x", "user:agent:x", "run:x", 'x","run_id":"y', "y", '"', "\\", '\\"'),
+    *("{}", "\u00e9", "e\u0301", "x\0", "x ", "X", "%", "_", "*x", "\u2028", "1", "app:x", "null"),
+]
+
+
+@pytest.mark.parametrize("seed", range(max(2, COUNTS.identity_steps // 400)))
+def test_a_memory_of_several_entities_is_found_by_those_alone(memory, seed):
+    """By any ids of mem0 together: each is that of the memory, whatever characters it has."""
+    rng = random.Random(seed)
+    names, kept = ["x", "agent:x", rng.choice(NAMES_OF_MEM0)], dict[str, dict[str, str]]()
+    world = World(memory, rng)
+    http = HttpWorld.of(world)
+
+    def chosen() -> dict[str, str]:
+        return {each: rng.choice(names) for each in rng.sample(ENTITIES, rng.choice([1, 1, 2, 3]))}
+
+    for number in range(12):
+        body = {"messages": [{"content": f"w{number}"}], "infer": False}
+        kept[f"w{number}"] = chosen()
+        http.ask("POST", "/v3/memories/add/", body | kept[f"w{number}"])
+    for number in range(36):
+        ids = chosen()
+        of = {text for text, about in kept.items() if ids.items() <= about.items()}
+        if number % 12 == 11:
+            http.ask("DELETE", "/v1/memories/", **ids)
+            kept = {text: about for text, about in kept.items() if text not in of}
+            of = set()
+        found = http.ask("POST", "/v3/memories/", {"filters": ids})["results"]
+        assert {each["memory"] for each in found} == of, ids
+    world.close()
 
 
 def threads_by_the_key_of_the_store(monkeypatch):
