@@ -16,8 +16,7 @@ OLDER := agentscope_memory crewai
 TEST_INTEGRATIONS := -m pytest -q -o addopts="-ra --import-mode=importlib --strict-config --strict-markers"
 ROUNDS ?= 1
 # What may be compiled (hatch_build.py) is compiled again when it changes.
-NATIVE := hatch_build.py $(wildcard src/alveus/values/*.c src/alveus/values/_c/*.h) \
-	$(wildcard src/alveus/store/sqlite/*.c)
+NATIVE := hatch_build.py $(wildcard src/alveus/values/*.c src/alveus/values/_c/*.h)
 # Python compiles what is imported, of thousands of modules that are installed.
 PIP := -m pip install --quiet --disable-pip-version-check --no-compile
 PIP_INSTALL := $(PIP) -c constraints.txt

@@ -17,12 +17,11 @@ from typing import Any
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 from packaging.tags import sys_tags
 
-SOURCES = (
-    "src/alveus/values/_native.c",
-    "src/alveus/store/sqlite/_log_writes.c",
-    "src/alveus/values/_records.c",
-)
-"""Each is a module of its own, beside it."""
+SOURCE = "src/alveus/values/_native.c"
+"""With the headers in `_c` beside it."""
+
+MODULE = "src/alveus/values/_native.abi3.so"
+"""What is compiled of it."""
 
 ABI = "cp311-abi3"
 """CPython from 3.11 on, by its limited interface: a wheel that one of them makes serves all."""
@@ -41,11 +40,6 @@ def compiler() -> list[str] | None:
         command[:1] = shlex.split(named)
     headers = Path(sysconfig.get_path("include"), "Python.h")
     return command if shutil.which(command[0]) and headers.exists() else None
-
-
-def module_of(source: str) -> str:
-    """Return where the module of a source is."""
-    return f"{source.removesuffix('.c')}.abi3.so"
 
 
 def compile_native(command: list[str], source: Path, module: Path) -> None:
@@ -72,8 +66,7 @@ class NativeBuild(BuildHookInterface[Any]):
             raise SystemExit(f"ALVEUS_NATIVE_BUILD is auto, require or off, not {asked!r}")
         root = Path(self.root)
         if asked == "off" or not self._compiled(root, required=asked == "require"):
-            for source in SOURCES:
-                (root / module_of(source)).unlink(missing_ok=True)
+            (root / MODULE).unlink(missing_ok=True)
             return
         platform = next(
             tag.platform
@@ -82,14 +75,13 @@ class NativeBuild(BuildHookInterface[Any]):
         )
         build_data["pure_python"] = False
         build_data["tag"] = f"{ABI}-{platform}"
-        build_data["artifacts"] += [f"/{module_of(source)}" for source in SOURCES]
+        build_data["artifacts"].append(f"/{MODULE}")
 
     def _compiled(self, root: Path, *, required: bool) -> bool:
         command, problem = compiler(), "no C compiler with Python's headers is here"
         if command is not None:
             try:
-                for source in SOURCES:
-                    compile_native(command, root / source, root / module_of(source))
+                compile_native(command, root / SOURCE, root / MODULE)
             except (OSError, subprocess.CalledProcessError) as error:
                 problem = str(error)
             else:

@@ -15,8 +15,8 @@ from pages import ROOT
 hatch_build = SimpleNamespace(**runpy.run_path(str(ROOT / "hatch_build.py")))
 
 
-def compiled_of(source: str, folder: Path) -> ModuleType | None:
-    """Return the module of a source, made in *folder*.
+def compiled_in(folder: Path) -> ModuleType | None:
+    """Return the compiled module, made in *folder*.
 
     Without a compiler there is none to be compared, and whoever runs the tests is told so.
     """
@@ -24,9 +24,11 @@ def compiled_of(source: str, folder: Path) -> ModuleType | None:
     if command is None:
         print("No C compiler with Python's headers: Python alone is tested.", file=sys.__stderr__)
         return None
-    module = folder / Path(hatch_build.module_of(source)).name
-    hatch_build.compile_native([*command, "-Wall", "-Wextra", "-Werror"], ROOT / source, module)
-    spec = importlib.util.spec_from_file_location(Path(source).stem, module)
+    module = folder / Path(hatch_build.MODULE).name
+    hatch_build.compile_native(
+        [*command, "-Wall", "-Wextra", "-Werror"], ROOT / hatch_build.SOURCE, module
+    )
+    spec = importlib.util.spec_from_file_location("_native", module)
     assert spec is not None
     assert spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from alveus.store.sqlite import checksums
 from alveus.store.sqlite.c_functions import function_table, vfs_address
 from alveus.store.sqlite.connection import connect
-from compiling import compiled_of, hatch_build
+from compiling import compiled_in
 
 GATHERS = "alveus-log"
 INSERT = "INSERT INTO page VALUES (?, randomblob(?))"
@@ -61,7 +61,7 @@ def calls(tmp_path_factory) -> Iterator[Calls]:
     Without a compiler files are opened by what is beneath it.
     """
     checksums.vfs()  # what this process gathers by rests below that, and needs its name no more
-    compiled: Any = compiled_of(hatch_build.SOURCES[1], tmp_path_factory.mktemp("log_writes"))
+    compiled: Any = compiled_in(tmp_path_factory.mktemp("native"))
     if GATHERS in apsw.vfs_names():
         apsw.unregister_vfs(GATHERS)
     below = Calls()

@@ -23,7 +23,7 @@ from alveus.embed import static, vectors, wordpiece
 from alveus.errors import InvalidInput
 from alveus.search.index import bit_codes
 from alveus.values import compiled_modules, native, wire, words
-from compiling import compiled_of, hatch_build
+from compiling import compiled_in, hatch_build
 from pages import pages
 
 MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
@@ -32,7 +32,7 @@ MAY = datetime(2023, 5, 8, 13, 56, tzinfo=UTC)
 @pytest.fixture(scope="session")
 def compiled(tmp_path_factory):
     """The compiled functions; None: there is no compiler."""
-    return compiled_of(hatch_build.SOURCES[0], tmp_path_factory.mktemp("native"))
+    return compiled_in(tmp_path_factory.mktemp("native"))
 
 
 FRAGMENTS = (
@@ -414,8 +414,7 @@ def test_what_is_rare_is_left_to_python(compiled, value):
 def test_formats_mean_the_same_to_every_python():
     """One module serves all: "#" is of one size to headers of 3.13, and of another to 3.11."""
     root = Path(hatch_build.__file__).parent
-    files = [root / source for source in hatch_build.SOURCES]
-    files += (root / "src/alveus/values/_c").glob("*.h")
+    files = [root / hatch_build.SOURCE, *(root / "src/alveus/values/_c").glob("*.h")]
     formats = [
         found
         for file in files

@@ -83,8 +83,7 @@ def test_the_wheel_holds_the_whole_package_and_nothing_else(wheel: Path):
         for path in files()
         if ROOT / "src" in path.parents and path.suffix not in (".c", ".h")
     }
-    modules = [hatch_build.module_of(source) for source in hatch_build.SOURCES]
-    compiled = {each.removeprefix("src/") for each in modules} if hatch_build.compiler() else set()
+    compiled = {hatch_build.MODULE.removeprefix("src/")} if hatch_build.compiler() else set[str]()
     assert packed == package | compiled
     assert wheel.name.endswith("-py3-none-any.whl") == (not compiled)
 

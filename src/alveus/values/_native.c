@@ -1,4 +1,5 @@
-/* What takes most of the time of an add, and of a search among very many: see native.py.
+/* What takes most of the time of an add, and of a search among very many: see native.py; how objects
+   are made: lazy_dataclass.py; how a transaction is written: store/sqlite/log_writes.py.
 
 Each function does what a few lines of Python beside it do, to the last bit: tests/test_native.py
 compares them. Where a text needs more than is done here, the answer is None, and Python does it.
@@ -32,6 +33,8 @@ Nothing is kept between calls but what was met in texts. */
 #include "_c/words.h"
 #include "_c/json.h"
 #include "_c/plain.h"
+#include "_c/records.h"
+#include "_c/log.h"
 
 static PyMethodDef functions[] = {
     {"known_words", (PyCFunction)(void (*)(void))known_words, METH_FASTCALL, known_words_doc},
@@ -43,10 +46,15 @@ static PyMethodDef functions[] = {
     {"differing", (PyCFunction)(void (*)(void))differing, METH_FASTCALL, differing_doc},
     {"compact", compact, METH_O, compact_doc},
     {"read_texts", (PyCFunction)(void (*)(void))read_texts, METH_FASTCALL, read_texts_doc},
+    {"columns", columns, METH_VARARGS, columns_doc},
+    {"holds_text", holds_text, METH_O, holds_text_doc},
+    {"learn", learn, METH_VARARGS, learn_doc},
+    {"gathering", (PyCFunction)(void (*)(void))gathering, METH_FASTCALL, gathering_doc},
+    {"drop_undone", (PyCFunction)(void (*)(void))drop_undone, METH_FASTCALL, drop_undone_doc},
     {NULL, NULL, 0, NULL},
 };
 
-static PyModuleDef_Slot slots[] = {{0, NULL}};
+static PyModuleDef_Slot slots[] = {{Py_mod_exec, begin_records}, {0, NULL}};
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_native", NULL, 0, functions, slots, NULL, NULL, NULL,

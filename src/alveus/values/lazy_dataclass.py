@@ -6,8 +6,8 @@ Here a class learns its fields at once; `__init__`, `__eq__` and `__hash__` are 
 are first looked up, and the other methods serve all classes.
 
 Objects with slots are made by compiled code where there is some: a run makes fifty of them, and
-`_records.c` takes a fifth of the time of an `__init__` (decision 247). The `__init__` is there all
-the same, and is called where that leaves something to it.
+`_c/records.h` takes a fifth of the time of an `__init__` (decision 247). The `__init__` is there
+all the same, and is called where that leaves something to it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ C = TypeVar("C")
 
 
 class Records(Protocol):
-    """What `_records.c` has."""
+    """What `_c/records.h` has."""
 
     def holds_text(self, kind: type, /) -> None:
         """Take a kind of tuples for one that never holds anything but text."""
@@ -52,7 +52,7 @@ class Records(Protocol):
 
 _FUNCTIONS = ("holds_text", "learn", "columns")
 
-RECORDS = cast("Records | None", compiled("alveus.values._records", _FUNCTIONS))
+RECORDS = cast("Records | None", compiled("alveus.values._native", _FUNCTIONS))
 """The compiled functions; None: there are none."""
 
 

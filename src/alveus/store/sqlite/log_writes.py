@@ -1,9 +1,9 @@
 """The write-ahead log, written by compiled code where there is some: fewer calls, shorter syncs.
 
 SQLite writes each page that a transaction changed in two calls, and a single add changes nine.
-`_log_writes.c` gathers them, and writes them before the last call of the transaction returns. Where
-a commit waits for the disk, it also has a growing log grow in advance, as a sync that has to write
-down a new length takes twice as long. A store holds the same without it.
+`values/_c/log.h` gathers them, and writes them before the last call of the transaction returns.
+Where a commit waits for the disk, it also has a growing log grow in advance, as a sync that has to
+write down a new length takes twice as long. A store holds the same without it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ FUNCTIONS = ("gathering", "drop_undone")
 
 
 class CompiledLog(Protocol):
-    """The functions of `_log_writes.c`; each is given the table of SQLite's functions."""
+    """The functions of `values/_c/log.h`; each is given the table of SQLite's functions."""
 
     def gathering(self, table: int, below: int, /) -> int:
         """Register a VFS that gathers, resting on another one; return its address."""
@@ -31,7 +31,7 @@ class CompiledLog(Protocol):
         ...
 
 
-COMPILED = cast("CompiledLog | None", compiled("alveus.store.sqlite._log_writes", FUNCTIONS))
+COMPILED = cast("CompiledLog | None", compiled("alveus.values._native", FUNCTIONS))
 """The compiled module; None: there is none."""
 
 

@@ -10,14 +10,6 @@
    And a log that grows does so by many frames of zeros at once, which end it for SQLite: a sync
    has to write down no new length then, and takes half as long. */
 
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
-
-#include <stdint.h>
-#include <stdlib.h>
-#include <string.h>
-
 #define OPEN_READWRITE 0x2
 #define OPEN_WAL 0x80000
 #define SAFE_BESIDE 0x1000 /* a write harms no bytes beside it: else frames are padded */
@@ -282,19 +274,3 @@ static PyObject *drop_undone(PyObject *module, PyObject *const *given, Py_ssize_
     hook(db, drop, db);
     return Py_NewRef(Py_None);
 }
-
-static PyMethodDef functions[] = {
-    {"gathering", (PyCFunction)(void (*)(void))gathering, METH_FASTCALL, gathering_doc},
-    {"drop_undone", (PyCFunction)(void (*)(void))drop_undone, METH_FASTCALL, drop_undone_doc},
-    {NULL, NULL, 0, NULL},
-};
-
-static PyModuleDef_Slot slots[] = {{0, NULL}};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_log_writes", NULL, 0, functions, slots, NULL, NULL, NULL,
-};
-
-PyMODINIT_FUNC PyInit__log_writes(void);
-
-PyMODINIT_FUNC PyInit__log_writes(void) { return PyModuleDef_Init(&definition); }

@@ -6,13 +6,6 @@
    name or one that is missing, is left to that `__init__`, which says so as Python does. Classes
    that are derived from such a one have an empty place again. */
 
-#define PY_SSIZE_T_CLEAN
-#define Py_LIMITED_API 0x030B0000
-#include <Python.h>
-
-#include <stdint.h>
-#include <string.h>
-
 #define OF_TEXT 4 /* kinds of tuples that hold text alone */
 #define FARTHEST 512 /* bytes of a class of Python's own that are searched */
 #define MOST 32 /* fields of a class, whose objects else are made by its `__init__` */
@@ -58,36 +51,36 @@ static inline Constructor *constructor_of(PyObject *made) {
 static struct {
     Fields **rows;
     size_t size, count;
-} known;
+} classes;
 
-static inline size_t row_of(const PyObject *made) {
-    size_t at = ((uintptr_t)made >> 4) * 0x9E3779B97F4A7C15u >> 20 & (known.size - 1);
-    while (known.rows[at] != NULL && known.rows[at]->made != made) at = (at + 1) & (known.size - 1);
+static inline size_t row_of_class(const PyObject *made) {
+    size_t at = ((uintptr_t)made >> 4) * 0x9E3779B97F4A7C15u >> 20 & (classes.size - 1);
+    while (classes.rows[at] != NULL && classes.rows[at]->made != made) at = (at + 1) & (classes.size - 1);
     return at;
 }
 
 static int has_room(void) {
-    size_t size = known.size == 0 ? 1024 : 2 * known.size;
-    if (2 * (known.count + 1) <= known.size) return 1;
-    Fields **before = known.rows, **rows = PyMem_Calloc(size, sizeof(Fields *));
+    size_t size = classes.size == 0 ? 1024 : 2 * classes.size;
+    if (2 * (classes.count + 1) <= classes.size) return 1;
+    Fields **before = classes.rows, **rows = PyMem_Calloc(size, sizeof(Fields *));
     if (rows == NULL) return 0;
-    size_t count = known.size;
-    known.rows = rows;
-    known.size = size;
+    size_t count = classes.size;
+    classes.rows = rows;
+    classes.size = size;
     for (size_t i = 0; i < count; i++)
-        if (before[i] != NULL) known.rows[row_of(before[i]->made)] = before[i];
+        if (before[i] != NULL) classes.rows[row_of_class(before[i]->made)] = before[i];
     PyMem_Free(before);
     return 1;
 }
 
 static void take_out(const Fields *all) {
-    size_t at = row_of(all->made);
-    known.rows[at] = NULL;
-    known.count--;
-    for (at = (at + 1) & (known.size - 1); known.rows[at] != NULL; at = (at + 1) & (known.size - 1)) {
-        Fields *moved = known.rows[at]; /* it may have stood here for what went */
-        known.rows[at] = NULL;
-        known.rows[row_of(moved->made)] = moved;
+    size_t at = row_of_class(all->made);
+    classes.rows[at] = NULL;
+    classes.count--;
+    for (at = (at + 1) & (classes.size - 1); classes.rows[at] != NULL; at = (at + 1) & (classes.size - 1)) {
+        Fields *moved = classes.rows[at]; /* it may have stood here for what went */
+        classes.rows[at] = NULL;
+        classes.rows[row_of_class(moved->made)] = moved;
     }
 }
 
@@ -125,7 +118,7 @@ end:
 }
 
 /* Fill *values* with those that were passed; 0: they do not fit. */
-static int take(const Fields *all, PyObject **values, PyObject *const *passed, Py_ssize_t placed,
+static int take_arguments(const Fields *all, PyObject **values, PyObject *const *passed, Py_ssize_t placed,
                 PyObject *names) {
     if (placed > all->by_place) return 0;
     for (Py_ssize_t i = 0; i < placed; i++) values[i] = passed[i];
@@ -157,9 +150,9 @@ static PyObject *made_by(PyObject *make) {
 static PyObject *construct(PyObject *made, PyObject *const *passed, size_t flagged,
                            PyObject *names) {
     Py_ssize_t placed = (Py_ssize_t)(flagged & ~((size_t)1 << (8 * sizeof(size_t) - 1)));
-    const Fields *all = known.rows[row_of(made)];
+    const Fields *all = classes.rows[row_of_class(made)];
     PyObject *values[MOST];
-    if (all == NULL || !take(all, values, passed, placed, names))
+    if (all == NULL || !take_arguments(all, values, passed, placed, names))
         return as_any_class(made, passed, placed, names);
 
     PyObject *one = PyType_GenericAlloc((PyTypeObject *)(void *)made, 0), *capsule = all->capsule;
@@ -194,7 +187,7 @@ failed:
 }
 
 /* Find the slot of a field, by putting something in it; 0: there is none in the object. */
-static Py_ssize_t place_of(PyObject *one, PyObject *descriptor, Py_ssize_t size) {
+static Py_ssize_t place_of_slot(PyObject *one, PyObject *descriptor, Py_ssize_t size) {
     Py_ssize_t place = 0;
     PyObject *put = PyList_New(0), *none;
     if (put == NULL) return 0;
@@ -215,7 +208,7 @@ static int read_field(Field *field, PyObject *made, PyObject *one, Py_ssize_t si
     field->name = name;
     field->given = given == Py_Ellipsis ? NULL : given;
     PyObject *descriptor = PyObject_GetAttr(made, name);
-    if (descriptor != NULL) field->place = place_of(one, descriptor, size);
+    if (descriptor != NULL) field->place = place_of_slot(one, descriptor, size);
     Py_XDECREF(descriptor);
     PyErr_Clear();
     return field->place != 0;
@@ -273,8 +266,8 @@ static PyObject *learn(PyObject *module, PyObject *arguments) {
     }
     Py_INCREF(described);
     all->capsule = capsule;
-    known.rows[row_of(made)] = all;
-    known.count++;
+    classes.rows[row_of_class(made)] = all;
+    classes.count++;
     *constructor_of(made) = construct;
     return capsule;
 }
@@ -314,7 +307,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments) {
     (void)module;
     PyObject *objects, *like, *answer;
     if (!PyArg_ParseTuple(arguments, "O!O", &PyList_Type, &objects, &like)) return NULL;
-    const Fields *all = known.size == 0 ? NULL : known.rows[row_of((PyObject *)Py_TYPE(like))];
+    const Fields *all = classes.size == 0 ? NULL : classes.rows[row_of_class((PyObject *)Py_TYPE(like))];
     if (all == NULL) return Py_NewRef(Py_None);
     Py_ssize_t open = 0;
     for (Py_ssize_t i = 0; i < all->count; i++)
@@ -335,17 +328,6 @@ static PyObject *columns(PyObject *module, PyObject *arguments) {
     if (PyErr_Occurred()) return NULL;
     return Py_NewRef(Py_None);
 }
-
-static PyMethodDef functions[] = {
-    {"columns", columns, METH_VARARGS, columns_doc},
-    {"holds_text", holds_text, METH_O, holds_text_doc},
-    {"learn", learn, METH_VARARGS, learn_doc},
-    {NULL, NULL, 0, NULL},
-};
-
-static struct PyModuleDef definition = {
-    PyModuleDef_HEAD_INIT, "_records", NULL, -1, functions, NULL, NULL, NULL, NULL,
-};
 
 /* Return where classes have the function that makes their objects; 0: they have it elsewhere.
 
@@ -368,11 +350,11 @@ static Py_ssize_t found_place(void) {
     return place;
 }
 
-PyMODINIT_FUNC PyInit__records(void);
-
-PyMODINIT_FUNC PyInit__records(void) {
+static int begin_records(PyObject *module) {
+    (void)module;
+    if (post_init == NULL)
+        post_init = PyUnicode_InternFromString("__post_init__");
     call_of_a_class = (ternaryfunc)PyType_GetSlot(&PyType_Type, Py_tp_call);
-    post_init = PyUnicode_InternFromString("__post_init__");
     place_of_constructors = found_place();
-    return post_init == NULL ? NULL : PyModule_Create(&definition);
+    return post_init == NULL ? -1 : 0;
 }
