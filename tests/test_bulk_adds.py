@@ -17,10 +17,9 @@ from alveus.embed import open_embedder
 from alveus.errors import AlveusError, DuplicateItem, InvalidInput, InvalidValue
 from alveus.store import Add, Batch, Scope, SetRef
 from alveus.store.records import RecordMaker, read_at
-from alveus.store.sql import batched_inserts, item_columns
-from alveus.store.sql.connection import ColumnRows
+from alveus.store.sql.items import Changes
 from alveus.store.sqlite import SqliteStore
-from alveus.values import lazy_dataclass, words
+from alveus.values import words
 from alveus.values.ids import made_by, new_id, new_ids
 from alveus.values.storable import microseconds
 
@@ -308,7 +307,7 @@ def test_many_ids_are_got_as_each_alone(tmp_path):
 
 MANY = 40
 
-BY_COLUMNS: dict[str, list[Item]] = {
+KINDS: dict[str, list[Item]] = {
     "texts": [Item(f"text {n}", id=f"{n}") for n in range(MANY)],
     "metadata": [
         Item(f"ä{n}" * (n % 3), id=f"{n}", metadata={"n": n, "é": "é"}) for n in range(MANY)
@@ -339,15 +338,15 @@ BY_COLUMNS: dict[str, list[Item]] = {
     ],
 }
 
-MIXED: dict[str, list[Item]] = {
-    "the first has no speaker": [Item("none", id="none"), *BY_COLUMNS["chat"]],
+KINDS |= {
+    "the first has no speaker": [Item("none", id="none"), *KINDS["chat"]],
     "the first has no importance": [
         Item(f"{n}", id=f"{n}", speaker="a", importance=n / 99) for n in range(MANY)
     ],
-    "one is compacted": [*BY_COLUMNS["texts"], Item("one", id="one", compacted=True)],
-    "one has a value": [*BY_COLUMNS["texts"], Item(7, text="one", id="one")],
-    "the first alone expires": [Item("one", id="one", ttl="7d"), *BY_COLUMNS["texts"]],
-    "few": BY_COLUMNS["chat"][:5],
+    "one is compacted": [*KINDS["texts"], Item("one", id="one", compacted=True)],
+    "one has a value": [*KINDS["texts"], Item(7, text="one", id="one")],
+    "the first alone expires": [Item("one", id="one", ttl="7d"), *KINDS["texts"]],
+    "few": KINDS["chat"][:5],
 }
 
 SETS: dict[str, dict[str, Any]] = {
@@ -358,20 +357,13 @@ SETS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("options", SETS.values(), ids=SETS)
-@pytest.mark.parametrize("items", [*BY_COLUMNS.values(), *MIXED.values()], ids=BY_COLUMNS | MIXED)
-def test_items_by_columns_are_the_same_rows(tmp_path, monkeypatch, items, options):
-    """What is bound, what a set counts, and what it keeps, however the rows are handed over."""
+@pytest.mark.parametrize("items", KINDS.values(), ids=KINDS)
+def test_items_that_are_written_at_once_are_the_same_rows(tmp_path, monkeypatch, items, options):
+    """What is bound, what a set counts, and what it keeps, as if each was written by itself."""
     found: list[Any] = []
-    by_columns: list[bool] = []
-    made = item_columns.item_columns
-
-    def noted(*given: Any) -> Any:
-        columns = made(*given)
-        by_columns.append(columns is not None)
-        return columns
-
-    for number, bound in enumerate([noted, lambda *_: None]):
-        monkeypatch.setattr(batched_inserts, "item_columns", bound)
+    for number in range(2):
+        if number:
+            monkeypatch.setattr(Changes, "_add_all_new", lambda _: False)
         path = tmp_path / f"{number}.db"
         with Memory.open(path, embedder="words", clock=lambda: NOON) as memory:
             chosen = memory.key("ada").set("notes", **options)
@@ -383,19 +375,10 @@ def test_items_by_columns_are_the_same_rows(tmp_path, monkeypatch, items, option
             assert isinstance(memory.store, SqliteStore)
             assert memory.store.problems() == []
     assert found[0] == found[1]
-    if lazy_dataclass.RECORDS is not None and items in BY_COLUMNS.values():
-        assert True in by_columns
-
-
-def test_columns_are_rows_to_whoever_reads_them():
-    """As to apsw where nothing is compiled, and to a draft."""
-    columns = ColumnRows((1, ["a", "b"], None, [2.5, b""]), count=2)
-    assert len(columns) == 2
-    assert list(columns) == [(1, "a", None, 2.5), (1, "b", None, b"")]
 
 
 def test_items_of_several_calls_of_a_batch_are_written_in_their_order(tmp_path):
-    """Columns first, and rows behind them: what reads the changes meets them as they came."""
+    """What reads the changes meets them as they came."""
     with Memory.open(tmp_path / "a.db", embedder="words") as memory:
         key = memory.key("ada")
         with key.batch() as batch:

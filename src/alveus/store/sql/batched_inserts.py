@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import field
-from itertools import groupby
 from operator import itemgetter
+from typing import TypeAlias
 
 from alveus.store import ItemRecord, RunStatus, Scope
 from alveus.store.packed_values import packed
 from alveus.store.sql.connection import Connection, Row, Write
-from alveus.store.sql.item_columns import ItemColumns, item_columns
 from alveus.values.lazy_dataclass import dataclass
 
 INSERT_ITEM = """
@@ -99,6 +98,10 @@ class RunRow:
     next_ordinal: int
 
 
+_Added: TypeAlias = tuple[int, int, int, int, int, int]
+"""Items that were taken by one call: set, commit, first row, count, tokens, bytes."""
+
+
 @dataclass(slots=True, eq=False)
 class PendingRows:
     """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
@@ -138,10 +141,10 @@ class PendingRows:
     item_ids: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
     item_scopes: set[Scope] = field(default_factory=set[Scope])
     ops: set[bytes] = field(default_factory=set[bytes])
-    _columns: list[ItemColumns] = field(default_factory=list[ItemColumns])
     _items: list[Row] = field(default_factory=list[Row])
     _features: list[Row] = field(default_factory=list[Row])
     _journal: list[Row] = field(default_factory=list[Row])
+    _added: list[_Added] = field(default_factory=list[_Added])
 
     def add_item(
         self, number: int, commit: int, r: ItemRecord, version: tuple[int, int, int, int, int]
@@ -165,6 +168,7 @@ class PendingRows:
             r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
         ))
         # fmt: on
+        self._added.append((number, commit, row, 1, r.tokens, _size(self._items[-1:])))
         self.item_ids.setdefault(number, set()).add(r.id)
 
     def add_items(
@@ -172,10 +176,6 @@ class PendingRows:
     ) -> None:
         """Take first versions, which a commit begins at a time from *row* on; see `add_item`."""
         self.item_ids.setdefault(number, set()).update([r.id for r in records])
-        columns = None if self._items else item_columns(number, commit, records, row, now)
-        if columns is not None:
-            self._columns.append(columns)
-            return
         rows = [row + place for place in range(len(records))]  # a range would drop what they are
         # fmt: off
         self._items += [
@@ -195,6 +195,8 @@ class PendingRows:
             for row, r in zip(rows, records, strict=True)
         ]
         # fmt: on
+        tokens, size = sum([r.tokens for r in records]), _size(self._items[-len(records) :])
+        self._added.append((number, commit, row, len(records), tokens, size))
 
     def has_items_of(self, number: int) -> bool:
         """Whether any is of a set."""
@@ -204,20 +206,17 @@ class PendingRows:
         """Whether any is of a set, and has this id."""
         return number in self.item_ids and item_id in self.item_ids[number]
 
-    def usage_of_last(self, count: int, now: int) -> tuple[int, int, int] | None:
+    def usage_of_last(self, now: int) -> tuple[int, int, int] | None:
         """Return how many items were taken last, their tokens and bytes; None: one has expired."""
-        rows = self._items[-count:]
-        if not rows:
-            last = self._columns[-1]
-            expired = any(time is not None and time <= now for time in last.expires or ())
-            return None if expired else (count, last.tokens, last.bytes)
-        if any(row[_EXPIRES] is not None and row[_EXPIRES] <= now for row in rows):
-            return None
-        return count, sum([row[_TOKENS] for row in rows]), _size(rows)
+        usage = self._added[-1][3:]
+        for row in self._items[-usage[0] :]:
+            if row[_EXPIRES] is not None and row[_EXPIRES] <= now:
+                return None
+        return usage
 
-    def size_of_last(self, count: int) -> int:
-        """Return the bytes of items that were taken last."""
-        return _size(self._items[-count:]) if self._items else self._columns[-1].bytes
+    def size_of_last(self) -> int:
+        """Return the bytes of the items that were taken last."""
+        return self._added[-1][5]
 
     def until(self, number: int, now: int) -> tuple[int, int]:
         """Return up to which time all that is written of a set is older than what is not.
@@ -226,9 +225,6 @@ class PendingRows:
         """
         rows = [row for row in self._items if row[1] == number]
         times = [row[6] for row in rows]
-        for columns in self._columns:
-            if columns.number == number:
-                times += columns.times or [None]
         if not times:
             return 1 << 62, 0
         is_version = any(row[3] != row[0] for row in rows)  # which may be older than its time
@@ -254,7 +250,7 @@ class PendingRows:
         self.key_usages.clear()  # what comes next may count by itself
         self.item_scopes.clear()
         writes: list[Write] = []
-        if self._items or self._columns:
+        if self._items:
             self._take_items(writes)
         if self.node_ends or self.nodes:
             self._take_nodes(writes)
@@ -302,32 +298,28 @@ class PendingRows:
 
     def _take_items(self, writes: list[Write]) -> None:
         """Insert items and features, count them, and say so in the change log."""
-        for one in self._columns:
-            writes += [(INSERT_ITEM, one.items), (INSERT_FEATURE, one.features)]
-        items = self._items
-        if items:
-            writes += [(INSERT_ITEM, items), (INSERT_FEATURE, self._features)]
-        if len(items) == 1 and not self._columns:
-            row = items[0]
-            lines, counts = [(row[1], row[0], 1)], [(row[1], 1, _size(items), row[_TOKENS])]
-        else:
-            lines, counts = self._counted()
+        writes += [(INSERT_ITEM, self._items), (INSERT_FEATURE, self._features)]
+        lines, counts = self._counted()
         writes += [(LOG_ADDED, lines), (COUNT, counts)]
         if self.heirs or self.links or self.access_times:
             self._take_what_refers_to_items(writes)
-        self._items, self._features, self._columns = [], [], []
+        self._items, self._features, self._added = [], [], []
         self.item_ids.clear()
 
     def _counted(self) -> tuple[list[Row], list[Row]]:
         """Return lines for the change log, and what is to be counted of each set."""
         lines: list[Row] = []
         counts: dict[int, tuple[int, int, int]] = {}
-        for one in self._columns:
-            _count(one.number, one.row, (one.count, one.bytes, one.tokens), lines, counts)
-        for _, run in groupby(self._items, key=_SET_AND_COMMIT):  # they have no gap
-            rows = list(run)
-            held = (len(rows), _size(rows), sum([row[_TOKENS] for row in rows]))
-            _count(rows[0][1], rows[0][0], held, lines, counts)
+        last = None
+        for number, commit, row, count, tokens, size in self._added:
+            if last == (number, commit):  # its rows follow those before them
+                _, first, before = lines[-1]
+                lines[-1] = (number, first, before + count)
+            else:
+                lines.append((number, row, count))
+            last = number, commit
+            items, all_bytes, all_tokens = counts.get(number, (0, 0, 0))
+            counts[number] = (items + count, all_bytes + size, all_tokens + tokens)
         return lines, [(number, *count) for number, count in counts.items()]
 
     def _take_what_refers_to_items(self, writes: list[Write]) -> None:
@@ -341,30 +333,8 @@ class PendingRows:
         self.heirs, self.links, self.access_times = [], [], []
 
 
-def _count(
-    number: int,
-    first: int,
-    held: tuple[int, int, int],
-    lines: list[Row],
-    counts: dict[int, tuple[int, int, int]],
-) -> None:
-    """Count rows that follow each other to those of their set, and note them for the change log.
-
-    Args:
-        held: How many they are, and their bytes and tokens.
-    """
-    lines.append((number, first, held[0]))
-    had = counts.get(number)
-    if had is not None:
-        held = (had[0] + held[0], had[1] + held[1], had[2] + held[2])
-    counts[number] = held
-
-
-_SET_AND_COMMIT = itemgetter(1, 5)
-
-
-_TOKENS, _EXPIRES = 18, 20
-"""Columns of a row of an item."""
+_EXPIRES = 20
+"""A column of a row of an item."""
 
 _CONTENTS = itemgetter(9, 10, 11)
 

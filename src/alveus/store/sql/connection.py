@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import repeat
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Any, Protocol, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
 """A row as the engine gives it: the query beside its use says what each column is."""
@@ -13,46 +12,8 @@ Query: TypeAlias = tuple[str, Sequence[object]]
 """A statement that gives rows, and its bindings."""
 
 
-class BoundRows(Protocol):
-    """Rows that are bound to a statement, one after the other."""
-
-    def __len__(self) -> int:
-        """Return how many there are."""
-        ...
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield them."""
-        ...
-
-
-Write: TypeAlias = tuple[str, BoundRows]
+Write: TypeAlias = tuple[str, Sequence[Row]]
 """A statement that gives no rows, and what is bound to it each time that it runs."""
-
-
-class ColumnRows:
-    """Rows of which much is the same: no tuple is made of each, where compiled code binds them.
-
-    Attributes:
-        columns: For each parameter a list, which has its value in each row, or the one value that
-            it has in all rows; one at least is a list, and all lists are as long.
-    """
-
-    __slots__ = ("_count", "columns")
-
-    def __init__(self, columns: tuple[object, ...], *, count: int) -> None:
-        self.columns, self._count = columns, count
-
-    def __len__(self) -> int:
-        """Return how many rows there are."""
-        return self._count
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield them as tuples."""
-        lists = [
-            cast("list[object]", column) if type(column) is list else repeat(column, self._count)
-            for column in self.columns
-        ]
-        return zip(*lists, strict=True)
 
 
 class ResultRows(Protocol):

@@ -428,7 +428,7 @@ class Changes:
         self._sets_added_to[number] = first.set, self._last_definition
         row, now = self._take_rows(len(records)), self._time
         minute = now // MINUTE_US
-        read = [r if r.minute in (None, minute) else read_at(r, now) for r in records]
+        read = [r if r.minute is None or r.minute == minute else read_at(r, now) for r in records]
         self._gathered.add_items(number, self._number, read, row, now)
         self._count_last(number, len(records))
         return True
@@ -694,11 +694,11 @@ class Changes:
     def _count_last(self, number: int, count: int) -> None:
         """Count the items that were gathered last."""
         if self._held is not None:
-            self._count_held(self._last_set, count, self._gathered.size_of_last(count))
+            self._count_held(self._last_set, count, self._gathered.size_of_last())
         usage = self._usage.get(number)
         if usage is None:
             return
-        added = self._gathered.usage_of_last(count, self._time)
+        added = self._gathered.usage_of_last(self._time)
         self._usage[number] = None if added is None else _sum(usage, added)
 
     def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
