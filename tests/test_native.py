@@ -22,7 +22,7 @@ from alveus import Item, Memory
 from alveus.embed import static, vectors, wordpiece
 from alveus.errors import InvalidInput
 from alveus.search.index import bit_codes
-from alveus.values import compiled_modules, native, wire, words
+from alveus.values import compiled_module, native, wire, words
 from compiling import compiled_in, hatch_build
 from pages import pages
 
@@ -337,7 +337,7 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
 
 
 def compiled_now():
-    return compiled_modules.compiled("alveus.values._native", native.FUNCTIONS)
+    return compiled_module.compiled(native.FUNCTIONS)
 
 
 def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):

@@ -20,7 +20,7 @@ from reprlib import recursive_repr
 from types import GenericAlias
 from typing import Any, Protocol, TypeVar, cast, dataclass_transform, get_origin, overload
 
-from alveus.values.compiled_modules import compiled
+from alveus.values.compiled_module import compiled
 
 C = TypeVar("C")
 
@@ -52,7 +52,7 @@ class Records(Protocol):
 
 _FUNCTIONS = ("holds_text", "learn", "columns")
 
-RECORDS = cast("Records | None", compiled("alveus.values._native", _FUNCTIONS))
+RECORDS = cast("Records | None", compiled(_FUNCTIONS))
 """The compiled functions; None: there are none."""
 
 

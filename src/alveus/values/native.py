@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from alveus.values.compiled_modules import compiled
+from alveus.values.compiled_module import compiled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -110,5 +110,5 @@ class Native(Protocol):
         ...
 
 
-NATIVE = cast("Native | None", compiled("alveus.values._native", FUNCTIONS))
+NATIVE = cast("Native | None", compiled(FUNCTIONS))
 """The compiled functions; None: there are none."""
