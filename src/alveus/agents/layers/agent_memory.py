@@ -23,7 +23,7 @@ from alveus.values.keywords import delegated
 C = TypeVar("C", bound=type)
 
 FORWARDED = (
-    "storage", "profile", "label", "settings", "set_name", "real_memory_fragment_class", "parts",
+    "storage", "profile", "label", "set_name", "note_set", "real_memory_fragment_class", "parts",
     "move_to", "close", "write", "write_batch", "live_entry", "score_memory_importance",
     "get_insights", "reflect", "handle_duplicated", "handle_overflow",
 )  # fmt: skip
@@ -86,7 +86,7 @@ class AgentMemory(LayerMemory[T]):
         self.name, self.llm_client, self.session_id = inner.name, inner.llm_client, inner.session_id
         self.importance_scorer = inner.importance_scorer
         self.insight_extractor = inner.insight_extractor
-        self._fragment_class = cast("type[T] | None", inner.settings.fragment_class)
+        self.fragment_class = inner.fragment_class
 
     # --- how it is set up ---------------------------------------------------------------------
 

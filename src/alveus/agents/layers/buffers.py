@@ -51,9 +51,7 @@ class BufferMemory(LayerMemory[T]):
 
     def contents(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
-        return cast(
-            "list[T]", Move(self.storage, writer, ModelAnswers()).buffer(self.settings).fragments
-        )
+        return cast("list[T]", Move(self.storage, writer, ModelAnswers()).buffer(self).fragments)
 
     async def read(
         self,
@@ -79,7 +77,7 @@ class BufferMemory(LayerMemory[T]):
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
         """Empty it as part of a move; return what it held."""
-        buffer = move.buffer(self.settings)
+        buffer = move.buffer(self)
         fragments = buffer.fragments
         buffer.remove(buffer.entries)
         buffer.note.begin_era()
@@ -122,7 +120,7 @@ class SensoryMemory(BufferMemory[T]):
             )
         if not self._buffer_size:
             return self._let_through(move, [entry])
-        buffer = move.buffer(self.settings)
+        buffer = move.buffer(self)
         if len(buffer.entries) < self._buffer_size:
             buffer.append(entry)
             return []
@@ -134,8 +132,8 @@ class SensoryMemory(BufferMemory[T]):
     def _let_through(self, move: Move, entries: list[FragmentEntry]) -> list[FragmentEntry]:
         fragments = [entry.fragment for entry in entries]
         if self.importance_scorer is not None:
-            move.ask(self.settings, "score", [[fragment] for fragment in fragments])
-        scores = move.answers.importances(self.settings, fragments)
+            move.ask(self, "score", [[fragment] for fragment in fragments])
+        scores = move.answers.importances(self, fragments)
         passed: list[FragmentEntry] = []
         for entry, score in zip(entries, scores, strict=True):
             fragment = entry.fragment
@@ -168,7 +166,7 @@ class ShortTermMemory(BufferMemory[T]):
         """Take an entry in; return those that leave, oldest first."""
         if op is WriteOperation.RETRIEVAL:
             return []
-        buffer = move.buffer(self.settings)
+        buffer = move.buffer(self)
         self.take_again(move, entry)
         buffer.append(entry)
         over = len(buffer.entries) - self._buffer_size
@@ -180,7 +178,7 @@ class ShortTermMemory(BufferMemory[T]):
         """Make an entry and what it has a duplicate of, by its text, into one: the entry."""
         if self._dedupe != "text":
             return
-        buffer = move.buffer(self.settings)
+        buffer = move.buffer(self)
         text = normal_text(entry.fragment.raw_observation)
         same = [e for e in buffer.entries if normal_text(e.fragment.raw_observation) == text]
         for earlier in same:

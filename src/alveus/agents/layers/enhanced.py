@@ -94,7 +94,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in; return what leaves: fragments that became one, and the overflow."""
         self._nearness()
-        buffer = move.buffer(self.settings)
+        buffer = move.buffer(self)
         self.take_again(move, entry)
         counts = _Counts(buffer)
         self._strengthen(move, counts, entry, op)

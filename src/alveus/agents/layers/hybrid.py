@@ -206,7 +206,7 @@ class HybridMemory(LayerMemory[T]):
         passed = self._sensory.take(move, entry, op) if is_new else [entry]
         for one in passed:
             leaving = self._short.take(move, one, op)
-            insights = move.inferred(self._short.settings, leaving)
+            insights = move.inferred(self._short, leaving)
             for gone in leaving:
                 self._long.take(move, gone, WriteOperation.ADD)
             for insight in insights:
@@ -223,8 +223,8 @@ class HybridMemory(LayerMemory[T]):
         named = {fragment.id for fragment in insight.originals}
         sources = [entry for entry in leaving if entry.fragment.id in named]
         if self.importance_scorer is not None:
-            move.ask(self.settings, "score", [[first]])
-        first.update_importance(move.answers.importances(self.settings, [first])[0])
+            move.ask(self, "score", [[first]])
+        first.update_importance(move.answers.importances(self, [first])[0])
         self._long.take_insight(move, first, sources)
 
     # --- reading ------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 @suggest_names_in
-class LayerMemory(ABC, Generic[T]):
+class LayerMemory(LayerSettings, ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
     Every write is one commit: what leaves a layer is returned, is in the next one, or is named as
@@ -72,8 +72,6 @@ class LayerMemory(ABC, Generic[T]):
         session_id: The conversation that fragments are written in; kept with each.
     """
 
-    importance_weight: float = 0.15
-    kind: ClassVar[str] = ""
     _default_scorer: ImportanceScorer | None = None
     _default_extractor: InsightExtractor | None = None
     reads_meaning: ClassVar[bool] = False
@@ -91,18 +89,12 @@ class LayerMemory(ABC, Generic[T]):
     ) -> None:
         if label:
             checked_name(label, "a label")
+        super().__init__(label, Profile.of(profile))
         embedder = None if self.reads_meaning else "words"
         self._storage = storage or LayerStorage(memory, now=now, embedder=embedder)
-        self._label, self._profile = label, Profile.of(profile)
         self._dedupe: Dedupe = choice(dedupe, "dedupe", "id", "text", "none")
         self._clones = 0
         self._lock = FairLock()
-        self.name: str | None = None
-        self.llm_client: ChatModel | None = None
-        self.importance_scorer: ImportanceScorer | None = None
-        self.insight_extractor: InsightExtractor | None = None
-        self.session_id: str | None = None
-        self._fragment_class: type[T] | None = None
 
     def __repr__(self) -> str:
         label = f" {self._label!r}" if self._label else ""
@@ -114,39 +106,6 @@ class LayerMemory(ABC, Generic[T]):
     def storage(self) -> LayerStorage:
         """Where fragments are kept."""
         return self._storage
-
-    @property
-    def profile(self) -> Profile:
-        """Whose numbers it counts by."""
-        return self._profile
-
-    @property
-    def label(self) -> str:
-        """What goes before the names of its sets."""
-        return self._label
-
-    @property
-    def set_name(self) -> str:
-        """The name of the set that holds its fragments."""
-        return self._named(self.kind)
-
-    def _named(self, kind: str) -> str:
-        return f"{self._label}.{kind}" if self._label else kind
-
-    @property
-    def settings(self) -> LayerSettings:
-        """What moves have to know of it."""
-        return LayerSettings(
-            self.set_name,
-            self._named("layers"),
-            self._profile,
-            self.importance_weight,
-            self.session_id,
-            self._fragment_class,
-            self.llm_client,
-            self.importance_scorer,
-            self.insight_extractor,
-        )
 
     def parts(self) -> Sequence[LayerMemory[T]]:
         """Return the layers it is made of: itself."""
@@ -183,7 +142,7 @@ class LayerMemory(ABC, Generic[T]):
         kind = real_memory_fragment_class
         self.name, self.llm_client, self.session_id = name, llm_client, session_id
         self.importance_scorer, self.insight_extractor = scorer, extractor
-        self._fragment_class = kind
+        self.fragment_class = kind
         for part in self.parts():
             if part is not self:
                 part.initialize(name, llm_client, scorer, extractor, kind, session_id)
@@ -195,9 +154,9 @@ class LayerMemory(ABC, Generic[T]):
         Raises:
             InvalidInput: `initialize` named none.
         """
-        if self._fragment_class is None:
+        if self.fragment_class is None:
             raise InvalidInput("The real memory fragment class is not set; initialize() sets it")
-        return self._fragment_class
+        return cast("type[T]", self.fragment_class)
 
     @abstractmethod
     def structure_clone(
@@ -218,7 +177,7 @@ class LayerMemory(ABC, Generic[T]):
             memory.llm_client,
             memory.importance_scorer,
             memory.insight_extractor,
-            memory._fragment_class,
+            cast("type[T] | None", memory.fragment_class),
             memory.session_id,
         )
 
@@ -307,12 +266,11 @@ class LayerMemory(ABC, Generic[T]):
         """Hand on what leaves this layer: to whoever writes to it."""
         discarded = move.discarded
         discarded.discarded_memory_fragments.extend(entry.fragment for entry in leaving)
-        discarded.discarded_insights.extend(move.inferred(self.settings, leaving))
+        discarded.discarded_insights.extend(move.inferred(self, leaving))
 
     def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether a new entry stays out: it was in before, or the rules refuse it."""
-        layers = [layer.settings for layer in self.parts()]
-        return self._was_written(move, entry) or move.is_refused(layers, entry)
+        return self._was_written(move, entry) or move.is_refused(self.parts(), entry)
 
     def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether an entry is in one of the layers, or was."""
@@ -325,7 +283,7 @@ class LayerMemory(ABC, Generic[T]):
                 if there.fragment.raw_observation != entry.fragment.raw_observation:
                     move.drop(entry.fragment, TAKEN)
                 return True
-            era = move.note(layer.settings).era
+            era = move.note(layer).era
             past = move.storage.engine.store.versions(move.storage.ref(layer.set_name), entry.id)
             if any(entry_of(stored, None).extra.get("era") == era for stored in past):
                 move.drop(entry.fragment, SEEN_BEFORE)
@@ -334,7 +292,7 @@ class LayerMemory(ABC, Generic[T]):
 
     def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
         """Return what is in this layer under an id, as the move sees it; None: nothing is."""
-        entries = move.buffer(self.settings).entries
+        entries = move.buffer(self).entries
         return next((entry for entry in entries if entry.id == entry_id), None)
 
     def _renamed(self, move: Move, entry: FragmentEntry) -> MemoryFragment:
@@ -376,14 +334,14 @@ class LayerMemory(ABC, Generic[T]):
         answers = ModelAnswers()
         if self.importance_scorer is not None:
             answers, _ = await self._answered("score", memory_fragments)
-        return answers.importances(self.settings, memory_fragments)
+        return answers.importances(self, memory_fragments)
 
     async def _answered(
         self, kind: str, fragments: Sequence[MemoryFragment]
     ) -> tuple[ModelAnswers, list[Any]]:
         """Return a model's answers about each fragment."""
-        answers, layer = ModelAnswers(), self.settings
-        questions = [FragmentQuestion(layer, kind, (fragment,)) for fragment in fragments]
+        answers = ModelAnswers()
+        questions = [FragmentQuestion(self, kind, (fragment,)) for fragment in fragments]
         with suppress(Unanswered):
             answers.answer(*questions)
         await answers.ask()

@@ -11,7 +11,7 @@ import inspect
 import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from alveus.agents.layers.fragment_items import Buffer, FragmentEntry, Note, added, replaced
 from alveus.agents.layers.fragments import FragmentId, MemoryFragment
@@ -52,25 +52,53 @@ NEVER: Sequence[Outcome] = ("reject", "quarantine")
 ANY: Sequence[Outcome] = (*NEVER, "merge")
 
 
-@dataclass(frozen=True, slots=True)
 class LayerSettings:
-    """What a move has to know of a layer.
+    """The sets of a layer, its numbers, and the models that it asks: what a move reads of it.
+
+    Args:
+        label: Goes before the names of the sets.
+        profile: Whose numbers it counts by.
 
     Attributes:
-        set_name, note_set: The sets of its fragments, and of what is noted of layers.
+        name: The agent's name.
         session_id: The conversation that fragments are written in.
-        fragment_class: What its fragments are read as; None: as each was written.
+        fragment_class: The class that its fragments are read as; None: as each was written.
     """
 
-    set_name: str
-    note_set: str
-    profile: Profile
-    importance_weight: float
-    session_id: str | None
-    fragment_class: type[MemoryFragment] | None
-    llm_client: ChatModel | None
-    importance_scorer: ImportanceScorer | None
-    insight_extractor: InsightExtractor | None
+    importance_weight: float = 0.15
+    kind: ClassVar[str] = ""
+
+    def __init__(self, label: str, profile: Profile) -> None:
+        self._label, self._profile = label, profile
+        self.name: str | None = None
+        self.llm_client: ChatModel | None = None
+        self.importance_scorer: ImportanceScorer | None = None
+        self.insight_extractor: InsightExtractor | None = None
+        self.session_id: str | None = None
+        self.fragment_class: type[MemoryFragment] | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """Whose numbers it counts by."""
+        return self._profile
+
+    @property
+    def label(self) -> str:
+        """What goes before the names of its sets."""
+        return self._label
+
+    @property
+    def set_name(self) -> str:
+        """The name of the set that holds its fragments."""
+        return self._named(self.kind)
+
+    @property
+    def note_set(self) -> str:
+        """The name of the set that holds what is noted of it and the layers beside it."""
+        return self._named("layers")
+
+    def _named(self, kind: str) -> str:
+        return f"{self._label}.{kind}" if self._label else kind
 
 
 class Unanswered(Exception):

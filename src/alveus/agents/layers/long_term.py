@@ -84,7 +84,6 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         settings: What every layer takes; see `LayerMemory`.
     """
 
-    importance_weight = 0.15
     kind: ClassVar[str] = "long_term"
     reads_meaning: ClassVar[bool] = True
 
@@ -160,17 +159,16 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         fragment.metadata.update({**self.metadata, **fragment.metadata})
         if self._dedupe == "text" and self._joined(move, entry):
             return False
-        move.added(self.settings)[entry.id] = entry
+        move.added(self)[entry.id] = entry
         return True
 
     def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
         """Return what is in this layer under an id, as the move sees it; None: nothing is."""
-        layer = self.settings
-        drafted = move.added(layer).get(entry_id) or move.changed(layer).get(entry_id)
+        drafted = move.added(self).get(entry_id) or move.changed(self).get(entry_id)
         if drafted is not None:
             return drafted
-        stored = move.fragments(layer).one(entry_id)
-        return None if stored is None else entry_of(stored, self._fragment_class)
+        stored = move.fragments(self).one(entry_id)
+        return None if stored is None else entry_of(stored, self.fragment_class)
 
     # --- duplicates ---------------------------------------------------------------------------
 
@@ -184,7 +182,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             same.extra["seen"] = same.extra.get("seen", 1) + entry.extra.get("seen", 1)
             same.extra["also"] = [*same.extra.get("also", ()), entry.fragment.id][-ALSO:]
             same.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
-            move.changed(self.settings)[same.id] = same
+            move.changed(self)[same.id] = same
         return True
 
     def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
@@ -194,9 +192,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         under the other of two names.
         """
         text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
-        note, other = (
-            move.note(self.settings, f"{self.set_name} {text}{end}") for end in ("", " again")
-        )
+        note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
         if other.value:
             note, other = other, note
         same = self.live_entry(move, note.value["item"]) if note.value else None
@@ -217,7 +213,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         threshold = self.reflection_threshold
         if threshold is None or entry.fragment.is_insight:
             return
-        note = move.note(self.settings)
+        note = move.note(self)
         total = note.value.get("aggregate", 0.0) + (entry.fragment.importance or 0.0)
         since = [*note.value.get("since", ()), entry.id][-SINCE:]
         if total >= threshold:
@@ -231,7 +227,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             return
         entries = [e for name in since if (e := self.live_entry(move, name)) is not None]
         fragments = [entry.fragment for entry in entries]
-        (answer,) = move.ask(self.settings, "insight", [fragments])
+        (answer,) = move.ask(self, "insight", [fragments])
         for insight in [] if answer is None else cast("Insight", answer).insights:
             insight.update_importance(max(unit(f.importance) for f in fragments))
             self.take_insight(move, insight, entries)
@@ -253,7 +249,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     @property
     def aggregate_importance(self) -> float:
         """What was written since the last reflection comes to; 0 without a threshold."""
-        notes = self.storage.ref(self._named("layers"))
+        notes = self.storage.ref(self.note_set)
         note = Note.read(self.storage.writer(), notes, self.set_name)
         return float(note.value.get("aggregate", 0.0))
 
@@ -314,7 +310,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
         return [
             RankedFragment(
-                cast("T", fragment_of(one.item, self._fragment_class)), one.score, dict(one.parts)
+                cast("T", fragment_of(one.item, self.fragment_class)), one.score, dict(one.parts)
             )
             for one in best
         ]
@@ -358,11 +354,11 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return await self._moved(plan, "mark fragments", [*names], mark)
 
     def _marked(self, names: Sequence[str], mark: Mark | None, move: Move) -> int:
-        found = move.fragments(self.settings).get(names)
+        found = move.fragments(self).get(names)
         for stored in found:
-            entry = entry_of(stored, self._fragment_class)
+            entry = entry_of(stored, self.fragment_class)
             entry.extra["mark"] = mark
-            move.changed(self.settings)[entry.id] = entry
+            move.changed(self)[entry.id] = entry
         return len(found)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
@@ -377,9 +373,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return cast("DiscardedMemoryFragments[T]", discarded)
 
     def _faded(self, least: float, move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
-        fragments = move.fragments(self.settings)
+        fragments = move.fragments(self)
         for stored in fragments.items():
-            fragment = entry_of(stored, self._fragment_class).fragment
+            fragment = entry_of(stored, self.fragment_class).fragment
             accessed = aware(fragment.last_accessed_time or move.now)
             strength = unit(fragment.importance) * recency(accessed, move.now)
             if strength < least and not fragment.metadata.get("pinned"):
@@ -397,12 +393,12 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return cast("list[T]", await self._moved(plan, "recover", [*names]))
 
     def _recovered(self, names: Sequence[str], move: Move) -> list[MemoryFragment]:
-        fragments = move.fragments(self.settings)
+        fragments = move.fragments(self)
         back: list[MemoryFragment] = []
         for name in names:
             past = move.storage.engine.store.versions(fragments.ref, name)
             if past and fragments.one(name) is None:
-                entry = entry_of(past[-1], self._fragment_class)
+                entry = entry_of(past[-1], self.fragment_class)
                 if self._settled(move, replace(entry, stored=None)):
                     back.append(entry.fragment)
         return back
@@ -413,11 +409,11 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
         """Empty it as part of a move; return what it held."""
-        fragments, note = move.fragments(self.settings), move.note(self.settings)
+        fragments, note = move.fragments(self), move.note(self)
         stored = list(fragments.items())
         move.change(fragments.retired(stored), note)
         note.begin_era()
-        return [entry_of(one, self._fragment_class).fragment for one in stored]
+        return [entry_of(one, self.fragment_class).fragment for one in stored]
 
 
 def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
