@@ -6,11 +6,11 @@ import asyncio
 import logging
 import weakref
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from alveus.embed import Embedder
 from alveus.errors import InvalidInput
@@ -20,9 +20,14 @@ from alveus.memory.memory import Memory
 from alveus.sets.batch import Draft
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import Engine, Writer
+from alveus.store import Add, ItemChange, Replace, StoredItem
+from alveus.store.changes import Link
+from alveus.store.items import Item
+from alveus.store.records import item_of
 from alveus.store.running_keys import draft_of
 from alveus.store.scope import Scope, SetRef
 from alveus.values.forks import FORKS, HandleLock
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import moment
 
 R = TypeVar("R")
@@ -210,6 +215,35 @@ class LayerStorage:
             with writer.mutex:
                 return work(writer)
         return await to_its_end(work, writer)
+
+
+@dataclass(slots=True)
+class Note:
+    """A value that is kept as an item of a set; its version guards what rests on it.
+
+    Attributes:
+        about: The item whose text it tells of, so that it is forgotten with that.
+    """
+
+    ref: SetRef
+    name: str
+    value: dict[str, Any]
+    stored: StoredItem | None
+    about: Link | None = None
+
+    @classmethod
+    def read(cls, writer: Writer, ref: SetRef, name: str) -> Self:
+        """Return the note as it is now; empty, if there is none."""
+        stored = writer.get(ref, [name], at=None)[0]
+        value = {} if stored is None else dict(cast("Mapping[str, Any]", item_of(stored).value))
+        return cls(ref, name, value, stored)
+
+    def change(self, writer: Writer) -> ItemChange:
+        """Return what writes it; refused if somebody else wrote it since it was read."""
+        record = writer.records([(self.name, Item(self.value, text=""))])[0]
+        if self.stored is not None:
+            return Replace(self.ref, self.stored.version, record)
+        return Add(self.ref, record, links=() if self.about is None else (self.about,))
 
 
 def clock_of(now: Now) -> Callable[[], datetime] | None:

@@ -35,7 +35,7 @@ class Nearness:
     """
 
     def __init__(self, source: object) -> None:
-        self._embed = _embedding(source)
+        self._embed = embedding_function(source)
         self._known: OrderedDict[str, NDArray[np.float64]] = OrderedDict()
         self._mutex = FreshLock()
 
@@ -83,7 +83,8 @@ def unit_vector(row: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever Num
     return vector / length if length else vector
 
 
-def _embedding(source: object) -> Callable[[list[str]], Any]:
+def embedding_function(source: object) -> Callable[[list[str]], Any]:
+    """Return what gives texts their vectors; see `Nearness`."""
     if isinstance(source, Embedder):
         if not source.dimensions:
             raise InvalidInput(f"embedder {source.name!r} has no vectors; take another one")

@@ -21,6 +21,7 @@ from alveus.agents.automata.roles import (
     called,
 )
 from alveus.agents.automata.tools import MOST_TOLD, GivenTools, Tools
+from alveus.agents.storage import LayerStorage
 from alveus.agents.windows import ContextMemory, Reply, Stamp, Stream, Window
 from alveus.errors import AlveusError, InvalidInput, PromptAborted, RunParked, StaleRun
 from alveus.llm import ChatModel
@@ -349,11 +350,8 @@ def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
             f"an agent's prompts are runs of Memory.key(…), not of {key!r}; in an action or a "
             "batch, use the window itself"
         )
-    if isinstance(stored_in, KeyMemory) and (
-        stored_in.engine.store, stored_in.space, stored_in.key
-    ) != (
-        key.engine.store, key.space, key.key
-    ):  # fmt: skip
+    keys = [one for one in (key, stored_in) if isinstance(one, KeyMemory)]
+    if len({LayerStorage(one).identity for one in keys}) > 1:
         raise InvalidInput(
             f"{memory!r} cannot belong to runs of {key!r}; leave key= out, or keep it there"
         )

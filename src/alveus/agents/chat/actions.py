@@ -169,16 +169,8 @@ class Action(ABC):
 class BlankAction(Action):
     """Does nothing: the answer of the model is the reply."""
 
-    async def run(
-        self,
-        ai_message: str,
-        resource: object = None,
-        rely_action_out: ActionOutput | None = None,
-        need_vis_render: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
-        **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
-    ) -> ActionOutput:
+    async def run(self, ai_message: str, *_args: object, **_kwargs: object) -> ActionOutput:
         """Return the answer as it is."""
-        del resource, rely_action_out, need_vis_render, kwargs
         return ActionOutput(ai_message)
 
 

@@ -177,16 +177,13 @@ class ConversableAgent:
         return self
 
     def _missing(self) -> list[str]:
-        missing: list[str] = []
-        if self._context is None:
-            missing.append("an AgentContext")
-        if self.profile is None:
-            missing.append("a ProfileConfig")
-        if self._llm is None and not self.is_human:
-            missing.append("an LLMConfig")
-        if not self._actions and not self.is_human:
-            missing.append("an Action, such as BlankAction")
-        return missing
+        needed: dict[str, object] = {
+            "an AgentContext": self._context,
+            "a ProfileConfig": self.profile,
+            "an LLMConfig": self.is_human or self._llm,
+            "an Action, such as BlankAction": self.is_human or self._actions,
+        }
+        return [name for name, part in needed.items() if not part]
 
     @property
     def is_built(self) -> bool:

@@ -14,12 +14,11 @@ from alveus.agents.layers.fragments import (
     StructuredAgentMemoryFragment,
 )
 from alveus.agents.layers.importance import unit
-from alveus.agents.storage import aware, later
+from alveus.agents.storage import Note, aware, later
 from alveus.errors import InvalidInput
 from alveus.sets.origins import known_links
 from alveus.sets.set_editor import SetEditor
-from alveus.sets.writer import Writer
-from alveus.store import Add, ItemChange, Replace, SetRef, StoredItem
+from alveus.store import Add, ItemChange, StoredItem
 from alveus.store.changes import Link
 from alveus.store.items import Item
 from alveus.store.records import item_of
@@ -191,29 +190,14 @@ def accessed_time(item: Item) -> datetime | None:
     return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
 
 
-@dataclass(slots=True)
-class Note:
+class LayerNote(Note):
     """What is known of a layer besides its fragments; its version guards them all.
 
     Every change of a buffer writes its note. So of two writers that saw the same buffer one
     is refused, and looks again.
-
-    Attributes:
-        about: The item whose text it tells of, so that it is forgotten with that.
     """
 
-    ref: SetRef
-    name: str
-    value: dict[str, Any]
-    stored: StoredItem | None
-    about: Link | None = None
-
-    @classmethod
-    def read(cls, writer: Writer, ref: SetRef, name: str) -> Note:
-        """Return the note as it is now; empty, if there is none."""
-        stored = writer.get(ref, [name], at=None)[0]
-        value = {} if stored is None else dict(cast("Mapping[str, Any]", item_of(stored).value))
-        return cls(ref, name, value, stored)
+    __slots__ = ()
 
     @property
     def era(self) -> int:
@@ -230,19 +214,12 @@ class Note:
         self.value["arrivals"] = number = int(self.value.get("arrivals", 0)) + 1
         return number
 
-    def change(self, writer: Writer) -> ItemChange:
-        """Return what writes it."""
-        record = writer.records([(self.name, Item(self.value, text=""))])[0]
-        if self.stored is not None:
-            return Replace(self.ref, self.stored.version, record)
-        return Add(self.ref, record, links=() if self.about is None else (self.about,))
-
 
 class Buffer:
     """The fragments of a layer that holds few, oldest first, as a plan changes them."""
 
     def __init__(
-        self, editor: SetEditor, note: Note, fragment_class: type[MemoryFragment] | None
+        self, editor: SetEditor, note: LayerNote, fragment_class: type[MemoryFragment] | None
     ) -> None:
         self.editor, self.note = editor, note
         entries = [entry_of(stored, fragment_class) for stored in editor.items()]

@@ -121,17 +121,19 @@ class MemoryFragment(ABC):
         """Its class."""
         return self.__class__
 
-    @abstractmethod
     def update_importance(self, importance: float) -> float | None:
         """Set the importance; return what it was."""
+        before, self._importance = self._importance, finite(importance)
+        return before
 
-    @abstractmethod
     def update_embeddings(self, embeddings: Sequence[float]) -> None:
         """Set the vector."""
+        self._embeddings = _vector(embeddings)
 
-    @abstractmethod
     def update_accessed_time(self, now: datetime) -> datetime | None:
         """Set when it was last recalled; return what it was."""
+        before, self._accessed = self._accessed, _time(now)
+        return before
 
     def calculate_current_embeddings(self, embed: Embed) -> list[float]:
         """Return the vector of its text; keeps nothing."""
@@ -228,20 +230,6 @@ class AgentMemoryFragment(MemoryFragment):
     def raw_observation(self) -> str:
         """The text."""
         return self.observation
-
-    def update_importance(self, importance: float) -> float | None:
-        """Set the importance; return what it was."""
-        before, self._importance = self._importance, finite(importance)
-        return before
-
-    def update_embeddings(self, embeddings: Sequence[float]) -> None:
-        """Set the vector."""
-        self._embeddings = _vector(embeddings)
-
-    def update_accessed_time(self, now: datetime) -> datetime | None:
-        """Set when it was last recalled; return what it was."""
-        before, self._accessed = self._accessed, _time(now)
-        return before
 
     def copy(self) -> Self:
         """Return an equal fragment of the same class, with the same id."""

@@ -312,9 +312,14 @@ class Channel:
 
     Any thread may put and any loop may get. After `DONE` nothing is taken, and everybody who gets
     is told of it.
+
+    Args:
+        with_marks: Whether views are Markdown; else lists of dicts.
+        start_round: The first round to be shown.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, with_marks: bool = True, start_round: int = 0) -> None:
+        self.with_marks, self.start_round = with_marks, start_round
         self._mutex = HandleLock()
         self._views: deque[Any] = deque(maxlen=VIEWS)
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
@@ -417,8 +422,6 @@ class GptsMemory:
         self._keeps_all = not self._own_ram
         self._used: OrderedDict[str, None] = OrderedDict()
         self._channels: OrderedDict[str, Channel] = OrderedDict()
-        self._with_marks: dict[str, bool] = {}
-        self._start: dict[str, int] = {}
 
     def __repr__(self) -> str:
         return f"<GptsMemory: {self._messages!r}, {self._plans!r}>"
@@ -444,8 +447,7 @@ class GptsMemory:
             self._plans, self._messages = GptsPlansMemory(memory), GptsMessageMemory(memory)
             self._keeps_all = True
         kept = GptsMemory(memory=memory, conversations=self._most)
-        kept._channels, kept._with_marks = self._channels, self._with_marks
-        kept._start = self._start
+        kept._channels = self._channels
         return kept
 
     async def init(
@@ -462,19 +464,19 @@ class GptsMemory:
             history_messages: What was said before; kept, if nothing is kept of the conversation.
             start_round: The first round to be shown.
         """
-        self._open(conv_id)
-        self._with_marks[conv_id], self._start[conv_id] = enable_vis_message, start_round
+        channel = Channel(with_marks=enable_vis_message, start_round=start_round)
+        self._open(conv_id, channel)
         if history_messages and not await self.get_messages(conv_id):
             await self._call(conv_id, lambda: self._messages.append_many(history_messages))
 
-    def _open(self, conv_id: str) -> None:
+    def _open(self, conv_id: str, channel: Channel) -> None:
         """Open a channel; where there are too many, end the one that was opened longest ago."""
         others = [known for known in self._channels if known != conv_id]
         kept = others[max(0, len(others) + 1 - self._most) :]
         for known in [name for name in self._channels if name not in kept]:
             self._channels[known].put_nowait(DONE)
             self.clear(known)
-        self._channels[conv_id] = Channel()
+        self._channels[conv_id] = channel
 
     def queue(self, conv_id: str) -> Channel | None:
         """Return the channel of a conversation; None: it has none."""
@@ -519,10 +521,10 @@ class GptsMemory:
         channel = self._channels.get(conv_id)
         if channel is None:
             return
-        start = self._start[conv_id]
+        start = channel.start_round
         shown = [m for m in await self.get_messages(conv_id) if m.rounds >= start]
         views = [_view(message) for message in shown if message.sender not in HUMAN]
-        if not self._with_marks[conv_id]:
+        if not channel.with_marks:
             channel.put_nowait([*views, {"markdown": temp_msg}] if temp_msg else views)
             return
         parts = [f"**{v['sender']}** to {v['receiver']}:\n\n{v['markdown']}" for v in views]
@@ -548,8 +550,6 @@ class GptsMemory:
 
     def clear(self, conv_id: str) -> bool:
         """Close the channel of a conversation; return whether it had one. Its messages stay."""
-        self._with_marks.pop(conv_id, None)
-        self._start.pop(conv_id, None)
         return self._channels.pop(conv_id, None) is not None
 
     def _use(self, conv_id: str) -> None:

@@ -101,12 +101,8 @@ class Weights:
     @classmethod
     def given(cls, alpha: float | None, beta: float | None, gamma: float | None) -> Weights:
         """Return weights; those that are None have their defaults."""
-        default = cls()
-        return cls(
-            default.alpha if alpha is None else alpha,
-            default.beta if beta is None else beta,
-            default.gamma if gamma is None else gamma,
-        )
+        weights = {"alpha": alpha, "beta": beta, "gamma": gamma}
+        return cls(**{name: weight for name, weight in weights.items() if weight is not None})
 
     def score(self, parts: Mapping[str, float], *, raw: bool = False) -> float:
         """Return what the parts of a score come to: their mean, or with *raw* their sum."""

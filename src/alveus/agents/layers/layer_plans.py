@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, ClassVar, TypeVar, cast
 
-from alveus.agents.layers.fragment_items import Buffer, FragmentEntry, Note, added, replaced
+from alveus.agents.layers.fragment_items import Buffer, FragmentEntry, LayerNote, added, replaced
 from alveus.agents.layers.fragments import FragmentId, MemoryFragment
 from alveus.agents.layers.importance import ImportanceScorer, Profile, rated
 from alveus.agents.layers.insight_extractors import InsightExtractor
@@ -268,11 +268,11 @@ class Move:
         self.now = storage.now()
         self.discarded = DiscardedMemoryFragments[MemoryFragment]([])
         self._buffers: dict[SetRef, tuple[Buffer, str | None]] = {}
-        self._notes: dict[tuple[SetRef, str], Note] = {}
+        self._notes: dict[tuple[SetRef, str], LayerNote] = {}
         self._added: dict[SetRef, tuple[LayerSettings, dict[str, FragmentEntry]]] = {}
         self._replaced: dict[SetRef, dict[str, FragmentEntry]] = {}
         self._more: list[ItemChange] = []
-        self._written: dict[tuple[SetRef, str], Note] = {}
+        self._written: dict[tuple[SetRef, str], LayerNote] = {}
 
     def fragments(self, layer: LayerSettings) -> SetEditor:
         """Return the set of a layer's fragments."""
@@ -294,14 +294,14 @@ class Move:
         """Return what is changed, by id, in such a layer; add to it."""
         return self._replaced.setdefault(self.storage.ref(layer.set_name), {})
 
-    def note(self, layer: LayerSettings, name: str | None = None) -> Note:
+    def note(self, layer: LayerSettings, name: str | None = None) -> LayerNote:
         """Return what is noted of a layer besides its fragments, or a *name*d part of that."""
         ref, name = self.storage.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
-            self._notes[ref, name] = Note.read(self.writer, ref, name)
+            self._notes[ref, name] = LayerNote.read(self.writer, ref, name)
         return self._notes[ref, name]
 
-    def change(self, changes: Sequence[ItemChange], note: Note | None = None) -> None:
+    def change(self, changes: Sequence[ItemChange], note: LayerNote | None = None) -> None:
         """Make changes that are of no buffer, and write a note."""
         self._more += changes
         if note is not None:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
 from alveus.agents.layers.fragment_items import (
     FragmentEntry,
-    Note,
+    LayerNote,
     accessed_time,
     entry_of,
     fragment_of,
@@ -22,7 +22,7 @@ from alveus.agents.layers.importance import Weights, recency, unit
 from alveus.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
 from alveus.agents.layers.layer_plans import Insight, Move
 from alveus.agents.layers.layer_results import DiscardedMemoryFragments
-from alveus.agents.layers.ranking import Ranked, RankedFragment, best_first
+from alveus.agents.layers.ranking import Ranked, RankedFragment, best_first, score_parts
 from alveus.agents.storage import LayerStorage, Now, aware
 from alveus.errors import InvalidInput
 from alveus.memory.keys import KeySets
@@ -109,13 +109,17 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             raise InvalidInput("give memory= or vector_store, not both: they are the same")
         kept_in = vector_store if memory is None else memory
         super().__init__(memory=kept_in, now=now, dedupe=dedupe, storage=storage, **settings)
-        self.reflection_threshold = _positive(reflection_threshold)
-        self._default_importance = (
-            None
-            if _default_importance is None
-            else finite(_default_importance, "_default_importance")
-        )
-        self.profile.check(self._default_importance, "_default_importance")
+        if reflection_threshold is not None:
+            reflection_threshold = finite(reflection_threshold, "reflection_threshold")
+            if reflection_threshold <= 0:
+                raise InvalidInput(
+                    f"reflection_threshold must be above 0, not {reflection_threshold!r}"
+                )
+        if _default_importance is not None:
+            _default_importance = finite(_default_importance, "_default_importance")
+            self.profile.check(_default_importance, "_default_importance")
+        self.reflection_threshold = reflection_threshold
+        self._default_importance = _default_importance
         if not (metadata is None or isinstance(metadata, dict)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
@@ -250,7 +254,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def aggregate_importance(self) -> float:
         """What was written since the last reflection comes to; 0 without a threshold."""
         notes = self.storage.ref(self.note_set)
-        note = Note.read(self.storage.writer(), notes, self.set_name)
+        note = LayerNote.read(self.storage.writer(), notes, self.set_name)
         return float(note.value.get("aggregate", 0.0))
 
     # --- reading ------------------------------------------------------------------------------
@@ -319,8 +323,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         importance: float | None = value_of(item).get("importance")
         if not self.profile.raw or importance is None:
             importance = unit(importance)
-        accessed = accessed_time(item) or now
-        return {"recency": recency(accessed, now), "relevance": near, "importance": importance}
+        return score_parts(accessed_time(item), near, importance, now)
 
     def _candidates(
         self, writer: Writer, ref: SetRef, observation: str, weights: Weights, k: int
@@ -429,14 +432,6 @@ def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> Me
         source_ids=[fragment.id for fragment in fragments],
         metadata=insight.metadata,
     )
-
-
-def _positive(threshold: float | None) -> float | None:
-    if threshold is None:
-        return None
-    if finite(threshold, "reflection_threshold") <= 0:
-        raise InvalidInput(f"reflection_threshold must be above 0, not {threshold!r}")
-    return float(threshold)
 
 
 def _names(ids: Sequence[FragmentId]) -> list[str]:

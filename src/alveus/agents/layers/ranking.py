@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, NamedTuple
 
 import numpy as np
@@ -50,6 +51,14 @@ def _order(name: FragmentId) -> tuple[bool, int, str]:
     return (True, name, "") if isinstance(name, int) else (False, 0, item_id(name))
 
 
+def score_parts(
+    accessed: datetime | None, relevance: float, importance: float, now: datetime
+) -> dict[str, float]:
+    """Return the parts of a score; what was never recalled is as recent as can be."""
+    near = recency(aware(accessed or now), now)
+    return {"recency": near, "relevance": relevance, "importance": importance}
+
+
 def ranked(
     storage: LayerStorage, fragments: Sequence[T], observation: str, weights: Weights
 ) -> list[T]:
@@ -59,11 +68,7 @@ def ranked(
     now, near = storage.now(), relevances(storage, fragments, observation, weights)
     found: list[Ranked] = []
     for fragment, relevance in zip(fragments, near, strict=True):
-        parts = {
-            "recency": recency(aware(fragment.last_accessed_time or now), now),
-            "relevance": relevance,
-            "importance": unit(fragment.importance),
-        }
+        parts = score_parts(fragment.last_accessed_time, relevance, unit(fragment.importance), now)
         found.append(Ranked(weights.score(parts), fragment.id, fragment, parts))
     return [one.item for one in best_first(found)]
 

@@ -21,6 +21,7 @@ from alveus.conversation.message_items import text_of_message
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import EmbedderFailed, InvalidInput, NotJson
 from alveus.llm.answer_reader import text_said
+from alveus.search.similarity import embedding_function
 from alveus.store.fsync import sync_folder
 from alveus.values.urls import checked_urls
 
@@ -251,12 +252,7 @@ Embed: TypeAlias = "str | Embedder | Callable[[list[str]], Any]"
 
 def embed_with(model: Embed) -> Callable[[list[str]], Any]:
     """Return what gives texts their vectors."""
-    if callable(model):
-        return model
-    found = open_embedder(model)
-    if not found.dimensions:
-        raise InvalidInput(f"embedder {found.name!r} has no vectors; take another one")
-    return found.embed
+    return embedding_function(open_embedder(model) if isinstance(model, str) else model)
 
 
 def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> list[list[float]]:

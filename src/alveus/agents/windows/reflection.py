@@ -11,9 +11,9 @@ import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import field, replace
-from typing import Any, Protocol, TypeAlias, cast
+from typing import Protocol, TypeAlias
 
-from alveus.agents.storage import LayerStorage
+from alveus.agents.storage import LayerStorage, Note
 from alveus.agents.windows.observation import Observation, Reply
 from alveus.agents.windows.observation_items import observation_of
 from alveus.agents.windows.scorers import text_of
@@ -22,26 +22,22 @@ from alveus.llm import ChatModel
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import PlannedWrite, Writer
 from alveus.store import (
-    Add,
     Define,
     Definition,
     ItemChange,
     ItemRecord,
-    Replace,
     Retire,
     SetRef,
     StoredItem,
 )
 from alveus.store.changes import Link
-from alveus.store.items import Item
-from alveus.store.records import item_of
 from alveus.store.scope import HIDDEN
 from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser
 from alveus.text.messages import Message
 from alveus.values.forks import HandleLock
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_number, counted
+from alveus.values.storable import checked_number, counted
 
 INSIGHT_TOKENS = 128
 """Of an insight, unless a function makes it."""
@@ -152,27 +148,19 @@ class ReflectionTally:
     @classmethod
     def read(cls, writer: Writer, ref: SetRef) -> ReflectionTally:
         """Return it as it is now."""
-        stored = writer.get(ref, [NOTE], at=None)[0]
-        if stored is None:
-            return cls()
-        value = cast("dict[str, Any]", item_of(stored).value)
-        return cls(value["total"], list(value["since"]), value["reflections"], stored)
+        note = Note.read(writer, ref, NOTE)
+        return cls(**note.value, stored=note.stored)
 
     def after(self, change: PlannedWrite, writer: Writer, ref: SetRef) -> PlannedWrite:
         """Return a change that also writes it; refused if somebody else did meanwhile."""
-        value: dict[str, Value] = {
+        value = {
             "total": self.total,
             "since": [*self.since[-SOURCES:]],
             "reflections": self.reflections,
         }
-        record = writer.records([(NOTE, Item(value, text=""))])[0]
-        if self.stored is not None:
-            noted = Replace(ref, self.stored.version, record)
-            return replace(change, items=[*change.items, noted])
-        defined = [Define(ref, Definition(retention="purge"))]
-        return replace(
-            change, items=[*change.items, Add(ref, record)], define=[*change.define, *defined]
-        )
+        noted = Note(ref, NOTE, value, self.stored).change(writer)
+        defined = [] if self.stored else [Define(ref, Definition(retention="purge"))]
+        return replace(change, items=[*change.items, noted], define=[*change.define, *defined])
 
 
 class Reflecting:

@@ -72,6 +72,10 @@ class Score:
     because: str | None = None
 
 
+Observations: TypeAlias = Sequence[Observation]
+"""Observations that a window holds, oldest first."""
+
+
 class Scorer(ABC):
     """Says how much an observation matters.
 
@@ -86,7 +90,7 @@ class Scorer(ABC):
 
     @abstractmethod
     def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
+        self, observation: Observation, *, now: datetime, newest: Observations
     ) -> Score | float:
         """Return how much *observation* matters, from 0 to 1.
 
@@ -113,7 +117,7 @@ def checked_scorer(given: Scoring) -> Scoring:
 
 
 def scored(
-    scorer: Scoring, observation: Observation, *, now: datetime, newest: Sequence[Observation]
+    scorer: Scoring, observation: Observation, *, now: datetime, newest: Observations
 ) -> Score:
     """Return what a scorer says, checked."""
     if isinstance(scorer, Scorer):
@@ -148,9 +152,7 @@ class Recency(Scorer):
     def __init__(self, hours: float = 1.0) -> None:
         self._hours = checked_number(hours, "hours", least=1e-6, most=1e9)
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return it from the age alone."""
         del newest
         return Score(1 / (1 + hours_since(observation, now) / self._hours), "recency")
@@ -162,9 +164,7 @@ class Length(Scorer):
     def __init__(self, full: int = FULL) -> None:
         self._full = counted(full, "full")
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return it from the reply alone."""
         del now, newest
         return Score(min(1.0, len(observation.reply.content.content) / self._full), "length")
@@ -181,9 +181,7 @@ class Fading(Scorer):
     def __init__(self, full: int = FULL) -> None:
         self._full = counted(full, "full")
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return it from the reply and the age."""
         del newest
         size = math.log1p(len(observation.reply.content.content)) / math.log1p(self._full)
@@ -207,9 +205,7 @@ class Novelty(Scorer):
         self._near = Nearness(self._embedder) if self._embedder.dimensions else None
         self._among = counted(among, "among")
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return 1 without the cosine of the one that is most alike."""
         del now
         others = [one for one in newest if one.created != observation.created][-self._among :]
@@ -254,9 +250,7 @@ class Explicit(Scorer):
         """Whether what the other scorer says falls as time goes by."""
         return self._otherwise is not None and ages(self._otherwise)
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return the importance that is there."""
         reply = observation.reply
         if reply.scored_by is not None or reply.importance != 0:
@@ -299,9 +293,7 @@ class Combined(Scorer):
         """Whether one of them is made once."""
         return any(isinstance(scorer, Scorer) and scorer.once for scorer, _ in self._parts)
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return the mean, and all who had a part in it."""
         found = [scored(scorer, observation, now=now, newest=newest) for scorer, _ in self._parts]
         weights = [weight for _, weight in self._parts]
@@ -334,9 +326,7 @@ class ByModel(Scorer):
         self._chat, self._asking = chat, Asking(attempts=counted(attempts, "attempts"))
         self._otherwise = Length() if otherwise is None else checked_scorer(otherwise)
 
-    def score(
-        self, observation: Observation, *, now: datetime, newest: Sequence[Observation]
-    ) -> Score:
+    def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
         """Return what the model says, or what is said instead."""
         by = f"model:{self._chat.name}"
         try:

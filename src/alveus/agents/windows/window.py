@@ -8,9 +8,9 @@ from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
+from functools import cache, partial
 from itertools import islice
-from typing import ClassVar, Literal, TypeAlias, TypedDict, TypeVar, get_args, overload
+from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar, cast, get_args
 
 import numpy as np
 
@@ -644,7 +644,8 @@ class Window(ContextMemory):
     ) -> list[ObservationHeader]:
         """Return so many units that are worth least, or -inf, but for those that are safe."""
         kept_slots = {index.slot(entry.id) for unit in safe for entry in unit}
-        worth, gone = index.of_units(lasting), list[ObservationHeader]()
+        gone = list[ObservationHeader]()
+        worth = None if lasting is None else index.of_units(lasting)
         at_once = worth is not None and bool(np.isneginf(worth[index.slots]).any())
         while over > 0 or at_once:
             slot = index.worst(worth, kept_slots, among=among)
@@ -739,20 +740,10 @@ class Newest(Sequence[Observation]):
     """The newest observations of a window, oldest first; read if a scorer looks at them."""
 
     def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
-        self._read = read
-        self._observations: Sequence[Observation] | None = None
-
-    def _all(self) -> Sequence[Observation]:
-        if self._observations is None:
-            self._observations = self._read()
-        return self._observations
+        self._all = cache(read)
 
     def __len__(self) -> int:
         return len(self._all())
 
-    @overload
-    def __getitem__(self, at: int) -> Observation: ...
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Observation]: ...
-    def __getitem__(self, at: int | slice) -> Observation | Sequence[Observation]:
-        return self._all()[at]
+    def __getitem__(self, at: Any) -> Any:  # noqa: ANN401 - an index, or a slice
+        return cast("Any", self._all())[at]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, insort
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, TypeAlias, overload
+from typing import Any, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -148,15 +148,9 @@ class WindowIndex:
 
     # --- ranked -------------------------------------------------------------------------------
 
-    @overload
-    def of_units(self, column: Column) -> Column: ...
-    @overload
-    def of_units(self, column: None) -> None: ...
-    @overload
-    def of_units(self, column: Column | None) -> Column | None: ...
-    def of_units(self, column: Column | None) -> Column | None:
+    def of_units(self, column: Column) -> Column:
         """Return a column in which every observation has the largest number of its unit."""
-        if column is None or not self._members:
+        if not self._members:
             return column
         least = -np.inf if column.dtype.kind == "f" else np.iinfo(column.dtype).min
         largest = np.full(len(column), least, column.dtype)
@@ -368,7 +362,8 @@ class UnitSelection:
         return sum(self._size(entry) for entry in unit)
 
     def _fill(self, worth: Column | None) -> None:
-        self.take_each(self._index.best_first(self._index.of_units(worth)))
+        of_units = None if worth is None else self._index.of_units(worth)
+        self.take_each(self._index.best_first(of_units))
 
     def take_each(self, slots: Iterable[int]) -> None:
         """Take the units of slots in their order, as long as there is room."""
