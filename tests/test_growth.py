@@ -333,6 +333,7 @@ def test_a_list_of_facts_reads_no_more_than_it_is_asked_for(memory, monkeypatch)
         "subject": "Ada", "kind": "profile", "entities": [], "confidence": 1.0, "quotations": [],
         "conversation": "talk", "when": [None, None], "confirmed": 0, "replaces": [],
         "replaced_by": [], "contradicts": [], "learning": "one", "model": "m", "prompt": "p",
+        "zone": "UTC",
     }  # fmt: skip
     ada = memory.key("ada")
     learnt = [Item(f"fact {n}", metadata=kept) for n in range(300)]

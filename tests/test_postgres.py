@@ -879,3 +879,12 @@ def test_a_connection_that_the_server_ends_counts_as_lost(pipelined):
         pipelined.run_together([("SELECT 1", ()), (end, ()), ("SELECT 2", ())])
     assert is_lost(caught.value)
     assert pipelined.closed
+
+
+def test_a_commit_that_fails_after_the_last_statement_is_reported(pipelined):
+    """What is checked or cancelled at the end of a transaction has a result of its own."""
+    pipelined.execute("CREATE TEMP TABLE once (x int UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    statements = [("INSERT INTO once VALUES ($1)", (1,))] * 2
+    with pytest.raises(psycopg.errors.UniqueViolation):
+        pipelined.run_together(statements)
+    assert pipelined.run_together([("SELECT count(*) FROM once", ())])[0].get == 0

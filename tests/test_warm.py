@@ -84,7 +84,7 @@ def test_what_a_list_of_tests_names_is_there(which: str):
     here, laws = Path(__file__).parent, Path(testing.__file__).parent
     names = (here / f"{which}.txt").read_text(encoding="utf-8").splitlines()
     assert names == sorted(set(names))
-    files = [*here.glob("*.py"), *laws.rglob("*.py")]
+    files = [*here.rglob("*.py"), *laws.rglob("*.py")]
     code = "".join(path.read_text(encoding="utf-8") for path in files)
     for name in names:
         module, *_, test = name.split("::")

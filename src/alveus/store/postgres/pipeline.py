@@ -156,6 +156,8 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
                 self.done += 1
             else:  # also where a later statement is refused, and the transaction undone
                 self._prepared_as[plan] = new[plan]
+        if failed := results[len(prepares) :]:  # the commit that ends all of them
+            raise error_from_result(failed[0], self.info.encoding)
         return [one for one, plan in zip(results, prepares, strict=True) if plan is None]
 
     def _queue(self, one: _Encoded, new: dict[Plan, bytes]) -> Iterator[Plan | None]:
