@@ -8,12 +8,13 @@ from collections.abc import Callable
 from dataclasses import asdict, fields
 from typing import Any
 
+from alveus.agents.layers.gpts_memory import FieldsAsDict
 from alveus.errors import InvalidInput
 from alveus.values.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)
-class ActionOutput:
+class ActionOutput(FieldsAsDict):
     """What came of an action; its fields can be assigned.
 
     Attributes:
@@ -35,23 +36,6 @@ class ActionOutput:
     action_input: str | None = None
     phase: str | None = None
     view: str | None = None
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the fields."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, d: dict[str, Any]) -> ActionOutput:
-        """Return one of fields.
-
-        Raises:
-            InvalidInput: One has no such name, or the content is missing.
-        """
-        unknown = sorted(set(d) - {field.name for field in fields(cls)})
-        if unknown or "content" not in d:
-            problem = f"has no field {unknown[0]!r}" if unknown else "needs content"
-            raise InvalidInput(f"an ActionOutput {problem}")
-        return cls(**d)
 
 
 @dataclass(frozen=True, slots=True)

@@ -76,9 +76,8 @@ class ProfileConfig:
         """Refuse what no agent can be."""
         checked_name(self.name, "the name of an agent")
         checked_name(self.role, "the role of an agent")
-        for field in ("goal", "desc"):
-            _check_text(getattr(self, field), f"the {field} of agent {self.name!r}")
-        for field in ("system_prompt_template", "user_prompt_template", "write_memory_template"):
+        templates = ("system_prompt_template", "user_prompt_template", "write_memory_template")
+        for field in ("goal", "desc", *templates):
             _check_text(getattr(self, field), f"the {field} of agent {self.name!r}")
         for field in ("constraints", "resources"):
             what = f"the {field} of agent {self.name!r}"

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, cast
 
 from alveus.agents.layers.buffers import ShortTermMemory
 from alveus.agents.layers.fragment_items import FragmentEntry
-from alveus.agents.layers.fragments import AgentMemoryFragment, T, WriteOperation
+from alveus.agents.layers.fragments import AgentMemoryFragment, MemoryFragment, T, WriteOperation
 from alveus.agents.layers.gpts_memory import GptsMemory, GptsMessageMemory, GptsPlansMemory
 from alveus.agents.layers.importance import ImportanceScorer
 from alveus.agents.layers.insight_extractors import InsightExtractor
@@ -24,7 +24,7 @@ C = TypeVar("C", bound=type)
 
 FORWARDED = (
     "storage", "profile", "label", "set_name", "note_set", "real_memory_fragment_class", "parts",
-    "move_to", "close", "write", "write_batch", "live_entry", "score_memory_importance",
+    "move_to", "close", "clear", "write", "write_batch", "live_entry", "score_memory_importance",
     "get_insights", "reflect", "handle_duplicated", "handle_overflow",
 )  # fmt: skip
 """What an agent memory asks its layers for, as they define or override it."""
@@ -138,9 +138,9 @@ class AgentMemory(LayerMemory[T]):
         """Read by an observation; see `LayerMemory.read`, whose weights these are."""
         return await self.memory.read(observation, alpha, beta, gamma)
 
-    async def clear(self) -> list[T]:
-        """Empty the memory; return what it held. The log stays."""
-        return await self.memory.clear()
+    def emptied(self, move: Move) -> list[MemoryFragment]:
+        """See `LayerMemory.emptied`. The log stays."""
+        return self.memory.emptied(move)
 
     # --- the log ------------------------------------------------------------------------------
 

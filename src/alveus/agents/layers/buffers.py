@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Self, Unpack, cast
+from typing import Any, ClassVar, Unpack, cast
 
 from alveus.agents.layers.fragment_items import FragmentEntry
 from alveus.agents.layers.fragments import MemoryFragment, T, WriteOperation, finite
@@ -11,9 +11,7 @@ from alveus.agents.layers.importance import Weights
 from alveus.agents.layers.layer import LayerMemory, LayerOptions, absorb, normal_text
 from alveus.agents.layers.layer_plans import ModelAnswers, Move
 from alveus.agents.layers.ranking import ranked
-from alveus.agents.storage import Now
 from alveus.errors import InvalidInput
-from alveus.memory.keys import KeySets
 from alveus.sets.writer import Writer
 from alveus.values.keywords import check_keywords
 from alveus.values.storable import counted
@@ -32,22 +30,10 @@ class BufferMemory(LayerMemory[T]):
     def __init__(self, buffer_size: int, **settings: Unpack[LayerOptions]) -> None:
         check_keywords(self, "__init__", settings, LayerOptions)
         super().__init__(**settings)
-        self._buffer_size = counted(buffer_size, "buffer_size", least=self.least)
-
-    @property
-    def buffer_size(self) -> int:
-        """The most fragments that it holds when a write has ended."""
-        return self._buffer_size
-
-    def structure_clone(
-        self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
-    ) -> Self:
-        """Return an empty layer like this one; see `LayerMemory.structure_clone`."""
-        del now  # RAM is renewed with its clock, and a memory has its own
-        return self._cloned(label, memory, **self._settings())
+        self.buffer_size = counted(buffer_size, "buffer_size", least=self.least)
 
     def _settings(self) -> dict[str, Any]:
-        return {"buffer_size": self._buffer_size}
+        return {"buffer_size": self.buffer_size}
 
     def contents(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
@@ -70,10 +56,6 @@ class BufferMemory(LayerMemory[T]):
         return await self.storage.call(
             lambda writer: ranked(self.storage, self.contents(writer), observation, weights)
         )
-
-    async def clear(self) -> list[T]:
-        """Empty it; return what it held, oldest first. It can be written again, old ids too."""
-        return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
         """Empty it as part of a move; return what it held."""
@@ -118,10 +100,10 @@ class SensoryMemory(BufferMemory[T]):
             raise InvalidInput(
                 "what was recalled strengthens short-term memory, not sensory memory"
             )
-        if not self._buffer_size:
+        if not self.buffer_size:
             return self._let_through(move, [entry])
         buffer = move.buffer(self)
-        if len(buffer.entries) < self._buffer_size:
+        if len(buffer.entries) < self.buffer_size:
             buffer.append(entry)
             return []
         leaving = [*buffer.entries, entry]
@@ -169,7 +151,7 @@ class ShortTermMemory(BufferMemory[T]):
         buffer = move.buffer(self)
         self.take_again(move, entry)
         buffer.append(entry)
-        over = len(buffer.entries) - self._buffer_size
+        over = len(buffer.entries) - self.buffer_size
         leaving = buffer.entries[: max(0, over)]
         buffer.remove(leaving)
         return [gone.leaving() for gone in leaving]
@@ -195,5 +177,5 @@ class ShortTermMemory(BufferMemory[T]):
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
         """Return the newest fragments, and the oldest, which are too many."""
         fragments = list(memory_fragments)
-        over = max(0, len(fragments) - self._buffer_size)
+        over = max(0, len(fragments) - self.buffer_size)
         return fragments[over:], fragments[:over]

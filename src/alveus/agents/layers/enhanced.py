@@ -158,7 +158,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
 
     def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
         buffer, gone = counts.buffer, list[FragmentEntry]()
-        while len(buffer.entries) > self._buffer_size:
+        while len(buffer.entries) > self.buffer_size:
             victim = min(
                 buffer.entries[:-1] or buffer.entries,
                 key=lambda earlier: (_weight(earlier.fragment), counts.of(earlier), earlier.number),

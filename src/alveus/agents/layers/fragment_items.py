@@ -94,6 +94,16 @@ class FragmentEntry:
             **labels,
         )
 
+    def as_read(self, stored: StoredItem) -> Item:
+        """Return the item that it was read from, as it is now."""
+        return replace(
+            item_of(stored),
+            value=self.value(),
+            metadata=self.fragment.metadata,
+            importance=unit(self.fragment.importance),
+            time=self.time,
+        )
+
     def _value(self, era: int) -> dict[str, Any]:
         f, extra = self.fragment, self.extra
         is_structured = isinstance(f, StructuredAgentMemoryFragment)
@@ -279,19 +289,4 @@ def added(
 
 def replaced(editor: SetEditor, entries: Sequence[FragmentEntry]) -> list[ItemChange]:
     """Return what keeps entries, which were read before, as they are now."""
-    pairs = [(entry.stored, entry) for entry in entries if entry.stored]
-    return editor.replaced(
-        [
-            (
-                stored,
-                replace(
-                    item_of(stored),
-                    value=entry.value(),
-                    metadata=entry.fragment.metadata,
-                    importance=unit(entry.fragment.importance),
-                    time=entry.time,
-                ),
-            )
-            for stored, entry in pairs
-        ]
-    )
+    return editor.replaced([(e.stored, e.as_read(e.stored)) for e in entries if e.stored])

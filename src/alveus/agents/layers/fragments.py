@@ -532,12 +532,8 @@ def memories_text(fragments: Sequence[MemoryFragment]) -> str:
 
 def user_prompt(question: str, most_recent_memories: str = "") -> str:
     """Return a question, with memories before it if there are any."""
-    asked = f"User input: {question}\n"
-    return (
-        f"Most recent message:\n{most_recent_memories}\n\n{asked}"
-        if most_recent_memories
-        else asked
-    )
+    before = f"Most recent message:\n{most_recent_memories}\n\n" if most_recent_memories else ""
+    return f"{before}User input: {question}\n"
 
 
 def kept_rounds(rounds: Sequence[R], *, start: int = 0, end: int = 0) -> list[R]:

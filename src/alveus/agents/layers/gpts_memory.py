@@ -8,7 +8,7 @@ import re
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import field, fields
+from dataclasses import MISSING, Field, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar, cast
@@ -63,27 +63,36 @@ def _now() -> datetime:
     return datetime.now(UTC)
 
 
-class _GptsFields:
-    """To a dict and back."""
+class FieldsAsDict:
+    """A dataclass of plain values that becomes a dict, and is made of one."""
+
+    __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields as a dict."""
-        return dict(vars(self))
+        """Return the fields."""
+        return {one.name: getattr(self, one.name) for one in self._fields()}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
-        """Return one of a dict; what is missing has its default."""
-        known = {one.name for one in fields(cls)}  # pyright: ignore[reportArgumentType] - dataclasses
-        if unknown := sorted(set(d) - known):
-            raise InvalidInput(f"a {cls.__name__} has no {unknown[0]!r}")
-        try:
-            return cls(**d)
-        except TypeError as error:
-            raise InvalidInput(f"a {cls.__name__} needs more: {error}") from error
+        """Return one of a dict; what is missing has its default.
+
+        Raises:
+            InvalidInput: There is no such field, or one without a default is missing.
+        """
+        if unknown := sorted(set(d) - {one.name for one in cls._fields()}):
+            raise InvalidInput(f"{cls.__name__} has no field {unknown[0]!r}")
+        for one in cls._fields():
+            if one.name not in d and one.default is one.default_factory is MISSING:
+                raise InvalidInput(f"{cls.__name__} needs {one.name}")
+        return cls(**d)
+
+    @classmethod
+    def _fields(cls) -> tuple[Field[Any], ...]:
+        return fields(cls)  # pyright: ignore[reportArgumentType] - dataclasses
 
 
 @dataclass
-class GptsMessage(_GptsFields):
+class GptsMessage(FieldsAsDict):
     """A message from one agent to another."""
 
     conv_id: str
@@ -106,7 +115,7 @@ class GptsMessage(_GptsFields):
 
 
 @dataclass
-class GptsPlan(_GptsFields):
+class GptsPlan(FieldsAsDict):
     """A task of a plan, by its number in the conversation."""
 
     conv_id: str
@@ -403,6 +412,10 @@ class GptsMemory:
         memory: A memory of alveus, in which each conversation is a key; None: RAM, which keeps
             the last *conversations*.
         conversations: How many RAM keeps, and how many may have a channel.
+
+    Attributes:
+        plans_memory: Where plans are kept.
+        message_memory: Where messages are kept.
     """
 
     def __init__(
@@ -415,8 +428,8 @@ class GptsMemory:
         conversations: int = CONVERSATIONS,
     ) -> None:
         del executor
-        self._plans = plans_memory or GptsPlansMemory(memory)
-        self._messages = message_memory or GptsMessageMemory(memory)
+        self.plans_memory = plans_memory or GptsPlansMemory(memory)
+        self.message_memory = message_memory or GptsMessageMemory(memory)
         self._own_ram = memory is None and plans_memory is None and message_memory is None
         self._most = counted(conversations, "conversations", least=1)
         self._keeps_all = not self._own_ram
@@ -424,17 +437,7 @@ class GptsMemory:
         self._channels: OrderedDict[str, Channel] = OrderedDict()
 
     def __repr__(self) -> str:
-        return f"<GptsMemory: {self._messages!r}, {self._plans!r}>"
-
-    @property
-    def plans_memory(self) -> GptsPlansMemory:
-        """Where plans are kept."""
-        return self._plans
-
-    @property
-    def message_memory(self) -> GptsMessageMemory:
-        """Where messages are kept."""
-        return self._messages
+        return f"<GptsMemory: {self.message_memory!r}, {self.plans_memory!r}>"
 
     def kept_in(self, memory: Memory) -> GptsMemory:
         """Return this log, kept in *memory* unless it was given a place of its own.
@@ -443,8 +446,9 @@ class GptsMemory:
         """
         if not self._own_ram:
             return self
-        if not self._messages.opened:
-            self._plans, self._messages = GptsPlansMemory(memory), GptsMessageMemory(memory)
+        if not self.message_memory.opened:
+            self.plans_memory = GptsPlansMemory(memory)
+            self.message_memory = GptsMessageMemory(memory)
             self._keeps_all = True
         kept = GptsMemory(memory=memory, conversations=self._most)
         kept._channels = self._channels
@@ -467,7 +471,7 @@ class GptsMemory:
         channel = Channel(with_marks=enable_vis_message, start_round=start_round)
         self._open(conv_id, channel)
         if history_messages and not await self.get_messages(conv_id):
-            await self._call(conv_id, lambda: self._messages.append_many(history_messages))
+            await self._call(conv_id, lambda: self.message_memory.append_many(history_messages))
 
     def _open(self, conv_id: str, channel: Channel) -> None:
         """Open a channel; where there are too many, end the one that was opened longest ago."""
@@ -499,15 +503,16 @@ class GptsMemory:
             raise InvalidInput(
                 f"the message is of conversation {message.conv_id!r}, not {conv_id!r}"
             )
-        await self._call(conv_id, lambda: self._messages.append(message))
+        await self._call(conv_id, lambda: self.message_memory.append(message))
 
     async def get_messages(self, conv_id: str) -> list[GptsMessage]:
         """Return the messages of a conversation; of an unknown one none."""
-        return await self._call(conv_id, lambda: self._messages.get_by_conv_id(conv_id))
+        return await self._call(conv_id, lambda: self.message_memory.get_by_conv_id(conv_id))
 
     async def get_agent_messages(self, conv_id: str, agent_role: str) -> list[GptsMessage]:
         """Return what an agent sent or received."""
-        return await self._call(conv_id, lambda: self._messages.get_by_agent(conv_id, agent_role))
+        log = self.message_memory
+        return await self._call(conv_id, lambda: log.get_by_agent(conv_id, agent_role))
 
     async def get_agent_history_memory(self, conv_id: str, agent_role: str) -> list[Any]:
         """Return the action reports of what an agent answered: of every second message."""
@@ -559,13 +564,13 @@ class GptsMemory:
         self._used.move_to_end(conv_id)
         while len(self._used) > self._most:
             oldest, _ = self._used.popitem(last=False)
-            self._messages.delete_by_conv_id(oldest)
-            self._plans.remove_by_conv_id(oldest)
+            self.message_memory.delete_by_conv_id(oldest)
+            self.plans_memory.remove_by_conv_id(oldest)
             self.clear(oldest)
 
     async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
         """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
-        return await LayerStorage(self._messages.memory.key(conv_id)).call(lambda _: work())
+        return await LayerStorage(self.message_memory.memory.key(conv_id)).call(lambda _: work())
 
 
 def _view(message: GptsMessage) -> dict[str, Any]:

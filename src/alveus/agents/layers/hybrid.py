@@ -259,12 +259,8 @@ class HybridMemory(LayerMemory[T]):
 
         return await self.storage.call(look)
 
-    async def clear(self) -> list[T]:
-        """Empty all layers; return what they held, long-term memory first, oldest first."""
-        return cast("list[T]", await self._moved(self.emptied, "clear layers", self.label))
-
     def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty all layers as part of a move; return what they held."""
+        """Empty all layers as part of a move; return what they held, long-term memory first."""
         layers = (self._long, self._short, self._sensory)
         return [fragment for layer in layers for fragment in layer.emptied(move)]
 

@@ -204,21 +204,15 @@ async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
     return await asyncio.to_thread(ask_text, model, [message])
 
 
-_FEELINGS = frozenset(
-    (
-        "love", "loves", "loved", "hate", "hates", "hated", "afraid", "fear", "happy", "sad",
-        "angry", "proud", "sorry", "glad", "worried", "upset", "excited", "lonely", "grateful",
-        "miss", "missed",
-    )
-)  # fmt: skip
-_EVENTS = frozenset(
-    (
-        "married", "wedding", "born", "birthday", "died", "death", "moved", "graduated", "hired",
-        "fired", "promoted", "bought", "sold", "learned", "learnt", "trained", "started",
-        "finished", "decided", "promised", "plan", "plans", "allergic", "diagnosed", "always",
-        "never", "must",
-    )
-)  # fmt: skip
+_FEELINGS = {
+    "love", "loves", "loved", "hate", "hates", "hated", "afraid", "fear", "happy", "sad", "angry",
+    "proud", "sorry", "glad", "worried", "upset", "excited", "lonely", "grateful", "miss", "missed",
+}  # fmt: skip
+_EVENTS = {
+    "married", "wedding", "born", "birthday", "died", "death", "moved", "graduated", "hired",
+    "fired", "promoted", "bought", "sold", "learned", "learnt", "trained", "started", "finished",
+    "decided", "promised", "plan", "plans", "allergic", "diagnosed", "always", "never", "must",
+}  # fmt: skip
 _WORD = re.compile(r"\w+")
 
 

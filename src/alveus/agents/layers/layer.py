@@ -158,7 +158,6 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
             raise InvalidInput("The real memory fragment class is not set; initialize() sets it")
         return cast("type[T]", self.fragment_class)
 
-    @abstractmethod
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
@@ -169,6 +168,20 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
                 named, or a number. Give one where it is to be found again after a restart.
             memory: Another memory to keep it in; what it holds under the label is there.
         """
+        del now  # RAM is renewed with its clock, and a memory has its own
+        clone = type(self)(
+            storage=self._storage.again(memory),
+            label=self._clone_label(label, memory),
+            profile=self._profile.name,
+            dedupe=self._dedupe,
+            **self._settings(),
+        )
+        clone.copy_from(self)
+        return clone
+
+    def _settings(self) -> dict[str, Any]:
+        """Return the arguments that a layer of its kind takes beside those of every layer."""
+        return {}
 
     def copy_from(self, memory: LayerMemory[T]) -> None:
         """Take over who uses another one, and its models."""
@@ -190,17 +203,6 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
             return self.name
         self._clones += 1
         return f"{self._label or 'agent'}-{self._clones + 1}"
-
-    def _cloned(self, label: str | None, memory: KeySets | None, **settings: Any) -> Self:  # noqa: ANN401 - of its class
-        clone = type(self)(
-            storage=self._storage.again(memory),
-            label=self._clone_label(label, memory),
-            profile=self._profile.name,
-            dedupe=self._dedupe,
-            **settings,
-        )
-        clone.copy_from(self)
-        return clone
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -323,9 +325,13 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
             alpha, beta, gamma: Weights of recency, relevance and importance.
         """
 
-    @abstractmethod
     async def clear(self) -> list[T]:
-        """Empty it; return what it held. It can be written again, old ids too."""
+        """Empty it; return what it held, oldest first. It can be written again, old ids too."""
+        return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
+
+    @abstractmethod
+    def emptied(self, move: Move) -> list[MemoryFragment]:
+        """Empty it as part of a move; return what it held."""
 
     # --- models -------------------------------------------------------------------------------
 

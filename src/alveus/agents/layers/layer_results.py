@@ -18,33 +18,26 @@ class InsightMemoryFragment(Generic[F]):
     Args:
         original_memory_fragment: What it was inferred from.
         insights: Fragments, or texts, which become fragments of the original's class.
+
+    Attributes:
+        original_memory_fragment: What it was inferred from.
+        insights: What was inferred, each a fragment with `is_insight`.
     """
 
     def __init__(
         self, original_memory_fragment: F | Sequence[F], insights: Sequence[F | str]
     ) -> None:
-        self._original = original_memory_fragment
+        self.original_memory_fragment = original_memory_fragment
         origin = self.originals
         if not origin:
             raise InvalidInput("an insight is inferred from at least one fragment")
-        self._insights = [_insight(insight, origin) for insight in insights]
-
-    @property
-    def original_memory_fragment(self) -> F | Sequence[F]:
-        """What it was inferred from."""
-        return self._original
+        self.insights = [_insight(insight, origin) for insight in insights]
 
     @property
     def originals(self) -> list[F]:
         """What it was inferred from, as a list."""
-        if isinstance(self._original, MemoryFragment):
-            return [cast("F", self._original)]
-        return list(self._original)
-
-    @property
-    def insights(self) -> list[F]:
-        """What was inferred, each a fragment with `is_insight`."""
-        return self._insights
+        original = self.original_memory_fragment
+        return [cast("F", original)] if isinstance(original, MemoryFragment) else list(original)
 
 
 def _insight(insight: F | str, originals: Sequence[F]) -> F:
@@ -84,6 +77,8 @@ class DiscardedMemoryFragments(Generic[F]):
     """What left a layer, oldest first.
 
     Attributes:
+        discarded_memory_fragments: Fragments that left, for the next layer to take.
+        discarded_insights: What was inferred from them.
         dropped: What was let go of for good, each with the reason.
         failures: What a scorer or an extractor could not do; nothing was lost by it.
     """
@@ -96,28 +91,19 @@ class DiscardedMemoryFragments(Generic[F]):
         dropped: Sequence[Dropped] = (),
         failures: Sequence[Failure] = (),
     ) -> None:
-        self._fragments = list(discarded_memory_fragments)
-        self._insights = list(discarded_insights or ())
+        self.discarded_memory_fragments = list(discarded_memory_fragments)
+        self.discarded_insights = list(discarded_insights or ())
         self.dropped, self.failures = list(dropped), list(failures)
 
     def __repr__(self) -> str:
         return (
-            f"<discarded: {len(self._fragments)} fragments, {len(self._insights)} insights, "
-            f"{len(self.dropped)} dropped>"
+            f"<discarded: {len(self.discarded_memory_fragments)} fragments, "
+            f"{len(self.discarded_insights)} insights, {len(self.dropped)} dropped>"
         )
 
     def __bool__(self) -> bool:
-        return bool(self._fragments or self._insights or self.dropped or self.failures)
-
-    @property
-    def discarded_memory_fragments(self) -> list[F]:
-        """Fragments that left, for the next layer to take."""
-        return self._fragments
-
-    @property
-    def discarded_insights(self) -> list[InsightMemoryFragment[F]]:
-        """What was inferred from them."""
-        return self._insights
+        left = self.discarded_memory_fragments or self.discarded_insights
+        return bool(left or self.dropped or self.failures)
 
 
 class Insights(list[InsightMemoryFragment[F]]):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
+from typing import Any, ClassVar, Generic, Literal, TypeAlias, cast
 
 from alveus.agents.layers.fragment_items import (
     FragmentEntry,
@@ -125,20 +125,14 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
         self.k, self.carry = counted(k, "k", least=0), bool(carry)
 
-    def structure_clone(
-        self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
-    ) -> Self:
-        """Return an empty layer like this one; see `LayerMemory.structure_clone`."""
-        del now  # RAM is renewed with its clock, and a memory has its own
-        return self._cloned(
-            label,
-            memory,
-            reflection_threshold=self.reflection_threshold,
-            _default_importance=self._default_importance,
-            metadata=self.metadata,
-            k=self.k,
-            carry=self.carry,
-        )
+    def _settings(self) -> dict[str, Any]:
+        return {
+            "reflection_threshold": self.reflection_threshold,
+            "_default_importance": self._default_importance,
+            "metadata": self.metadata,
+            "k": self.k,
+            "carry": self.carry,
+        }
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -406,12 +400,8 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
                     back.append(entry.fragment)
         return back
 
-    async def clear(self) -> list[T]:
-        """Empty it, for all conversations; return what it held, oldest first."""
-        return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
-
     def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty it as part of a move; return what it held."""
+        """Empty it as part of a move, for all conversations; return what it held."""
         fragments, note = move.fragments(self), move.note(self)
         stored = list(fragments.items())
         move.change(fragments.retired(stored), note)
