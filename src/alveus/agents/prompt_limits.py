@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, Self, TypeAlias, cast
 
@@ -203,24 +204,13 @@ def split_texts(
     for place, text in enumerate(texts):
         size = counter(text)
         if size > limit:
-            end = _longest(text, limit, counter)
+            ends = range(1, len(text) + 1)
+            end = bisect_right(ends, limit, key=lambda end: counter(text[:end]))
             begun = [text[:end]] if end else []
             return [*kept, *begun], [text[end:], *texts[place + 1 :]]
         kept.append(text)
         limit -= size
     return kept, []
-
-
-def _longest(text: str, limit: int, counter: Callable[[str], int]) -> int:
-    """Return how many characters of a text are within a limit."""
-    low, high = 0, len(text)
-    while low < high:
-        middle = (low + high + 1) // 2
-        if counter(text[:middle]) <= limit:
-            low = middle
-        else:
-            high = middle - 1
-    return low
 
 
 def with_newest_pictures(
@@ -233,14 +223,11 @@ def with_newest_pictures(
         if isinstance(content, list):
             blocks = list[Any]()
             for block in reversed(cast("list[Any]", content)):
-                if (
-                    isinstance(block, dict)
-                    and cast("dict[str, Any]", block).get("type") in PICTURES
-                ):
-                    left -= 1
-                    blocks.append(block if left >= 0 else dict(HINT))
-                else:
-                    blocks.append(block)
+                kind = (
+                    cast("dict[str, Any]", block).get("type") if isinstance(block, dict) else None
+                )
+                left -= kind in PICTURES
+                blocks.append(dict(HINT) if kind in PICTURES and left < 0 else block)
             content = blocks[::-1]
         found.append({**message, "content": content} if "content" in message else dict(message))
     return found[::-1]

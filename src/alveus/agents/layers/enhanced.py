@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, ClassVar, Unpack, cast
+from typing import Any, ClassVar, TypeAlias, Unpack, cast
 
 import numpy as np
 
@@ -28,6 +28,9 @@ ENHANCED = "enhanced"
 
 RECALLED = "recalled"
 """The same, of those that were recalled: they are not in the layer."""
+
+Strengthening: TypeAlias = dict[str, list[str]]
+"""By the ids of fragments, the ids of those that strengthened each."""
 
 
 def sigmoid(number: float) -> float:
@@ -178,19 +181,19 @@ class _Counts:
 
     def __init__(self, buffer: Buffer) -> None:
         self.buffer = buffer
-        kept = cast("dict[str, list[str]]", buffer.note.value.get(ENHANCED, {}))
-        recalled = cast("dict[str, list[str]]", buffer.note.value.get(RECALLED, {}))
-        self._by = {entry.id: list(kept.get(entry.id, ())) for entry in buffer.entries}
-        self._recalled = {entry.id: list(recalled.get(entry.id, ())) for entry in buffer.entries}
+        self._by: dict[str, Strengthening] = {}
+        for kind in (ENHANCED, RECALLED):
+            kept = cast("Strengthening", buffer.note.value.get(kind, {}))
+            self._by[kind] = {entry.id: list(kept.get(entry.id, ())) for entry in buffer.entries}
         self._removed: set[str] = set()
 
     def of(self, earlier: FragmentEntry) -> int:
         """Return how often a fragment was strengthened."""
-        return len(self._by.get(earlier.id, ())) + len(self._recalled.get(earlier.id, ()))
+        return sum(len(by.get(earlier.id, ())) for by in self._by.values())
 
     def add(self, earlier: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
         """Count one more."""
-        (self._recalled if recalled else self._by).setdefault(earlier.id, []).append(by.id)
+        self._by[RECALLED if recalled else ENHANCED].setdefault(earlier.id, []).append(by.id)
         self.buffer.touch()
 
     def is_removed(self, entry: FragmentEntry) -> bool:
@@ -202,7 +205,7 @@ class _Counts:
     ) -> list[FragmentEntry]:
         """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
         by_id = {entry.id: entry for entry in self.buffer.entries} | {new.id: new}
-        names = [name for name in self._by.get(earlier.id, ()) if name in by_id]
+        names = [name for name in self._by[ENHANCED].get(earlier.id, ()) if name in by_id]
         if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
             names.append(new.id)
         found = [by_id[name] for name in dict.fromkeys(names)]
@@ -217,22 +220,21 @@ class _Counts:
         self.buffer.remove(gone)
         if only is None:
             self.forget(gone)
-        else:
-            self._by.pop(earlier.id, None)
-            self._recalled.pop(earlier.id, None)
+            return
+        for by in self._by.values():
+            by.pop(earlier.id, None)
 
     def forget(self, removed: Sequence[FragmentEntry]) -> None:
         """Take back what entries that are gone were counted for."""
         ids = {entry.id for entry in removed}
-        for name in ids:
-            self._by.pop(name, None)
-            self._recalled.pop(name, None)
-        for names in self._by.values():
+        for kind, by in self._by.items():
+            self._by[kind] = {name: names for name, names in by.items() if name not in ids}
+        for names in self._by[ENHANCED].values():
             names[:] = [name for name in names if name not in ids]
 
     def save(self) -> None:
         """Write the counts into the note of the layer."""
-        value = self.buffer.note.value
         here = {entry.id for entry in self.buffer.entries}
-        value[ENHANCED] = {n: by for n, by in self._by.items() if by and n in here}
-        value[RECALLED] = {n: by for n, by in self._recalled.items() if by and n in here}
+        for kind, by in self._by.items():
+            kept = {name: names for name, names in by.items() if names and name in here}
+            self.buffer.note.value[kind] = kept
