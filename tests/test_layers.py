@@ -787,6 +787,24 @@ def test_bad_settings_are_refused():
 
 
 @run
+async def test_embeddings_that_raise_anything_lose_nothing(memory):
+    """Libraries of models have errors of their own; a write keeps the fragment, and says so."""
+
+    class OutOfService(Exception):
+        pass
+
+    def embed(texts: list[str]) -> list[list[float]]:
+        raise OutOfService
+
+    short = EnhancedShortTermMemory(embed, memory=memory.key("ada"))
+    await short.write(frag("a"))
+    discarded = await short.write(frag("b"))
+    assert discarded is not None
+    assert "OutOfService" in discarded.failures[0].reason
+    assert [one.raw_observation for one in short.short_term_memories] == ["a", "b"]
+
+
+@run
 async def test_bad_calls_are_refused(memory):
     """Marks, thresholds and operations that mean nothing are errors."""
     long, maybe = LongTermMemory(memory=memory.key("ada")), cast("Any", "maybe")
@@ -795,7 +813,7 @@ async def test_bad_calls_are_refused(memory):
     with pytest.raises(InvalidInput, match="strengthens short-term memory"):
         await SensoryMemory().write(frag("a"), op=WriteOperation.RETRIEVAL)
     short = Nearness(lambda texts: [[1.0]])
-    with pytest.raises(EmbedderFailed, match="not one vector per text"):
+    with pytest.raises(EmbedderFailed, match="not with one vector of finite numbers each"):
         short.vectors(["a", "b"])
     words_only = EnhancedShortTermMemory(memory=memory.key("ada"))
     with pytest.raises(InvalidInput, match="has no vectors"):

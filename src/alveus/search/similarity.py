@@ -58,22 +58,28 @@ class Nearness:
     def _made(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
         if not texts:
             return {}
-        try:
-            rows = [np.asarray(row, dtype=np.float64) for row in self._embed(texts)]
-        except (
-            ArithmeticError,
-            LookupError,
-            OSError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
-            raise EmbedderFailed(f"embeddings raised {error!r}") from error
-        if len(rows) != len(texts) or len({row.shape for row in rows}) > 1:
-            raise EmbedderFailed("embeddings gave not one vector per text")
-        if not all(np.isfinite(row).all() for row in rows):
-            raise EmbedderFailed("embeddings gave a number that is not finite")
+        rows = embedded(self._embed, texts)
         return {text: unit_vector(row) for text, row in zip(texts, rows, strict=True)}
+
+
+def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> NDArray[np.float64]:
+    """Return a row per text; a single text *embed* may answer with a single vector.
+
+    Raises:
+        EmbedderFailed: It raised, or answered with something else than vectors of one length.
+    """
+    try:
+        rows = np.asarray(list(embed(list(texts))), dtype=np.float64)
+    except Exception as error:  # the edge to other people's code; the cause is kept
+        raise EmbedderFailed(f"the embedding model raised {error!r}") from error
+    if rows.ndim == 1 and len(texts) == 1:
+        rows = rows[None, :]
+    if rows.ndim != 2 or len(rows) != len(texts) or not rows.size or not np.isfinite(rows).all():  # noqa: PLR2004 - a row per text
+        raise EmbedderFailed(
+            f"the embedding model answered {len(texts)} texts with the shape {rows.shape}, "
+            "not with one vector of finite numbers each"
+        )
+    return rows
 
 
 def unit_vector(row: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever NumPy takes

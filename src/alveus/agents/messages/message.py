@@ -19,7 +19,7 @@ import numpy as np
 
 from alveus.conversation.message_items import text_of_message
 from alveus.embed import Embedder, open_embedder
-from alveus.errors import EmbedderFailed, InvalidInput, NotJson
+from alveus.errors import InvalidInput, NotJson
 from alveus.llm.answer_reader import text_said
 from alveus.search.similarity import embedding_function
 from alveus.store.fsync import sync_folder
@@ -253,24 +253,6 @@ Embed: TypeAlias = "str | Embedder | Callable[[list[str]], Any]"
 def embed_with(model: Embed) -> Callable[[list[str]], Any]:
     """Return what gives texts their vectors."""
     return embedding_function(open_embedder(model) if isinstance(model, str) else model)
-
-
-def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> list[list[float]]:
-    """Return a vector per text; a function may answer a single text with a single vector."""
-    if not texts:
-        return []
-    try:
-        rows = np.asarray(embed(list(texts)), dtype=np.float64)
-    except Exception as error:  # the edge to other people's code; the cause is kept
-        raise EmbedderFailed(f"the embedding model raised {error!r}") from error
-    if rows.ndim == 1 and len(texts) == 1:
-        rows = rows[None, :]
-    if rows.ndim != 2 or len(rows) != len(texts) or not rows.size or not np.isfinite(rows).all():  # noqa: PLR2004 - a row per text
-        raise EmbedderFailed(
-            f"the embedding model answered {len(texts)} texts with the shape {rows.shape}, "
-            "not with one vector each"
-        )
-    return cast("list[list[float]]", rows.tolist())
 
 
 def vector_of(query: object) -> object | None:

@@ -17,7 +17,6 @@ from alveus.agents.messages.message import (
     Embed,
     MessageBase,
     embed_with,
-    embedded,
     kind_name,
     kind_of,
     read_messages,
@@ -29,6 +28,7 @@ from alveus.agents.storage import LayerStorage, Now
 from alveus.conversation.message_items import in_order, time_of, whole_text
 from alveus.errors import EmbedderMissing, InvalidInput, InvalidValue, NoSuchPlace
 from alveus.memory.keys import KeySets
+from alveus.search.similarity import embedded
 from alveus.sets import MemorySet
 from alveus.sets.set_editor import NewId, SetEditor
 from alveus.sets.writer import PlannedWrite
@@ -359,7 +359,7 @@ class TemporaryMemory(MemoryBase):
         if embed is None:
             raise EmbedderMissing("Embedding model is not provided.")
         texts = [unit if isinstance(unit, str) else _text(unit) for unit in units]
-        return embedded(embed, texts)
+        return cast("list[list[float]]", embedded(embed, texts).tolist()) if texts else []
 
     def _with_embeddings(self, model: Embed | None) -> list[Any]:
         """Return the messages; those that a model made embeddings of now are kept with them."""
