@@ -68,7 +68,7 @@ GIVEN = "a program's "
 SHARED = f"{GIVEN}shared key"
 """A key that several integrations are given."""
 
-AFTER = [":", "/", ".", " ", "\u0301", "%", "/../a", ".default", ":default"]
+AFTER = [":", "/", ".", " ", "\n", "\u0301", "%", "/../a", ".default", ":default"]
 
 ANOTHER = re.compile(rf"(?:user:)*(?:agent|app|run|{'|'.join(map(re.escape, KINDS))}):", re.DOTALL)
 """The beginning of a key that the pages list as the one of an identity of another system."""

@@ -303,8 +303,8 @@ def test_no_id_of_one_kind_is_that_of_another(served):
 
 
 def test_deleting_one_identity_leaves_every_other(served):
-    """Not even one whose name begins with the name of a kind."""
-    names = (*NAMES[5:9], "x/", "/x", "a b/../c%2F")
+    """Not even one whose name begins with the name of a kind, or is another's and a line's end."""
+    names = (*NAMES[5:9], "x/", "/x", "a b/../c%2F", "x", "x\n", "x\r", "x\ny", "\n")
     everybody = [{f"{kind}_id": name} for kind in ("user", "agent", "run") for name in names]
     for ids in everybody:
         kept(served, json.dumps(ids), **ids)

@@ -13,6 +13,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from fastapi.routing import APIRoute
+from starlette.convertors import PathConvertor, register_url_convertor
 from starlette.exceptions import HTTPException
 
 from alveus import errors
@@ -58,6 +59,18 @@ OTHERWISE = 409
 
 CUT = 100
 """Characters of a parameter's name that an error repeats."""
+
+
+class _WholeText(PathConvertor):
+    """The rest of an address, with its lines.
+
+    Starlette's ``path`` reads a name that ends with a line's end as the name without it.
+    """
+
+    regex = "(?s:.*)"
+
+
+register_url_convertor("whole", _WholeText())
 
 
 class _StrictRequest(Request):

@@ -535,7 +535,7 @@ def search(caller: Asking, body: _SearchBody) -> Document:
     }
 
 
-@router.get("/v1/memories/{memory_id:path}/history")
+@router.get("/v1/memories/{memory_id:whole}/history")
 def history(caller: Asking, memory_id: str) -> list[Document]:
     """List what became of a memory, the oldest first, also after it was deleted."""
     place = _place(caller, memory_id, "read")
@@ -570,7 +570,7 @@ def _history_row(place: MemoryPlace, old: Item | None, new: Item | None, event: 
     }
 
 
-@router.get("/v1/memories/{memory_id:path}")
+@router.get("/v1/memories/{memory_id:whole}")
 def get(caller: Asking, memory_id: str) -> Document:
     """Read a memory."""
     place, _, item = _found(caller, memory_id, "read")
@@ -603,7 +603,7 @@ def users(
 # --- changing -------------------------------------------------------------------------------------
 
 
-@router.put("/v1/memories/{memory_id:path}")
+@router.put("/v1/memories/{memory_id:whole}")
 def update(caller: Asking, memory_id: str, body: _Change) -> Document:
     """Change a memory, as a new version."""
     place, inside, item = _found(caller, memory_id, "write")
@@ -681,7 +681,7 @@ def delete_all(
     return {"message": "Memories deleted successfully!"}
 
 
-@router.delete("/v1/memories/{memory_id:path}")
+@router.delete("/v1/memories/{memory_id:whole}")
 def delete(
     caller: Asking,
     memory_id: str,
@@ -693,7 +693,7 @@ def delete(
     return {"message": "Memory deleted successfully!"}
 
 
-@router.delete("/v2/entities/{kind}/{name:path}")
+@router.delete("/v2/entities/{kind}/{name:whole}")
 def delete_users(
     caller: Asking, kind: Literal["user", "agent", "app", "run"], name: str
 ) -> Document:
@@ -713,8 +713,8 @@ def delete_users(
 
 _UNSERVED = (
     *("/v1/feedback", "/v1/exports", "/v1/exports/get", "/v1/summary"),
-    *("/v2/profiles/{rest:path}", "/v2/entities/user/{rest:path}/profile"),
-    *("/api/v1/orgs/{rest:path}", "/api/v1/webhooks/{rest:path}"),
+    *("/v2/profiles/{rest:whole}", "/v2/entities/user/{rest:whole}/profile"),
+    *("/api/v1/orgs/{rest:whole}", "/api/v1/webhooks/{rest:whole}"),
 )
 """Addresses of mem0's client for feedback, exports, summaries, profiles, projects, webhooks."""
 
