@@ -11,7 +11,7 @@ from alveus import Memory
 from alveus.facts import LearnReport
 from alveus.facts.english import in_third_person
 from alveus.memory.keys import KeyMemory
-from alveus.values.relative_dates import with_dates
+from alveus.values.relative_dates import past_days, with_dates
 
 SAID = "2026-03-04T10:00:00+00:00"
 """A Wednesday."""
@@ -167,6 +167,8 @@ def test_pronouns_become_names(said: str, told: str) -> None:
     [
         ("yesterday", "on 3 March 2026", "2026-03-03", "2026-03-03"),
         ("tonight", "on 4 March 2026", "2026-03-04", "2026-03-04"),
+        ("the day before yesterday", "on 2 March 2026", "2026-03-02", "2026-03-02"),
+        ("the day after tomorrow", "on 6 March 2026", "2026-03-06", "2026-03-06"),
         ("last Friday", "on 27 February 2026", "2026-02-27", "2026-02-27"),
         ("last Wednesday", "on 25 February 2026", "2026-02-25", "2026-02-25"),
         ("next Wednesday", "on 11 March 2026", "2026-03-11", "2026-03-11"),
@@ -183,6 +185,24 @@ def test_pronouns_become_names(said: str, told: str) -> None:
 def test_dates_are_resolved(said: str, told: str, begins: str | None, ends: str | None) -> None:
     """Against the day on which it was said."""
     assert with_dates(f"We met {said}.", date(2026, 3, 4)) == (f"We met {told}.", begins, ends)
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "two days before yesterday",
+        "the night before last Friday",
+        "a week from tomorrow",
+        "the day after next Friday",
+        "two weeks ago today",
+        "a week ago last Friday",
+        "two weeks ago on Friday",
+    ],
+)
+def test_a_day_that_is_counted_from_another_day_stays_a_word(said: str) -> None:
+    """A date in place of its end would be a wrong one, for facts as for questions."""
+    assert with_dates(f"We met {said}.", date(2026, 3, 4)) == (f"We met {said}.", None, None)
+    assert past_days(f"Who met {said}?", date(2026, 3, 4)) is None
 
 
 @pytest.mark.parametrize(

@@ -270,6 +270,8 @@ def test_a_question_means_the_local_day_before_in_every_offset(
     today = Zone.of(zone).local(local.replace(tzinfo=zone)).date()
     before = today - timedelta(days=1)
     assert past_days("What did I do yesterday?", today) == (before, before)
+    earlier = today - timedelta(days=2)
+    assert past_days("What did I do the day before yesterday?", today) == (earlier, earlier)
     assert past_days("What happened today?", today) == (today, today)
     assert past_days("What shall I do today?", today) is None
     assert past_days("What shall I do tomorrow?", today) is None

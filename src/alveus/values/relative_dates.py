@@ -7,7 +7,7 @@ A word counts days by the calendar, and never hours: on the day after the clocks
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import date, timedelta
 from typing import NamedTuple
 
@@ -28,6 +28,13 @@ class Resolved(NamedTuple):
 
 _DAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _COUNTED = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
+_SHIFTS = {
+    "day before yesterday": -2,
+    "yesterday": -1,
+    "last night": -1,
+    "tomorrow": 1,
+    "day after tomorrow": 2,
+}
 _NUMBERS = {word: number for number, word in enumerate(_COUNTED, start=1)} | {
     "a": 1,
     "an": 1,
@@ -37,7 +44,7 @@ _NUMBERS = {word: number for number, word in enumerate(_COUNTED, start=1)} | {
 
 _RELATIVE = re.compile(
     r"\b(?:(?P<day>yesterday|today|tonight|tomorrow|this morning|this afternoon|this evening"
-    r"|last night)"
+    r"|last night|(?:the )?day before yesterday|(?:the )?day after tomorrow)"
     rf"|(?P<which>last|next|this|this past|this coming) (?P<weekday>{'|'.join(_DAYS)})"
     rf"|on (?P<on>{'|'.join(_DAYS)})"
     r"|(?P<side>last|next|this) (?P<span>week|weekend|month|year)"
@@ -45,6 +52,22 @@ _RELATIVE = re.compile(
     r"(?P<unit>day|week|month|year)s? ago)\b",
     re.IGNORECASE,
 )
+
+_COUNTS_ON = re.compile(
+    r"\b(?:(?:day|night|morning|afternoon|evening|week|weekend|fortnight|month|year)s?"
+    rf"|{'|'.join(_DAYS)}) (?:before|after|from|following|prior to|ago) \Z",
+    re.IGNORECASE,
+)
+"""What stands before a word for a day, if another day is counted from it."""
+
+_LONGEST_BEFORE = 24
+"""Characters before a word for a day that `_COUNTS_ON` may need."""
+
+_COUNTED_FROM = re.compile(
+    rf" (?:yesterday|today|tonight|tomorrow|(?:on|last|this|next) (?:{'|'.join(_DAYS)}))\b",
+    re.IGNORECASE,
+)
+"""What stands behind a word with "ago", if it is counted from another day than today."""
 
 RELATIVE_WORDS = frozenset(
     "yesterday today tonight tomorrow this last next on ago".split()  # noqa: SIM905 - as text
@@ -71,14 +94,7 @@ def with_dates(sentence: str, today: date) -> Resolved:
     span: tuple[date, date] | None = None
     made: list[str] = []
     at = 0
-    for match in _RELATIVE.finditer(sentence):
-        try:
-            found = _weekday_date(match, sentence, today) if match["on"] else _date(match, today)
-        except (OverflowError, ValueError):  # before the year 1, or after 9999
-            continue
-        if found is None:
-            continue
-        text, begins, ends = found
+    for match, text, begins, ends in _dates(sentence, today):
         span = span or (begins, ends)
         made += [sentence[at : match.start()], text]
         at = match.end()
@@ -94,16 +110,28 @@ def past_days(question: str, today: date) -> tuple[date, date] | None:
     Days to come have no memories; today and the spans around it count where the question speaks
     of the past.
     """
-    for match in _RELATIVE.finditer(question):
+    for _, _, begins, ends in _dates(question, today):
+        if ends < today or (begins <= today and _HAS_BEEN.search(question)):
+            return begins, ends
+    return None
+
+
+def _dates(text: str, today: date) -> Iterator[tuple[re.Match[str], str, date, date]]:
+    """Yield each word of a text that names a date, and the date as a text, its first and last day.
+
+    One that is only a part of such a word is passed over: "a week from tomorrow" is not tomorrow.
+    """
+    for match in _RELATIVE.finditer(text):
+        if _COUNTS_ON.search(text, max(0, match.start() - _LONGEST_BEFORE), match.start()):
+            continue
+        if match["unit"] and _COUNTED_FROM.match(text, match.end()):
+            continue
         try:
-            found = _weekday_date(match, question, today) if match["on"] else _date(match, today)
+            found = _weekday_date(match, text, today) if match["on"] else _date(match, today)
         except (OverflowError, ValueError):  # before the year 1, or after 9999
             continue
         if found is not None:
-            _, begins, ends = found
-            if ends < today or (begins <= today and _HAS_BEEN.search(question)):
-                return begins, ends
-    return None
+            yield match, *found
 
 
 def _weekday_date(
@@ -122,7 +150,7 @@ def _weekday_date(
 
 def _date(match: re.Match[str], today: date) -> tuple[str, date, date]:
     if word := match["day"]:
-        shift = {"yesterday": -1, "last night": -1, "tomorrow": 1}.get(word.lower(), 0)
+        shift = _SHIFTS.get(word.lower().removeprefix("the "), 0)
         day = today + timedelta(days=shift)
         return f"on {_told(day)}", day, day
     if weekday := match["weekday"]:
