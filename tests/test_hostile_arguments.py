@@ -231,6 +231,48 @@ def test_what_can_be_no_memory_is_refused(tmp_path: Path, monkeypatch, way: str)
         assert [item.text for item in memory.key("a").list()] == ["hello"]
 
 
+WAITING: dict[str, Callable[[Path, Any], object]] = {
+    "restore": lambda store, x: Memory.restore(store, store.with_name("backup.db"), wait_s=x),
+    "repair": lambda store, x: Memory.repair(store, wait_s=x),
+    "reindex": lambda store, x: Memory.reindex(store, embedder="static", wait_s=x),
+}
+
+
+@pytest.mark.parametrize("way", WAITING)
+def test_a_wait_that_ends_at_no_time_is_refused_first(tmp_path: Path, way: str) -> None:
+    """Where no memory is open, too; nothing is changed."""
+    store = tmp_path / "store.db"
+    with Memory.open(store, embedder="words") as memory:
+        memory.key("a").add("hello")
+        memory.backup(tmp_path / "backup.db")
+    for wait in (None, "1", float("nan"), float("inf"), -1, True, 10**400):
+        with pytest.raises(InvalidInput, match="wait_s must be"):
+            WAITING[way](store, wait)
+    with Memory.open(store, mode="ro") as memory:
+        assert memory.embedder.name == "words"
+
+
+TELLING: dict[str, Callable[[Memory, Any], object]] = {
+    "learn": lambda m, x: m.key("a").learn("I live in Lisbon.", model=None, progress=x),
+    "prune_history": lambda m, x: m.prune_history(before=LONG_AGO, progress=x),
+    "settle": lambda m, x: m.settle(progress=x),
+    "shrink": lambda m, x: m.shrink(progress=x),
+    "repair": lambda m, x: Memory.repair(m.store.location, progress=x),
+    "reindex": lambda m, x: Memory.reindex(m.store.location, embedder="words", progress=x),
+}
+LONG_AGO = datetime(2000, 1, 1, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("way", TELLING)
+def test_what_cannot_be_called_is_told_no_progress(tmp_path: Path, way: str) -> None:
+    """It is refused before the work begins, of which there may be much, or none."""
+    with Memory.open(tmp_path / "store.db", embedder="words") as memory:
+        for progress in (5, "x", np.array([1, 2])):
+            with pytest.raises(InvalidInput, match="progress is a function of"):
+                TELLING[way](memory, progress)
+        assert (memory.key("a").facts.list(), memory.key("a").sets()) == ([], [])
+
+
 @pytest.mark.parametrize("path", [None, 1, b"x", "", "a\0b", "a\ud800", "n" * 300])
 def test_a_backup_needs_a_path(tmp_path: Path, monkeypatch, path) -> None:
     """One that can name a file."""

@@ -62,7 +62,7 @@ from alveus.text.messages import Message
 from alveus.text.sentence_ends import tokens
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, counted, moment
+from alveus.values.storable import Value, checked_progress, counted, moment
 
 LEARNED = "learned"
 """The conversation that keeps texts and messages which are passed to `learn`."""
@@ -138,8 +138,10 @@ def learn(
 ) -> LearnReport:
     """Learn facts of a key; see `KeyMemory.learn`."""
     check_model(model)
-    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)
-    return _Learner(engine, ref, model, checked_options(options)).run(progress)
+    checked_progress(progress, told="a number of messages")
+    options = checked_options(options)
+    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)  # keeps a text
+    return _Learner(engine, ref, model, options).run(progress)
 
 
 def cost_of_learning(

@@ -32,7 +32,14 @@ from alveus.store import (
 )
 from alveus.store.as_of import AsOf
 from alveus.values.keywords import suggest_names_in_part
-from alveus.values.storable import checked_name, choice, counted, microseconds, moment
+from alveus.values.storable import (
+    checked_name,
+    checked_progress,
+    choice,
+    counted,
+    microseconds,
+    moment,
+)
 
 
 @suggest_names_in_part
@@ -84,6 +91,7 @@ class Maintenance:
         Raises:
             InvalidInput: It is to come, or only a clock that is ahead says that it came.
         """
+        checked_progress(progress, told="a number of versions")
         until, removed = microseconds(before, "before"), 0
         known = self._engine.clock.settle()
         if until > known + CLOCK_STEP_US:

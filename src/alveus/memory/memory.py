@@ -76,6 +76,7 @@ from alveus.values.storable import (
     DEFAULT_SPACE,
     checked_name,
     checked_prefix,
+    checked_progress,
     checked_wait,
     counted,
     moment,
@@ -219,7 +220,7 @@ class Memory(Maintenance):
             connection = open_server(url, given, space, mode, token, timeout_s)
             return RemoteMemory(connection, space, timezone)
         refuse_for_server_only(token=token, timeout_s=timeout_s)
-        check_settings(wait_s, limits, short_term_ttl, cache_bytes, telemetry, reranker)
+        check_settings(limits, short_term_ttl, cache_bytes, telemetry, reranker)
         rules = plans(admission)
         store = open_store(
             url, mode=mode, durability=durability, wait_s=wait_s, shared=telemetry is None
@@ -319,13 +320,14 @@ class Memory(Maintenance):
             StoreBusy: Somebody has the store open.
             Unsupported: The store is in RAM, or on a server.
         """
+        tell = checked_progress(progress, told="a number of items")
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             file = sqlite_store(store)
             if file is None:
                 raise Unsupported(f"{store.location} has no file to repair; {NO_FILE}")
             sizes = dimensions_of(file)
-            return file.repair(dimensions=sizes, progress=progress or (lambda _count: None))
+            return file.repair(dimensions=sizes, progress=tell or (lambda _count: None))
         finally:
             store.close()
 
@@ -352,6 +354,7 @@ class Memory(Maintenance):
         Raises:
             StoreBusy: Another re-embeds this store for longer than that.
         """
+        checked_progress(progress, told="two numbers of texts")
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             with alone(store, wait_s=wait_s):
@@ -559,6 +562,7 @@ class Memory(Maintenance):
             progress: Called with the number of items embedded since the last call.
         """
         checked_wait(wait_s)
+        checked_progress(progress, told="a number of items")
         began = time.monotonic()
         compacted = self._engine.compactions.worker.settle(wait_s)
         remaining_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
@@ -610,6 +614,7 @@ class Memory(Maintenance):
         Raises:
             StoreReadOnly: This user may not remove index files that are no longer needed.
         """
+        checked_progress(progress, told="a number of bytes")
         file = sqlite_store(self._engine.store)
         if file is not None:
             file.refuse_closed_index()

@@ -95,7 +95,6 @@ def refuse_for_server_only(**given: object) -> None:
 
 
 def check_settings(
-    wait_s: object,
     limits: object,
     ttl: object,
     cache_bytes: object,
@@ -103,10 +102,6 @@ def check_settings(
     reranker: object,
 ) -> None:
     """Refuse at once what would fail at the first write."""
-    if type(wait_s) not in (int, float) or not 0 <= cast("float", wait_s) <= LONGEST_WAIT_S:
-        raise InvalidInput(
-            f"wait_s must be a number of seconds from 0 to a year, not {short_repr(wait_s)}"
-        )
     if limits is not None and not isinstance(limits, Limits):
         raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {short_repr(limits)}")
     if ttl is not None and not isinstance(ttl, Ttl):
@@ -163,6 +158,10 @@ def open_store(
     Args:
         shared: Whether it may have an open file in common with others of this process.
     """
+    if type(wait_s) not in (int, float) or not 0 <= wait_s <= LONGEST_WAIT_S:
+        raise InvalidInput(
+            f"wait_s must be a number of seconds from 0 to a year, not {short_repr(wait_s)}"
+        )
     location = file_path(url, "a memory is opened by a path, a URL, or ':memory:'")
     if location == ":memory:":
         if mode == "ro":

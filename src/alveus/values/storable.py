@@ -275,6 +275,11 @@ def checked_function(given: T, what: str) -> T:
     return cast("T", given)
 
 
+def checked_progress(given: T | None, *, told: str) -> T | None:
+    """Return *given* if it can be called, or None; *told* is what it is called with."""
+    return None if given is None else checked_function(given, f"progress is a function of {told}")
+
+
 def checked_number(number: object, what: str, *, least: float, most: float = math.inf) -> float:
     """Return *number* if it is a number from *least* to *most*."""
     if type(number) not in (int, float) or not least <= cast("float", number) <= most:
