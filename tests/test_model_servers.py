@@ -63,6 +63,14 @@ DOWN = [
         message={"content": "Ada"}, finish_reason="insufficient_system_resource")),
     Down("Zhipu", choice(message={"content": "Ada"}, finish_reason="network_error")),
     Down("vLLM", choice(message={"content": "Ada"}, finish_reason="abort")),
+    Down("SGLang", choice(message={"content": "Ada"},
+                          finish_reason={"type": "abort", "message": "gone"})),
+    Down("LM Studio", choice(message={"content": "Ada"}, finish_reason="failed")),
+    Down("LM Studio, unloading", choice(message={"content": ""}, finish_reason="modelUnloaded")),
+    Down("Cohere", choice(message={"content": "Ada"}, finish_reason="USER_CANCEL")),
+    Down("Moonshot", choice(message={"content": ""}, finish_reason="engine_overloaded")),
+    Down("a gateway, in the message", choice(
+        message={"content": "", "error": {"code": 502, "message": "x"}}, finish_reason="stop")),
     Down("vLLM, in a body", {"object": "error", "message": "gone", "type": "InternalServerError",
                              "param": None, "code": 500}),
     Down("Ollama", {"error": "model runner has unexpectedly stopped"}),
@@ -179,6 +187,8 @@ EVENTS = [
     'data: {"object": "error", "message": "gone", "type": "InternalServerError", "code": 500}',
     'data: {"error": "model runner stopped"}',
     'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "abort"}]}',
+    'data: {"choices": [{"index": 0, "delta": {}, "finish_reason": "upstream_timed_out"}]}',
+    'data: {"choices": [{"index": 0, "delta": {"error": {"code": 502}}}]}',
     "data: upstream connect error",
     "data: <html>",
 ]

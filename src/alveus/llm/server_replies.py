@@ -42,6 +42,7 @@ _FILTERED = frozenset(
         "blocklist",
         "content_filter",
         "content_filtered",
+        "error_toxic",
         "guardrail_intervened",
         "prohibited_content",
         "recitation",
@@ -51,28 +52,19 @@ _FILTERED = frozenset(
         "spii",
     }
 )
-"""Ends of an answer that a filter stopped, in lower case: those of OpenAI, Google, AWS, Zhipu."""
+"""Ends of an answer that a filter stopped, in lower case.
 
-_FAILED = frozenset(
-    {
-        "abort",
-        "aborted",
-        "cancelled",
-        "error",
-        "insufficient_system_resource",
-        "load",
-        "network_error",
-        "rate_limit_exceeded",
-        "resource_exhausted",
-        "server_error",
-        "timeout",
-        "unload",
-        "upstream_error",
-    }
+Those of OpenAI, Google, AWS, Zhipu, Cohere.
+"""
+
+_FAILED = re.compile(
+    "abort|cancel|error|exhausted|fail|insufficient_system|interrupt|load|rate_?limit"
+    "|timed?_?out|unavailable"
 )
-"""Ends of an answer that the server could not go on with.
+"""A part of each end of an answer that the server could not go on with, in lower case.
 
-Those of OpenRouter, vLLM, DeepSeek, Ollama, Zhipu, OpenAI's Responses.
+Such as those of OpenRouter, vLLM, SGLang, DeepSeek, Ollama, LM Studio, Zhipu, Cohere, OpenAI's
+Responses; servers make new ones of the same words.
 """
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
@@ -130,7 +122,7 @@ def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerRepl
         structured=_structured(answered),
     )
     says = reply.text or reply.structured or reply.refused or reply.finish
-    if reply.finish in _FAILED or not says:
+    if _has_failed(reply.finish) or not says:
         raise _cut_off(model, reply.finish)
     return reply
 
@@ -212,14 +204,15 @@ def check_report(
     *,
     is_answer: bool,
 ) -> None:
-    """Raise if a body of status 200, or its choice, reports a failure.
+    """Raise if a body of status 200, its choice, or the message of that reports a failure.
 
     Raises:
         ModelUnavailable: It may pass.
         ModelRefused: It will not.
     """
     failure = reported_failure(found, is_answer=is_answer)
-    failure = failure or reported_failure(choice, is_answer=True)
+    for part in (choice, choice.get("message"), choice.get("delta")):
+        failure = failure or reported_failure(_mapping(part), is_answer=True)
     if failure is not None:
         raise _failed(
             model, "its server reports a failure in an answer of status 200", failure, headers
@@ -236,7 +229,8 @@ def _check_filters(model: str, found: Mapping[str, object]) -> None:
 
 
 def _cut_off(model: str, finish: str) -> ModelUnavailable:
-    why = f" ({finish})" if finish in _FAILED else ""
+    is_a_name = _has_failed(finish) and re.fullmatch("[a-z_]{1,40}", finish)
+    why = f" ({finish})" if is_a_name else ""
     return ModelUnavailable(
         model, f"its server could not go on with its answer{why}; try again later"
     )
@@ -288,7 +282,7 @@ class Streamed:
     def _choice(self, choice: Mapping[str, object]) -> str:
         delta = _mapping(choice.get("delta"))
         self._finish = _finish(choice) or self._finish
-        if self._finish in _FAILED:
+        if _has_failed(self._finish):
             raise _cut_off(self._model, self._finish)
         content = delta.get("content")
         self._refused = self._refused or bool(delta.get("refusal")) or _has_refusal(content)
@@ -405,7 +399,13 @@ def _first_choice(found: Mapping[str, object]) -> Mapping[str, object]:
 def _finish(choice: Mapping[str, object]) -> str:
     """Return why an answer ended, in lower case; "": nothing says."""
     given = choice.get("finish_reason")
+    given = _mapping(given).get("type", given)  # SGLang's
     return given.lower() if isinstance(given, str) and given != "null" else ""
+
+
+def _has_failed(finish: str) -> bool:
+    """Return whether an answer ended because the server could not go on with it."""
+    return finish not in _FILTERED and _FAILED.search(finish) is not None
 
 
 def _named(kind: str) -> str:
