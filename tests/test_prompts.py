@@ -448,6 +448,17 @@ def test_an_unknown_key_gives_the_query_and_says_so(memory: Memory) -> None:
     assert list(memory.keys()) == []
 
 
+def test_a_prompt_without_room_for_the_reason_says_that_nothing_was_found(memory: Memory) -> None:
+    """Only one without room for that either is the question alone."""
+    whole = f"Nothing was found in memory: {NO_ITEMS}."
+    said: list[str] = []
+    for budget in range(10, 40):
+        made = memory.context("Hello?", key="nobody", budget_tokens=budget)
+        assert made.tokens <= budget
+        said.append(made.messages[0]["content"])
+    assert list(dict.fromkeys(said)) == ["Hello?", "Nothing was found in memory.", whole]
+
+
 def test_no_key_sees_another(memory: Memory) -> None:
     """Not its items, its conversation, its facts; knowledge is what all share."""
     bob = memory.key("bob")

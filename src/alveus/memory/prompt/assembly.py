@@ -153,7 +153,9 @@ class _Choice:
             self._drop(self.taken[-1], "there is no room for it, all taken together")
 
     def explain_absence(self, searches: Mapping[Part, Found]) -> list[Piece]:
-        """Say why nothing of memory is shown, if nothing is; return it as a piece left out.
+        """Say that nothing of memory is shown, if so, and why; return it as a piece left out.
+
+        Without room for the reason, it is said without it.
 
         Exchanges that are shown are memory: beside them, only withheld hits are worth a sentence.
         """
@@ -170,9 +172,9 @@ class _Choice:
         if not problem:
             fits = "what was found does not fit into the budget"
             problem = fits if self.candidates[part] else "it holds nothing but the query"
-        self.absence = f"{ABSENCE} {problem}."
-        if not self._fits():
-            self.absence = ""
+        for self.absence in (f"{ABSENCE}: {problem}.", f"{ABSENCE}.", ""):
+            if self._fits():
+                break
         return [] if withheld else [Piece(part, "", "", shown=False, reason=problem)]
 
     def _use_what_was_overestimated(self) -> None:

@@ -24,8 +24,8 @@ MADE_UP_SHOWN = 8
 CONTRADICTS = "contradicts"
 """The metadata field of a fact that names others of its set which cannot be true with it."""
 
-ABSENCE = "Nothing was found in memory:"
-"""How a prompt begins to say why it shows nothing of memory."""
+ABSENCE = "Nothing was found in memory"
+"""How a prompt says that it shows nothing of memory; the reason follows."""
 
 BEGIN, END = "<memory>", "</memory>"
 
