@@ -17,7 +17,7 @@ from alveus.errors import InvalidInput
 from alveus.mcp.http import create_mcp_app
 from alveus.mcp.served_key import Asker, ServedKey
 from alveus.server.addresses import TrustedProxies
-from alveus.server.cross_origin import origins_of
+from alveus.server.cross_origin import MAY_SEND, origins_of
 from alveus.server.tokens import TokenFile
 from test_mcp import HELLO, running
 from test_server import ServedHere, serving
@@ -264,6 +264,27 @@ def test_pages_of_a_named_origin_may_ask_and_of_no_other(tmp_path):
             assert sent["vary"] == "Origin"
         far = told(on.port, "GET", "/v1/keys", Host="far.example", Origin=PAGE)
         assert far[0] == 403  # a page has its own name lead here
+
+
+def test_a_client_of_another_system_may_send_its_headers_from_a_page(tmp_path):
+    """Those of mem0 and Anthropic name themselves in headers, which the server does not read."""
+    with serving(tmp_path, "--cors-origin", PAGE) as on:
+        asks = {"Access-Control-Request-Method": "POST", "Host": f"localhost:{on.port}"}
+        for sent, allowed in (
+            ("authorization,mem0-user-id, X-Mem0-Source", {"mem0-user-id", "x-mem0-source"}),
+            ("anthropic-version, x-stainless-os", {"anthropic-version", "x-stainless-os"}),
+            ("a b", set()),
+            ("", set()),
+        ):
+            asks["Access-Control-Request-Headers"] = sent
+            status, got, _ = told(on.port, "OPTIONS", "/v3/memories/add/", **asks, Origin=PAGE)
+            names = {*re.split(", *", got["access-control-allow-headers"].lower())}
+            assert (status, names - usual()) == (204, allowed)
+
+
+def usual():
+    """The headers that any page of a named origin may send."""
+    return {*MAY_SEND.lower().split(", ")}
 
 
 def test_without_the_option_no_answer_has_a_header_of_cors(guarded):

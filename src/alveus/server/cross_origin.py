@@ -18,10 +18,16 @@ MAY_SEND = (
     "Alveus-Timezone, Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
     "Mcp-Protocol-Version, Mcp-Session-Id, traceparent"
 )
-"""Headers that a page may send, besides those that any page may."""
+"""Headers that a page may send, besides those that any page may, and those that it asks for.
+
+Clients of other systems name themselves in headers of their own, which nothing here reads.
+"""
 
 MAY_READ = f"ETag, {VERSION_HEADER}, Retry-After, Mcp-Session-Id"
 """Headers of an answer that a page may read, besides those that any page may."""
+
+_NAMES = re.compile(r"[A-Za-z0-9-]+(?:[ \t]*,[ \t]*[A-Za-z0-9-]+)*", re.ASCII)
+"""The names of headers, as a preflight lists them."""
 
 KEPT_S = 600
 """How long a browser may go by the answer to a preflight."""
@@ -73,18 +79,21 @@ class CrossOrigin:
             await send(message)
 
         if scope["method"] == "OPTIONS" and b"access-control-request-method" in asked:
-            await _answer_preflight(answer, origin if origin not in self._origins else None)
+            names = asked.get(b"access-control-request-headers", b"").decode("latin-1").strip()
+            others = f", {names}" if _NAMES.fullmatch(names) else ""
+            refused = origin if origin not in self._origins else None
+            await _answer_preflight(answer, MAY_SEND + others, refused)
         else:
             await self._app(scope, receive, answer)
 
 
-async def _answer_preflight(send: Send, refused: str | None) -> None:
+async def _answer_preflight(send: Send, may_send: str, refused: str | None) -> None:
     """Answer what a browser asks before a request of a page of another origin."""
     if refused is None:
         allowed = ", ".join(sorted(METHODS)).encode()
         headers = [
             (b"access-control-allow-methods", allowed),
-            (b"access-control-allow-headers", MAY_SEND.encode()),
+            (b"access-control-allow-headers", may_send.encode()),
             (b"access-control-max-age", str(KEPT_S).encode()),
         ]
         await send({"type": "http.response.start", "status": 204, "headers": headers})
