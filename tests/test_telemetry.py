@@ -336,7 +336,7 @@ def test_taking_over_and_fencing_are_counted(emitted):
     """A lease of an owner that died, and what it would still commit."""
     dead = set[str]()
     store = RamStore(alive=lambda owner: owner not in dead)
-    MemoryTelemetry(emitted.telemetry, store, lambda: 0)
+    store.observer = MemoryTelemetry(emitted.telemetry, store, lambda: 0)
     scope = Scope("s", "ada")
     first = store.acquire_lease(scope, "one")
     assert first is not None
@@ -500,9 +500,7 @@ def test_a_chat_is_exported_without_its_conversation(emitted):
     """The name of its runner holds the conversation, which is a key."""
     memory = Memory.open(embedder="words", telemetry=emitted.telemetry)
     row = Run(1, f"chat {CANARY}", Scope("s", CANARY), 0, "waiting", CANARY, 0)
-    told = memory.engine.telemetry
-    assert told is not None
-    told.run(row, agent="ConversableAgent").end("done")
+    memory.store.observer.run(row, "ConversableAgent").end("done")
     memory.close()
     assert attributes_of(emitted.span("alveus.run"))["gen_ai.agent.name"] == "ConversableAgent"
     assert CANARY not in emitted.text()
@@ -533,7 +531,7 @@ class TestObservedStore(WholeContract):
     def open(self, path):
         self.dead = set[str]()
         store = RamStore(alive=lambda owner: owner not in self.dead)
-        self.memory = MemoryTelemetry(Emitted(content=True).telemetry, store, lambda: 0)
+        store.observer = MemoryTelemetry(Emitted(content=True).telemetry, store, lambda: 0)
         return store
 
     def kill_owner(self, store, owner):
@@ -603,6 +601,15 @@ def test_nothing_is_imported_where_nobody_asks():
         "assert not loaded, loaded; assert 'commit' not in vars(memory.store)"
     )
     subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
+
+
+def test_no_method_of_a_live_object_is_replaced(url, emitted):
+    """Telemetry observes a store; it changes none of what a reader finds in the classes."""
+    with opened(url, emitted) as memory:
+        memory.key("ada").add("a note")
+        compactions = memory.engine.compactions
+        for live in (memory.store, memory.engine.recall, compactions, compactions.worker):
+            assert not [n for n in vars(live) if callable(getattr(type(live), n, None))]
 
 
 def test_without_the_package_the_error_says_what_to_install():

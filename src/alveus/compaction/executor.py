@@ -123,6 +123,7 @@ class Compactions:
             if info is None:
                 continue
             if info.definition.execution == "background":
+                self.tools.store.observer.compaction_due(ref)
                 self.worker.notify(ref)
                 if pressed(info):
                     self._pressed.add(ref)
@@ -183,7 +184,6 @@ class Compactions:
             Unusable: A strategy that is being asked about the set called this.
             AlveusError: A model, an embedder or the store failed. The set is as it was.
         """
-        refuse_inside(ref, self.tools)
 
         def compacted(lease: Lease) -> Compacted | None:
             for _ in range(ATTEMPTS):
@@ -198,7 +198,9 @@ class Compactions:
                 f"set {ref.name!r} changed each time before its compaction was done; try again"
             )
 
-        return call_within(self._alone(ref), compacted)
+        with self.tools.store.observer.compaction(ref, by) as observed:
+            refuse_inside(ref, self.tools)
+            return observed.answered(call_within(self._alone(ref), compacted))
 
     def _planned(self, ref: SetRef, by: str, strategy_given: Given | None) -> Compact | None:
         tools, info = self.tools, self._info(ref)

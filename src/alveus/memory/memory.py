@@ -648,8 +648,7 @@ class Memory(Maintenance):
         """
         if FORKS.is_inherited(self._generation):
             return
-        if self._engine.telemetry is not None:
-            self._engine.telemetry.close()
+        self._engine.store.observer.close()
         self._engine.compactions.worker.close()
         self._engine.worker.close()
         self._index.leave(self._engine.store)

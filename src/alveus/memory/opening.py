@@ -8,7 +8,6 @@ import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -120,14 +119,12 @@ def _check_telemetry(telemetry: object) -> None:
 
 
 def observed(engine: Engine, telemetry: OpenTelemetry | None) -> Engine:
-    """Return *engine*, with its work told to *telemetry*."""
-    if telemetry is None:
-        return engine
-    from alveus.telemetry.memory_telemetry import MemoryTelemetry
+    """Return *engine*; *telemetry*, if it is not None, observes its store."""
+    if telemetry is not None:
+        from alveus.telemetry.memory_telemetry import MemoryTelemetry
 
-    memory = MemoryTelemetry(telemetry, engine.store, engine.clock)
-    memory.watch(engine.recall, engine.compactions)
-    return replace(engine, telemetry=memory)
+        engine.store.observer = MemoryTelemetry(telemetry, engine.store, engine.clock)
+    return engine
 
 
 def end_threads_with(engine: Engine) -> Engine:

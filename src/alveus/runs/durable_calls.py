@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
+from typing import Any, Protocol, TypeVar, cast
 
 from alveus.errors import (
     AlveusError,
@@ -25,13 +25,11 @@ from alveus.errors.short_repr import short_repr
 from alveus.memory.async_calls import ended, to_its_end
 from alveus.runs.agent import OnMismatch
 from alveus.store import DurableCall
+from alveus.store.observer import IGNORED_RUN, RunObserver
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import ONCE, Retry
 from alveus.values.storable import Value, checked, checked_name
-
-if TYPE_CHECKING:
-    from alveus.telemetry.run_spans import RunSpan
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reconcile = Callable[[], Any]
@@ -273,7 +271,7 @@ class Calls:
     Attributes:
         recorded: Those of an earlier attempt, by position.
         retried: The task failed, and is tried again: its last call, if it raised, is made again.
-        span: Tells of the calls; None: nobody asked for telemetry.
+        observer: Is called as a call ends, or is replayed.
         coroutines: What an async action is given to await, with the name of the call.
     """
 
@@ -286,7 +284,7 @@ class Calls:
     is_async: bool = False
     recorded: dict[int, DurableCall] = field(default_factory=dict[int, DurableCall])
     retried: bool = False
-    span: RunSpan | None = None
+    observer: RunObserver = IGNORED_RUN
     made: int = 0
     coroutines: list[tuple[str, Coroutine[Any, Any, Any]]] = field(
         default_factory=list[tuple[str, Coroutine[Any, Any, Any]]]
@@ -368,8 +366,7 @@ class Slot:
         recorded = self.recorded_call
         assert recorded is not None  # noqa: S101 - asked for complete ones only
         assert recorded.outcome is not None  # noqa: S101 - the same
-        if self.calls.span is not None:
-            self.calls.span.called(recorded, "replayed")
+        self.calls.observer.called(recorded, "replayed")
         if recorded.status == "raised":
             raise remade(recorded.name, recorded.outcome)
         return wire.decode(recorded.outcome)
@@ -398,8 +395,8 @@ class Slot:
 
     def _record(self, call: DurableCall) -> None:
         self.calls.recorder.record(call)
-        if self.calls.span is not None and call.status != "pending":
-            self.calls.span.called(call, call.status)
+        if call.status != "pending":
+            self.calls.observer.called(call, call.status)
 
 
 class Durable:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from alveus.errors import AgentChanged, RunTooLong, StaleRun
 from alveus.events.events import Event, OutputEvent, plain, restored, written
@@ -43,9 +43,6 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import ONCE
 from alveus.values.storable import Value
 from alveus.values.threads import Flag
-
-if TYPE_CHECKING:
-    from alveus.telemetry.run_spans import RunSpan
 
 TRACEBACK_CHARS = 20_000
 """Characters of a parked run's traceback that are kept, its end first of all."""
@@ -130,7 +127,7 @@ class LiveRun:
         attempt: How often the task that is next was begun here.
         failures: How often it failed here.
         fenced: The lease was taken over, or the run was ended by somebody else.
-        span: Tells of it; None: nobody asked for telemetry.
+        observer: Is called as actions and durable calls are made, and as the run ends.
     """
 
     def __init__(
@@ -145,10 +142,7 @@ class LiveRun:
         self.outputs: list[Event] = []
         self.resumed = self.prepared = self.fenced = False
         self.attempt = self.failures = 0
-        telemetry = setup.engine.telemetry
-        self.span: RunSpan | None = (
-            None if telemetry is None else telemetry.run(row, agent=setup.plan.class_name)
-        )
+        self.observer = setup.engine.store.observer.run(row, setup.plan.class_name)
         self._due: deque[Due] = deque()
         self._next = 0
         self._begin: Begin | None = None
@@ -277,23 +271,16 @@ class LiveRun:
 
     def call(self, action: BoundAction, event: Event, context: RunnerContext) -> object:
         """Return what the action of the next task returns."""
-        span = self.span
         argument = context if action.adapt is None else action.adapt(context)
-        if span is None:
-            return action.call(event, argument)
-        with span.action(action.name, self.attempt):
+        with self.observer.action(action.name, self.attempt):
             return action.call(event, argument)
 
     async def acall(self, action: BoundAction, event: Event, context: RunnerContext) -> None:
         """Await the action of the next task, which is async, and each durable call of it."""
-        span, task = self.span, self._task
+        task = self._task
         assert task is not None  # noqa: S101 - it has begun
         argument = context if action.adapt is None else action.adapt(context)
-        if span is None:
-            await action.call(event, argument)
-            task.check_awaited()
-            return
-        with span.action(action.name, self.attempt):
+        with self.observer.action(action.name, self.attempt):
             await action.call(event, argument)
             task.check_awaited()
 
@@ -309,7 +296,7 @@ class LiveRun:
             is_async=action.is_async,
             recorded={call.position: call for call in self._calls_of(ordinal)},
             retried=self.failures > 0 or self._parked_at == ordinal,
-            span=self.span,
+            observer=self.observer,
         )
 
     def _recorder(self, due: Due) -> MemoryRecorder | None:

@@ -228,39 +228,42 @@ class Searcher:
             now: By which time it is judged what has expired and what holds; by default the clock's.
             zone: Where the asker is, by whose days "yesterday" in a question is counted.
         """
-        query = checked_query(query)
-        view = self._view(sets)
-        infos = _visible(view.sets, sets)
-        drafted = drafted if drafted is not None and (drafted.indexes or drafted.hidden) else None
-        if not infos and drafted is None:
-            return Hits()
-        instants = options.instants(self._clock() if now is None else now)
-        calibration = None if options.min_score is None else self._calibrated()
-        signals = _signals(options, infos)
-        reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
-        request = _SearchRequest(
-            infos,
-            query,
-            options,
-            signals,
-            instants,
-            calibration,
-            reranker,
-            zone,
-            partial(self._values_of, {} if drafted is None else drafted.items),
-        )
-        if options.at is None:
-            return self._search_now(view, request, drafted)
-        for info in infos:
-            check_set(self._store, info.ref, options.at)
-        commit = options.at.commit
-        indexes = [
-            SetIndex.build(
-                self._store.features(info.number, at=commit), dimensions=self._embedder.dimensions
+        with self._store.observer.search(sets, query, options.limit) as observed:
+            query = checked_query(query)
+            view = self._view(sets)
+            infos = _visible(view.sets, sets)
+            if drafted is not None and not (drafted.indexes or drafted.hidden):
+                drafted = None
+            if not infos and drafted is None:
+                return observed.answered(Hits())
+            instants = options.instants(self._clock() if now is None else now)
+            calibration = None if options.min_score is None else self._calibrated()
+            signals = _signals(options, infos)
+            reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
+            request = _SearchRequest(
+                infos,
+                query,
+                options,
+                signals,
+                instants,
+                calibration,
+                reranker,
+                zone,
+                partial(self._values_of, {} if drafted is None else drafted.items),
             )
+            if options.at is None:
+                return observed.answered(self._search_now(view, request, drafted))
+            return observed.answered(self._search_at(options.at, request))
+
+    def _search_at(self, at: Moment, request: _SearchRequest) -> Hits:
+        infos, (time, valid_at) = request.infos, request.instants
+        for info in infos:
+            check_set(self._store, info.ref, at)
+        commit, dimensions = at.commit, self._embedder.dimensions
+        indexes = [
+            SetIndex.build(self._store.features(info.number, at=commit), dimensions=dimensions)
             for info in infos
         ]
-        time, valid_at = instants
         hidden = [
             self._store.expired_or_invalid_rows(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos

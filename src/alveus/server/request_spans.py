@@ -8,7 +8,7 @@ from __future__ import annotations
 from alveus.server.limits import App, Message, Receive, Scope, Send, method_of
 from alveus.server.unexpected import InternalError
 from alveus.telemetry.catalogue import ERROR, METHOD, REQUEST, ROUTE, STATUS, Facts
-from alveus.telemetry.open_telemetry import OpenTelemetry, remote_caller
+from alveus.telemetry.open_telemetry import OpenTelemetry, SpanKind, remote_caller
 
 FAILED = 500
 
@@ -41,7 +41,8 @@ class RequestSpans:
                     facts[ERROR] = InternalError.__name__
             await send(message)
 
-        with self._telemetry.start(REQUEST, {METHOD: method}, parent=parent, served=True) as span:
+        kind = SpanKind.SERVER
+        with self._telemetry.start(REQUEST, {METHOD: method}, parent=parent, kind=kind) as span:
             try:
                 await self._app(scope, receive, answer)
             finally:

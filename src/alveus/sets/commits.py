@@ -13,6 +13,7 @@ from alveus.sets.batch import Draft
 from alveus.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from alveus.state.committed_tree import Backoff
 from alveus.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta
+from alveus.store.observer import UNOBSERVED
 from alveus.store.running_keys import refuse_own_tree
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value, checked
@@ -114,7 +115,9 @@ class CommitWriter(Writer):
     def _added_jointly(self, call: WriteCall) -> Value:
         """Add items beside what other threads add; None: nothing was done."""
         engine = self._engine
-        if not isinstance(call, AddCall) or engine.telemetry is not None or not call.is_simple():
+        if not isinstance(call, AddCall) or not call.is_simple():
+            return None
+        if engine.store.observer is not UNOBSERVED:  # an add is observed in its caller's thread
             return None
         add = _SimpleAdd(engine, self._scope, call)
         commit = engine.joint_adds.commit(add)

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import Protocol, TypeAlias
 
 from alveus.compaction import CALLED, Compacted, Compactions, Given, stored_form
 from alveus.events.memory_events import EventListeners
@@ -56,9 +56,6 @@ from alveus.values.key_locks import KeyLocks
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, counted, moment
 from alveus.values.zones import UTC_ZONE, Zone
-
-if TYPE_CHECKING:
-    from alveus.telemetry.memory_telemetry import MemoryTelemetry
 
 _FIRST = attrgetter("first")
 
@@ -142,7 +139,6 @@ class Engine(ProcessBound):
         recent_hits: What searches gave lately.
         owners: Names under which runners held leases that are closed by now; the next one takes
             such a name, since the store keeps a file open for each.
-        telemetry: Tells of runs; None: nobody asked for it.
         paths: Parsed paths of short-term memory, the same for all keys.
         joint_adds: Where the adds of many threads meet.
         timezone: Where the reader is: by it days are counted, of what has no zone of its own.
@@ -168,7 +164,6 @@ class Engine(ProcessBound):
         default_factory=dict[SetRef, "SetRules | None"]
     )
     recent_hits: RecentHits = field(default_factory=RecentHits)
-    telemetry: MemoryTelemetry | None = None
     paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
     timezone: Zone = UTC_ZONE
     original: Engine | None = None

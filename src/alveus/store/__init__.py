@@ -80,6 +80,7 @@ from alveus.store.ledger import (
     StoreStats,
     commit_time,
 )
+from alveus.store.observer import UNOBSERVED, Observer
 from alveus.store.progress import (
     Accepted,
     Begin,
@@ -184,7 +185,13 @@ __all__ = [
 
 
 class Store(Ledger, Finder, Lanes, Protocol):
-    """All of it, and what the handle itself can say."""
+    """All of it, and what the handle itself can say.
+
+    Attributes:
+        observer: Is called as commits, leases and inputs are asked for (`alveus.store.observer`).
+    """
+
+    observer: Observer = UNOBSERVED
 
     @property
     def location(self) -> str:

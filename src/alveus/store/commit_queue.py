@@ -19,6 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from alveus.errors import AlveusError, Unavailable
 from alveus.store.changes import Batch
+from alveus.store.observer import IGNORED, Observed
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 
@@ -39,7 +40,7 @@ class CommitTicket(Generic[W]):
         batches: The work is to apply these, and answers with a list; none: it is something else.
         raises: What refuses one of them is raised; else it is among the answers.
         drafts: The work may be done as a draft (store/postgres/drafting.py), without batches too.
-        caller: What `CommitQueue.caller` returned where it was passed in.
+        caller: The call whose work it is, if that is observed.
         group: What its thread commits as the leader, itself included.
         ready: Held until its thread, which waits for that, is to go on; None: it does not wait.
         stopped: What its thread raised, and will not come back for it; None: it goes on.
@@ -49,7 +50,7 @@ class CommitTicket(Generic[W]):
     batches: Sequence[Batch]
     raises: bool
     drafts: bool = False
-    caller: object = None
+    caller: Observed = IGNORED
     answer: object = None
     error: AlveusError | None = None
     group: list[CommitTicket[W]] = field(default_factory=list["CommitTicket[W]"])
@@ -82,14 +83,10 @@ class CommitQueue(Generic[W]):
     An interrupt (Ctrl-C, a signal whose handler raises) may come anywhere in the thread that
     leads. What it leaves undone in the queue is done once more, so `_step_down` may be called
     twice, or from its middle.
-
-    Attributes:
-        caller: Tells who passes work in; None: nobody asks.
     """
 
     def __init__(self, commit_group: Callable[[list[CommitTicket[W]]], None]) -> None:
         self.commit_group = commit_group
-        self.caller: Callable[[], object] | None = None
         self._mutex = HandleLock(reentrant=True)  # nobody takes it twice; it knows who has it
         self._waiting: deque[CommitTicket[W]] = deque()
         self._leading: dict[None, CommitTicket[W]] = {}  # to be the first in here takes no lock
@@ -102,6 +99,7 @@ class CommitQueue(Generic[W]):
         *,
         raises: bool = True,
         drafts: bool = False,
+        caller: Observed = IGNORED,
     ) -> Any:  # noqa: ANN401 - what the work answers with, of whatever type
         """Return what *work* was answered once it is durable, or raise what refused it.
 
@@ -109,9 +107,8 @@ class CommitQueue(Generic[W]):
 
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
-            raises, drafts: See `CommitTicket`.
+            raises, drafts, caller: See `CommitTicket`.
         """
-        caller = None if self.caller is None else self.caller()
         ticket = CommitTicket(work, batches, raises, drafts, caller)
         try:
             if self._leading.setdefault(None, ticket) is not ticket:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextvars import ContextVar, Token
+from contextvars import Token
 from importlib.metadata import version
-from types import TracebackType
-from typing import Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 from weakref import WeakSet
 
 from alveus.errors import Unsupported
+from alveus.store.observer import Observed
 from alveus.telemetry.catalogue import (
     ATTRIBUTES,
     ERROR,
@@ -31,13 +31,16 @@ try:
     from opentelemetry import context as contexts
     from opentelemetry import metrics, trace
     from opentelemetry.context import Context
-    from opentelemetry.trace import SpanContext
+    from opentelemetry.trace import SpanContext, SpanKind
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 except ImportError as error:
     raise Unsupported(
         f"OpenTelemetry needs the package {error.name}, which is not installed; run: "
         "pip install 'alveus[otel]'"
     ) from None
+
+if TYPE_CHECKING:
+    from alveus.telemetry.memory_telemetry import MemoryTelemetry
 
 R = TypeVar("R")
 
@@ -49,25 +52,6 @@ INSTRUMENT = "alveus"
 _SPANS = {span.name: span for span in SPANS}
 _METRICS = {metric.name: metric for metric in METRICS}
 _CONTENT = frozenset(each.name for each in ATTRIBUTES if each.content)
-_CURRENT: ContextVar[TelemetrySpan | None] = ContextVar("alveus_span", default=None)
-
-
-class Watched(Protocol):
-    """An open memory, of which gauges tell for as long as it is there."""
-
-    @property
-    def system(self) -> str:
-        """What `db.system.name` says."""
-        ...
-
-    @property
-    def location(self) -> str:
-        """Of its store, to count it once where several memories have it open."""
-        ...
-
-    def figures(self) -> Mapping[str, float]:
-        """Return the figure of each gauge."""
-        ...
 
 
 def harmless(call: Callable[[], R]) -> R | None:
@@ -79,10 +63,14 @@ def harmless(call: Callable[[], R]) -> R | None:
         return None
 
 
-class TelemetrySpan:
+class TelemetrySpan(Observed):
     """A span under way. No method raises.
 
     As a context manager it is the current span of its block, and ends with it.
+
+    Args:
+        span: None: it has no span, and is recorded in the metrics alone.
+        ended: Called as it ends, with the answer of the block, or the error that it raised.
     """
 
     def __init__(
@@ -92,16 +80,23 @@ class TelemetrySpan:
         facts: Facts,
         span: trace.Span | None,
         started: float,
+        ended: Callable[[TelemetrySpan, Any], None] | None = None,
     ) -> None:
         self.name, self.span, self.facts = name, span, facts
-        self._telemetry, self._started = telemetry, started
-        self._tokens: tuple[Token[Context] | None, Token[TelemetrySpan | None]] | None = None
+        self._telemetry, self._started, self._ended = telemetry, started, ended
+        self._answer: object = None
+        self._token: Token[Context] | None = None
 
     @property
     def context(self) -> Context | None:
         """What makes others its children; None: it has none."""
         span = self.span
         return None if span is None else harmless(lambda: trace.set_span_in_context(span))
+
+    def answered(self, answer: R) -> R:
+        """See `Observed.answered`."""
+        self._answer = answer
+        return answer
 
     def describe(self, facts: Facts) -> None:
         """Add facts; they are exported as it ends."""
@@ -122,31 +117,23 @@ class TelemetrySpan:
     def end(self, error: BaseException | None = None) -> None:
         """End it, once; an error is told by the name of its class."""
         span, info, telemetry = self.span, _SPANS[self.name], self._telemetry
+        took = time.perf_counter() - self._started
         if error is not None:
             self.facts[ERROR] = type(error).__qualname__
-        took = time.perf_counter() - self._started
+        if self._ended is not None:
+            self._ended(self, self._answer if error is None else error)
         telemetry.record(info.duration, took, self.facts)
         if span is not None:
             facts = telemetry.allowed(self.facts, info.attributes)
             harmless(lambda: _end(span, facts))
 
     def __enter__(self) -> Self:
-        token = None
         if (context := self.context) is not None:
-            token = harmless(lambda: contexts.attach(context))
-        self._tokens = token, _CURRENT.set(self)
+            self._token = harmless(lambda: contexts.attach(context))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        assert self._tokens is not None  # noqa: S101 - it was entered
-        token, own = self._tokens
-        _CURRENT.reset(own)
-        if token is not None:
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
+        if (token := self._token) is not None:
             harmless(lambda: contexts.detach(token))
         self.end(error)
 
@@ -191,7 +178,7 @@ class OpenTelemetry:
             for metric in METRICS
             if (recorder := harmless(lambda metric=metric: _recorder(meter, metric))) is not None
         }
-        self.watched: WeakSet[Watched] = WeakSet()
+        self.watched: WeakSet[MemoryTelemetry] = WeakSet()
         for metric in METRICS:
             if metric.kind == "gauge":
                 harmless(lambda metric=metric: self._add_gauge(meter, metric))
@@ -205,26 +192,23 @@ class OpenTelemetry:
         *,
         parent: Context | None = None,
         links: Iterable[TelemetrySpan | SpanContext] = (),
-        remote: bool = False,
-        served: bool = False,
+        kind: SpanKind = SpanKind.INTERNAL,
+        ended: Callable[[TelemetrySpan, Any], None] | None = None,
     ) -> TelemetrySpan:
         """Return a span that begins now.
 
         Args:
             parent: Whose child it is; by default the current span's, in this thread or task.
-            remote: What it tells of is done by a server.
-            served: What it tells of is done for a client, by this server.
+            ended: See `TelemetrySpan`.
         """
         started = time.perf_counter()
-        kind = trace.SpanKind.CLIENT if remote else trace.SpanKind.INTERNAL
-        kind = trace.SpanKind.SERVER if served else kind
         allowed = self.allowed(facts, _SPANS[name].attributes)
         span = harmless(
             lambda: self._tracer.start_span(
                 name, parent, kind, attributes=allowed, links=_links(links)
             )
         )
-        return TelemetrySpan(self, name, facts, span, started)
+        return TelemetrySpan(self, name, facts, span, started, ended)
 
     def allowed(self, facts: Facts, names: Sequence[str]) -> Facts:
         """Return those facts that may be exported under these names."""
@@ -283,11 +267,6 @@ def _links(links: Iterable[TelemetrySpan | SpanContext]) -> list[trace.Link]:
         for link in links
     ]
     return [trace.Link(link) for link in found if isinstance(link, SpanContext)]
-
-
-def current() -> TelemetrySpan | None:
-    """Return the span of alveus that the caller is in; None: it is in none."""
-    return _CURRENT.get()
 
 
 def caller() -> Context | None:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
 
+from alveus.store.observer import Outcome, RunObserver
 from alveus.store.progress import DurableCall, Run
 from alveus.telemetry.catalogue import DURABLE_CALL, ERROR, RUN_WAIT, SYSTEM, Facts
 from alveus.telemetry.open_telemetry import NO_PARENT, Context, OpenTelemetry, TelemetrySpan
 
-Outcome: TypeAlias = Literal["done", "parked", "fenced", "interrupted"]
 
-
-class RunSpan:
+class RunSpan(RunObserver):
     """The span of a run, used by whoever has the run in hand.
 
     Args:
@@ -53,7 +51,7 @@ class RunSpan:
         self._telemetry.record(RUN_WAIT, max(0.0, seconds), self.span.facts)
 
     def action(self, name: str, attempt: int) -> TelemetrySpan:
-        """Return the span of a call of an action, to be entered by whoever calls it."""
+        """Return the span of a call of an action."""
         facts: Facts = {
             "gen_ai.agent.name": self._agent,
             "alveus.action.name": name,
@@ -64,7 +62,7 @@ class RunSpan:
         return self.last
 
     def called(self, call: DurableCall, outcome: str) -> None:
-        """Tell of a durable call of the action."""
+        """See `RunObserver.called`."""
         facts: Facts = {
             "alveus.call.position": call.position,
             "alveus.call.outcome": outcome,
@@ -73,11 +71,11 @@ class RunSpan:
         self.last.event(DURABLE_CALL, facts)
 
     def failed(self, error: BaseException) -> None:
-        """Tell what parks the run."""
+        """See `RunObserver.failed`."""
         self.span.describe({ERROR: type(error).__qualname__})
 
     def end(self, outcome: Outcome) -> None:
-        """End it, once: this process has done with the run, for now or for good."""
+        """See `RunObserver.end`."""
         if self._over:
             return
         self._over = True

@@ -23,20 +23,18 @@ from dataclasses import field
 from enum import Enum
 from itertools import count
 from math import inf
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from alveus.runs.agent import OnFailed
 from alveus.runs.run import Finished, LiveRun
 from alveus.sets.writer import Engine
 from alveus.state.committed_tree import LeasedTree
 from alveus.store import Ledger, Run, Store
+from alveus.store.observer import Outcome
 from alveus.store.scope import Lease, Scope
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.threads import Flag, began
-
-if TYPE_CHECKING:
-    from alveus.telemetry.run_spans import Outcome
 
 
 def owner_name(engine: Engine) -> str:
@@ -210,8 +208,8 @@ class LiveLane:
     def drop_run(self, outcome: Outcome) -> None:
         """Have no run at hand: it ended, or somebody takes it up again later."""
         run, self.run = self.run, None
-        if run is not None and run.span is not None:
-            run.span.end(outcome)
+        if run is not None:
+            run.observer.end(outcome)
 
     def refresh(self) -> None:
         """Have the runs that wait read again; the lock of the scheduler is held."""

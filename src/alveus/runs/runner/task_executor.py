@@ -373,8 +373,7 @@ class TaskExecutor:
         if action is not None and action.on_error == "skip":
             finished = run.skipped(error, release=lambda: self._may_release(lane))
             return self._pending(lane, "step", finished)
-        if run.span is not None:
-            run.span.failed(error)
+        run.observer.failed(error)
         parked = run.turned("parked", error, release=self._may_release(lane, parked=True))
         return self._pending(lane, "parked", Finished(parked))
 
@@ -583,8 +582,8 @@ class TaskExecutor:
         ended = self.scheduler.join(wait_s)
         self._loop.stop()
         for run in [lane.run for lane in list(self.scheduler.lanes.values())]:
-            if run is not None and run.span is not None:
-                run.span.end("interrupted")
+            if run is not None:
+                run.observer.end("interrupted")
         return ended
 
 

@@ -33,7 +33,7 @@ class RamLanes(RamTables):
 
     @locked
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        return self._take(scope, owner, [])
+        return self.observer.leased(self._take(scope, owner, []))
 
     def _take(self, scope: Scope, owner: str, undo: Undo) -> Lease | None:
         before = self._holder(scope)
@@ -55,22 +55,23 @@ class RamLanes(RamTables):
 
     # --- runs
 
-    @locked
     def accept(
         self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
-        if not inputs:
-            return []
-        space_of(inputs)
-        undo: Undo = []
-        try:
-            answers = [self._accept(agent, given, owner, undo) for given in inputs]
-        except BaseException:
-            take_back(undo)
-            raise
-        for given in inputs:
-            self._name(given.scope)
-        return answers
+        """See `Lanes.accept`."""
+        with self.observer.accept(agent, inputs) as observed, self.ready():
+            if not inputs:
+                return observed.answered([])
+            space_of(inputs)
+            undo: Undo = []
+            try:
+                answers = [self._accept(agent, given, owner, undo) for given in inputs]
+            except BaseException:
+                take_back(undo)
+                raise
+            for given in inputs:
+                self._name(given.scope)
+            return observed.answered(answers)
 
     def _accept(self, agent: str, given: QueuedInput, owner: str | None, undo: Undo) -> Accepted:
         earlier = self._runs.used_event_id(agent, given)

@@ -76,8 +76,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
-        with self.ready():
-            return self._commit(batch)
+        with self.observer.commit([batch]) as observed, self.ready():
+            return observed.answered([self._commit(batch)])[0]
 
     def _commit(self, batch: Batch) -> Commit:
         if batch.op is not None:
@@ -133,9 +133,10 @@ class RamStore(RamLanes, RamFinder, RamErasing):
                     return Erased(None, done.time)
             return super().erase(erasure)
 
-    @locked
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
-        return [self._try(batch) for batch in batches]
+        """See `Ledger.commit_many`."""
+        with self.observer.commit(batches) as observed, self.ready():
+            return observed.answered([self._try(batch) for batch in batches])
 
     def _try(self, batch: Batch) -> Commit | AlveusError:
         try:

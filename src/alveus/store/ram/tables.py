@@ -14,6 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from alveus.errors import ForkedStore, StoreClosed
 from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
+from alveus.store.observer import UNOBSERVED, Observer
 from alveus.store.ram.progress import RunTable
 from alveus.store.ram.row_versions import ItemRow, Journal, VectorQueue
 from alveus.store.ram.sets import SetTable
@@ -48,6 +49,8 @@ class RamTables(ProcessBound):
         log_lines: How many lines the change log keeps.
         salt: Keys every digest; None: made at random.
     """
+
+    observer: Observer = UNOBSERVED
 
     def __init__(
         self,

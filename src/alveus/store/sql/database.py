@@ -22,6 +22,7 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from alveus.errors import AlveusError, StoreDamaged
 from alveus.store import Scope, SetInfo, SetRef
+from alveus.store.observer import UNOBSERVED, Observer
 from alveus.store.sql.apply import Transaction
 from alveus.store.sql.connection import Connection
 from alveus.store.sql.group_commit import StoreQueue, StoreTicket
@@ -75,6 +76,8 @@ class SqlDatabase(ProcessBound, ABC):
     keeps_commits = False
     """Whether what was committed stays, as long as this is open."""
 
+    observer: Observer = UNOBSERVED
+
     touch_sql = _TOUCH
     """Writes when an item was last read, which may be gone by then."""
 
@@ -83,7 +86,7 @@ class SqlDatabase(ProcessBound, ABC):
         self._known = KnownRows()
         self._snapshots: dict[object, SetSnapshot] = {}
         self._touch_times: dict[int, int] = {}
-        self.commit_queue = StoreQueue(self._commit_group)
+        self.commit_queue = StoreQueue(self._commit_observed)
 
     @property
     def _cache(self) -> WriterCache:
@@ -114,6 +117,10 @@ class SqlDatabase(ProcessBound, ABC):
     @abstractmethod
     def writing(self) -> GeneratorContextManager[Connection]:
         """Give a connection inside a transaction, which commits unless the block raises."""
+
+    def _commit_observed(self, group: list[StoreTicket]) -> None:
+        with self.observer.transaction([ticket.caller for ticket in group]):
+            self._commit_group(group)
 
     @abstractmethod
     def _commit_group(self, group: list[StoreTicket]) -> None:

@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 from alveus.errors import AlveusError
 from alveus.store import Batch, Commit
 from alveus.store.commit_queue import CommitQueue, CommitTicket
+from alveus.store.observer import IGNORED, Observed
 from alveus.store.sql.apply import Transaction
 
 R = TypeVar("R")
@@ -27,6 +28,7 @@ class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
         *,
         raises: bool = True,
         drafts: bool = False,
+        caller: Observed = IGNORED,
     ) -> R:
         """Return what *work* answers once it is durable, or raise what refused it.
 
@@ -34,9 +36,9 @@ class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
 
         Args:
             batches: See `CommitTicket`: with those of other threads they take fewer statements.
-            raises, drafts: See `CommitTicket`.
+            raises, drafts, caller: See `CommitTicket`.
         """
-        answer: R = self.pass_in(work, batches, raises=raises, drafts=drafts)
+        answer: R = self.pass_in(work, batches, raises=raises, drafts=drafts, caller=caller)
         return answer
 
 

@@ -107,7 +107,8 @@ class SqlLanes(SqlDatabase):
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """See `Lanes.acquire_lease`."""
         self.check_open()
-        return self.commit_queue.do(lambda tx: tx.runs.acquire_lease(scope, owner), drafts=True)
+        lease = self.commit_queue.do(lambda tx: tx.runs.acquire_lease(scope, owner), drafts=True)
+        return self.observer.leased(lease)
 
     def release_lease(self, lease: Lease) -> None:
         """See `Lanes.release_lease`."""
@@ -123,9 +124,13 @@ class SqlLanes(SqlDatabase):
         self.check_open()
         if not inputs:
             return []
-        return self.commit_queue.do(
-            lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner), drafts=True
-        )
+        with self.observer.accept(agent, inputs) as observed:
+            answers = self.commit_queue.do(
+                lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner),
+                drafts=True,
+                caller=observed,
+            )
+            return observed.answered(answers)
 
     @reads
     def run(self, db: Connection, run: int) -> Run | None:

@@ -27,7 +27,9 @@ class SqlWrites(SqlDatabase):
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self.check_open()
-        commit = self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,))[0]
+        with self.observer.commit([batch]) as observed:
+            answers = self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,), caller=observed)
+            commit = observed.answered(answers)[0]
         if batch.state and not commit.adopted:
             self._known.trees.committed(batch.scope, batch.base, batch.state, commit.number)
         return commit
@@ -37,7 +39,11 @@ class SqlWrites(SqlDatabase):
         self.check_open()
         if not batches:
             return []
-        return self.commit_queue.do(lambda tx: apply_each(tx, batches), batches, raises=False)
+        with self.observer.commit(batches) as observed:
+            answers = self.commit_queue.do(
+                lambda tx: apply_each(tx, batches), batches, raises=False, caller=observed
+            )
+            return observed.answered(answers)
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """See `Ledger.touch`."""
