@@ -139,6 +139,8 @@ def test_a_graph_and_a_store_of_langgraph_go_on():
         assert item is not None
         assert item.value == {"text": WHOLE}
         assert [one.key for one in store.search(("users",), query=f"{HALF} rain")] == ["sky"]
+        for asked in ({"text": HALF}, {"text": {"$eq": HALF}}):
+            assert [one.key for one in store.search(("users",), filter=asked)] == ["sky"]
 
 
 def test_anthropics_tool_says_how_many_characters_it_replaced():

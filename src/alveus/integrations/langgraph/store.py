@@ -38,6 +38,7 @@ from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.identities import identity_key
 from alveus.values.storable import checked_name
+from alveus.values.valid_text import valid_text
 
 KEY = identity_key("langgraph.store", "default")
 """The key whose sets the namespaces are, unless another is named."""
@@ -124,7 +125,7 @@ class AlveusStore(Connected, BaseStore):
                 raise InvalidInput(f"a store of LangGraph has no operation {op!r}")
 
     def _search(self, op: SearchOp) -> list[SearchItem]:
-        where = _where(op.filter or {})
+        where = _where(valid_text(op.filter or {}).value)
         sets = filter(_is_namespace, self._sets.sets(prefix=ROOT))
         names = [name for name in sets if _is_below(_namespace(name), op)]
         last = op.offset + op.limit
