@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 
 from alveus import Memory
 from alveus.conversation import message_items
+from alveus.errors import InvalidValue
 
 NAMES = st.text("abcxyz_", min_size=1, max_size=6)
 IDS = NAMES.map(lambda name: f"call_{name}")
@@ -162,6 +164,44 @@ def test_a_content_of_no_parts_is_no_text(key):
     talk.add({"role": "user", "content": []})
     assert talk.messages() == [{"role": "user", "content": []}]
     assert talk.messages(for_chat=True) == [{"role": "user", "content": ""}]
+
+
+@pytest.mark.parametrize(
+    "told",
+    [{"city": "Évora", "degrees": [24, None]}, ["Évora", True], 24, {"picture": b"\x00"}],
+)
+def test_what_is_told_as_text_is_json(key, told):
+    """Contents, arguments and outputs: a model and search read JSON, not how Python shows it."""
+    text = json.dumps(told, ensure_ascii=False, default=str)
+    call = {"function": {"name": "look", "arguments": told}}
+    block = {"type": "tool_use", "id": "c1", "name": "look", "input": told}
+    result = {"type": "tool_result", "tool_use_id": "c1", "content": told}
+    item = {"type": "function_call", "call_id": "c2", "name": "look", "arguments": told}
+    forms = [
+        ({"role": "user", "content": told}, text),
+        ({"role": "tool", "content": told, "tool_call_id": "c1"}, text),
+        ({"role": "assistant", "content": None, "tool_calls": [call]}, f"look({text})"),
+        ({"role": "assistant", "content": [block]}, f"look({text})"),
+        ({"role": "user", "content": [result]}, text),
+        (item, f"look({text})"),
+        ({"type": "function_call_output", "call_id": "c2", "output": told}, text),
+    ]
+    for message, shown in forms:
+        assert message_items.text_of_message(message) == shown
+    talk = key.conversation("values")
+    talk.add(forms[0][0])
+    assert talk.messages() == [{"role": "user", "content": text}]
+    assert talk.get_memory()[0]["content"] == told
+    talk.clear()
+
+
+def test_a_content_that_cannot_be_stored_is_refused(key):
+    """With the error that every value has, whatever part of a message it is."""
+    endless: list[Any] = []
+    endless.append({"inner": endless})
+    for content in (endless, {1: "a"}, object()):
+        with pytest.raises(InvalidValue):
+            key.conversation("values").add({"role": "user", "content": content})
 
 
 def test_a_call_of_responses_stays_with_its_output(key):

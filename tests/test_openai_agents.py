@@ -187,6 +187,14 @@ def test_settings_limit_and_what_is_closed_stays_closed(tmp_path):
     asyncio.run(work())
 
 
+@pytest.mark.parametrize("limit", ["1", 1.0, True, [1]])
+def test_a_limit_that_is_no_whole_number_is_refused(memory, limit):
+    """The SDK's own session raises an error of Python or of SQLite."""
+    session = AlveusSession("s", memory)
+    with pytest.raises(InvalidInput, match="limit must be a whole number or None, not"):
+        asyncio.run(session.get_items(limit))
+
+
 def test_settings_of_a_session_may_be_a_dict(tmp_path):
     """The SDK's own sessions take one: its limit is what the model is sent, also with a run's."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -16,7 +17,7 @@ from alveus.store.items import Item
 from alveus.store.records import decoded_metadata, item_of, role_of_speaker
 from alveus.text.messages import ROLES, Message, Role
 from alveus.values import wire
-from alveus.values.storable import checked_name, microseconds, moment
+from alveus.values.storable import checked, checked_name, microseconds, moment
 from alveus.values.urls import append_urls
 from alveus.values.valid_text import REPLACED, valid_text
 from alveus.values.zones import UTC_ZONE, Zone
@@ -261,7 +262,7 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     if is_response_item(message):
         told.append(_response_text(message))
     if not told and content not in (None, "", []) and not _dicts(content):
-        return repr(content)
+        return _written(content)
     return "\n".join(told)
 
 
@@ -269,15 +270,24 @@ def _response_text(item: Mapping[str, Any]) -> str:
     """Return what an item of Responses says: the output of a tool, or a call with its arguments."""
     if "output" in item:
         return _said(item["output"])
-    return f"{item['name']}({item.get('arguments', '')})" if "name" in item else ""
+    return f"{item['name']}({_written(item.get('arguments', ''))})" if "name" in item else ""
 
 
 def _said(found: object) -> str:
-    """Return the text of what a tool gave: itself, that of its parts, or as Python shows it."""
+    """Return the text of what a tool gave: itself, that of its parts, or JSON."""
+    told = [part["text"] for part in _dicts(found) if isinstance(part.get("text"), str)]
+    return "\n".join(told) or ("" if found in (None, []) else _written(found))
+
+
+def _written(found: object) -> str:
+    """Return a text as it is, and another value as JSON.
+
+    Raises:
+        InvalidValue: It cannot be stored.
+    """
     if isinstance(found, str):
         return found
-    told = [part["text"] for part in _dicts(found) if isinstance(part.get("text"), str)]
-    return "\n".join(told) or ("" if found in (None, []) else repr(found))
+    return json.dumps(checked(found, nan=True), ensure_ascii=False, default=str)
 
 
 def whole_text(message: Mapping[str, Any]) -> str:
@@ -295,12 +305,12 @@ def _call(call: Mapping[str, Any]) -> str:
     if not isinstance(function, dict):
         return ""
     said = cast("Mapping[str, Any]", function)
-    return f"{said.get('name', '')}({said.get('arguments', '')})"
+    return f"{said.get('name', '')}({_written(said.get('arguments', ''))})"
 
 
 def _block(part: Mapping[str, Any]) -> str:
     if part.get("type") in _CALLS:
-        return f"{part.get('name', '')}({part.get('input', '')})"
+        return f"{part.get('name', '')}({_written(part.get('input', ''))})"
     return _said(part.get("output", part.get("content", "")))
 
 

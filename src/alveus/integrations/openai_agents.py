@@ -75,9 +75,15 @@ class AlveusSession(OpenedMemory):
         self._session_settings = _settings(given)
 
     async def get_items(self, limit: int | None = None) -> list[SessionItem]:
-        """Return the items, the oldest first; with a *limit* the last ones."""
+        """Return the items, the oldest first; with a *limit* the last ones.
+
+        Raises:
+            InvalidInput: The limit, or that of the settings, is no whole number.
+        """
         if limit is None:
             limit = None if self._session_settings is None else self._session_settings.limit
+        if limit is not None and type(limit) is not int:
+            raise InvalidInput(f"limit must be a whole number or None, not {short_repr(limit)}")
         if limit is not None and limit <= 0:
             await self._check_open()
             return []
