@@ -39,7 +39,7 @@ def test_a_message_without_a_role_is_sent_as_the_assistants(role: str | None):
         ("look", (), "look"),
         ("", None, ""),
         ([{"type": "text", "text": "a"}, {"type": "text", "text": "b"}], None, "a\nb"),
-        ({"seat": "window"}, None, "{'seat': 'window'}"),
+        ({"seat": "window"}, None, '{"seat": "window"}'),
         ([1, 2], None, "[1, 2]"),
         ("look", PIXEL, "look\ndata:image/png;base64"),
     ],

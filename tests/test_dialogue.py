@@ -173,7 +173,7 @@ def test_what_a_chat_model_is_told(talk):
             {"role": "user", "content": "What is number 1?"},
             {"role": "assistant", "content": "look({})"},
             {"role": "user", "content": "It is 1."},
-            {"role": "user", "content": "{'at': 5}"},
+            {"role": "user", "content": '{"at": 5}'},
             {"role": "user", "name": "Ada", **looks},
         )
 
@@ -568,7 +568,7 @@ def test_contents_of_any_kind_and_urls_are_told(key, talk):
         {"role": "assistant", "content": 5},
     ]
     texts = [
-        "{'seat': 'window'}",
+        '{"seat": "window"}',
         "[1, 2]",
         "look\nhttps://e.org/a.png\ndata:image/png;base64",
         "b.png",
