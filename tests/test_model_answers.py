@@ -143,6 +143,22 @@ WRAPPED = [
     Form("DeepSeek R1", "a mark that is mentioned in thoughts",
          '<think>The mark "</think>" or `</think>` ends it. %T</think>%A'),
     Form("Llama 3.1 fine-tunes", "in capitals", "<THINK>%T</Think>\n%A<|eot_id|>"),
+    # tags of another spelling
+    Form("Qwen 3 fine-tunes", "a line break in the tag", "<think\n>%T</think\n>\n%A"),
+    Form("Llama 3.1 fine-tunes", "spaces in the tag", "<thinking  >\n%T\n</thinking >%A"),
+    Form("Hunyuan A13B", "spaces in all tags", "<think >%T</think ><answer >%A</answer >"),
+    Form("DeepSeek R1 distills", "closed by a relative", "<think>%T</thinking>%A"),
+    Form("Claude", "closed by a relative", "<reasoning>%T</thoughts>\n%A"),
+    Form("DeepSeek R1", "thoughts that end with a quote", '<think>%T "five"</think>%A'),
+    # notes that prompts ask for
+    Form("Reflection 70B", "only a reflection", "<reflection>%T</reflection>%A"),
+    Form("Reflection 70B", "a reflection behind its thoughts",
+         "<thinking>%T</thinking>\n<reflection>\n%T\n</reflection>\n<output>\n%A\n</output>"),
+    Form("Claude", "a scratchpad", "<scratchpad>\n%T\n</scratchpad>\n\n%A"),
+    Form("Claude", "an analysis, and an answer on its line", "<Analysis>%T</Analysis> %A"),
+    Form("Open WebUI", "what it keeps of a chat",
+         '<details type="reasoning" done="true" duration="3">\n<summary>Thought for 3 seconds'
+         "</summary>\n> %T\n</details>\n%A"),
     # what else a template leaves
     Form("Llama 3", "a server without stops",
          "<|start_header_id|>assistant<|end_header_id|>\n\n%A<|eot_id|>"),
@@ -151,6 +167,19 @@ WRAPPED = [
     Form("Mistral 7B", "a server without stops", "%A</s>"),
     Form("DeepSeek V3", "a server without stops", "%A<\uff5cend\u2581of\u2581sentence\uff5c>"),
     Form("Gemma 2", "a server without stops", "%A<end_of_turn>\n"),
+    Form("DeepSeek Coder", "a server without stops", "%A\n<|EOT|>"),
+    Form("Hunyuan", "a server without stops", "<|startoftext|>%A<|eos|>"),
+    Form("Yi", "another text begins", "%A<|endoftext|><|startoftext|>"),
+    Form("Llama 4", "a server without stops",
+         "<|begin_of_text|><|header_start|>assistant<|header_end|>\n\n%A<|eot|>"),
+    Form("Granite 3", "a server without stops",
+         "<|start_of_role|>assistant<|end_of_role|>%A<|end_of_text|>"),
+    Form("Gemma 3", "a server without stops", "<bos><start_of_turn>model\n%A<end_of_turn>"),
+    Form("Command R", "a server without stops",
+         "<BOS_TOKEN><|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>%A<|END_OF_TURN_TOKEN|>"),
+    Form("DeepSeek V3", "all marks of its template",
+         "<\uff5cbegin\u2581of\u2581sentence\uff5c><\uff5cAssistant\uff5c></think>%A"),
+    Form("GLM 4", "a server without stops", "%A<|user|>"),
     Form("small base models", "a transcript goes on", "Assistant: %A"),
     Form("a proxy on Windows", "a byte order mark", "\ufeff%A"),
 ]  # fmt: skip
@@ -276,6 +305,8 @@ NOTHING_SAID = [
     Form("Gemma 4", "cut at max_tokens", "<|channel>thought\n%T"),
     Form("DeepSeek R1", "nothing behind its thoughts", "%T</think>\n\n"),
     Form("Seed-OSS", "cut at max_tokens", "<seed:think>%T"),
+    Form("Qwen 3 fine-tunes", "cut, a line break in the tag", "<think\n>%T"),
+    Form("Open WebUI", "cut off", '<details type="reasoning" done="false">\n> %T'),
 ]
 
 
@@ -307,7 +338,44 @@ MENTIONED = [
     "\\<think> with a backslash",
     "a \\<|channel|>final too",
     "if a<b and c>d, then [0]",
+    "a <think     > with many spaces",
+    "<analysis> and </analysis> are tags of prompts.",
+    "<scratchpad>…</scratchpad>, and <reflection>…</reflection>: tags",
+    "<scratchpad>\nonly this",
+    "<analysis>\n<point>an answer in XML</point>\n</analysis>\n",
+    "Write <analysis>x</analysis>Then go on.",
+    "<details>\n<summary>More</summary>\nfolded\n</details>\nand more",
+    '写"</think>"标签。',
+    "It's '</think>'.",
+    '("</think>")',
 ]
+
+
+def test_an_answer_that_consists_of_notes_is_kept():
+    """Nothing but the end of the turn follows them."""
+    for answer in ("<analysis>\n<point>1</point>\n</analysis>", "<scratchpad>never closed"):
+        for ends in ("", "\n", "<|im_end|>", "\n<end_of_turn>\n", "</s>"):
+            assert answer_text(f"{answer}{ends}").strip() == answer
+            assert "".join(streamed(f"{answer}{ends}")).strip() == answer
+
+
+def test_several_marks_at_the_end_are_no_part_of_a_stream():
+    """None is told before it is known that the answer goes on behind it."""
+    for ends in ("<|EOT|><|EOT|>", "<|im_end|>\n<|endoftext|>", "</s> <|endoftext|><|user|>\n"):
+        assert "".join(streamed(f"Lisbon.{ends}")) == "Lisbon."
+        assert "".join(streamed(f"Lisbon.{ends} is")) == f"Lisbon.{ends} is"
+
+
+@pytest.mark.parametrize("quote", ['""', "''", "``", "“”"])
+@pytest.mark.parametrize("opening", ["<think>", ""])
+def test_a_mark_between_two_quotations_is_a_mark(quote: str, opening: str):
+    """One of them ends before it and one begins behind it: it is in neither."""
+    first, last = quote
+    for thought in ("secret", "It is a secret."):
+        for answer in (f"{first}Paris{last}", f"{first}7{last} it is"):
+            given = f"{opening}{first}{thought}{last}</think>{answer}"
+            assert answer_text(given) == answer
+            assert answer_text("".join(streamed(given))) == answer
 
 
 @pytest.mark.parametrize("answer", MENTIONED)

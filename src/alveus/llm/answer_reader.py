@@ -28,6 +28,10 @@ _TAGS = (
     "longcat_think",  # LongCat
     "ifm|think",  # K2 Horizon
 )
+_RELATIVES = ("think", "thinking", "thought", "thoughts", "reasoning")
+"""Tags of which models close one with another."""
+
+_DETAILS_END = "</details>"
 _PAIRS: Mapping[str, str] = {
     **{f"<{name}>": f"</{name}>" for name in _TAGS},
     "[THINK]": "[/THINK]",  # Mistral's Magistral
@@ -38,6 +42,7 @@ _PAIRS: Mapping[str, str] = {
     "<|begin_of_thought|>": "<|end_of_thought|>",  # OpenThinker, Sky-T1
     "[unused16]": "[unused17]",  # Pangu
     "<|think|>": "<|end|>",  # Solar Open
+    '<details type="reasoning"': _DETAILS_END,  # Open WebUI; more attributes follow
 }
 """The marks that begin thoughts, and those that end them."""
 
@@ -61,44 +66,77 @@ _UNWRAPPERS = tuple(f"</{one[1:]}" for one in _WRAPPERS)
 
 _STARTS = (
     "<|im_start|>assistant", "<|start_header_id|>assistant<|end_header_id|>", "<|assistant|>",
-    "assistantfinal", "assistant:", "Assistant:", "ASSISTANT:",
+    "<|header_start|>assistant<|header_end|>", "<|start_of_role|>assistant<|end_of_role|>",
+    "<start_of_turn>model", "<|turn>model", "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
+    "<\uff5cAssistant\uff5c>", "assistantfinal", "assistant:", "Assistant:", "ASSISTANT:",
+    "<|startoftext|>", "<|begin_of_text|>", "<|begin\u2581of\u2581sentence|>", "<|bos|>", "<bos>",
+    "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<seed:bos>", "<BOS_TOKEN>",
 )  # fmt: skip
 _ENDS = (
-    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|end_of_text|>", "<|endoftext|>", "<end_of_turn>",
-    "<turn|>", "<|END_OF_TURN_TOKEN|>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
-    "<seed:eos>", "</s>", "<eos>",
+    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>",
+    "<|endoftext|>", "<|end_of_turn|>", "<|endofturn|>", "<|eos|>", "<|END_OF_TURN_TOKEN|>",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_turn>", "<turn|>", "<seed:eos>",
+    "<EOS_TOKEN>", "</s>", "<eos>", "<|user|>", "<|observation|>", "<|startoftext|>",
 )  # fmt: skip
-"""Marks of a turn of the chat, at the beginning and at the end of an answer."""
+"""Marks of a turn or a text, at the beginning and at the end of an answer."""
 
 _PHRASES: Mapping[str, str] = {
     "Here is my thought process:": "Here is my response:",  # Granite 3.2
     "Here's my thought process:": "Here's my response:",  # the same, quantized
     "analysis": "assistantfinal",  # gpt-oss, if a server drops the marks and keeps their names
 }
-"""Words that begin thoughts at the beginning of an answer, if the words that end them follow."""
+_NOTES: Mapping[str, str] = {
+    f"<{name}>": f"</{name}>" for name in ("reflection", "scratchpad", "analysis")
+}
+"""Tags of notes that prompts ask for: an answer may talk about them, or consist of them."""
+_ONLY_AT_BEGINNING = {**_PHRASES, **_NOTES}
+"""What begins thoughts at the beginning of an answer, if what ends them follows."""
+_ANSWER_FOLLOWS = (
+    r"(?=\w|\s{0,7}\n\s{0,7}(?:[^\s<]|<[aors])|[ \t]{0,7}(?:[^\s<.,;:!?)a-z]|<[aors]))"
+)
+"""Behind notes: a wrapper, other notes or text, but neither an end nor the rest of a sentence."""
 
 
 def _any_of(marks: Iterable[str]) -> str:
-    """Return a pattern of marks, in letters of either case but for words and square brackets."""
+    """Return a pattern of marks, in letters of either case but for words and square brackets.
+
+    A tag may have white space at its end.
+    """
     ordered = sorted(marks, key=len, reverse=True)
     exact = [one for one in ordered if one[0].isalpha() or one[0] == "["]
     free = [one for one in ordered if one not in exact]
     patterns = ["|".join(map(re.escape, exact))] if exact else []
-    patterns += [f"(?i:{'|'.join(map(re.escape, free))})"] if free else []
+    patterns += [f"(?i:{'|'.join(map(_pattern, free))})"] if free else []
     return "|".join(patterns)
+
+
+def _pattern(mark: str) -> str:
+    is_tag = mark[0] == "<" and mark[-2].isalpha() and mark[-1] == ">"
+    return rf"{re.escape(mark[:-1])}\s{{0,4}}>" if is_tag else re.escape(mark)
+
+
+_TAG_SPACE = re.compile(r"(?<=\w)\s{1,4}(?=>?\Z)")
+
+
+def _plain(mark: str) -> str:
+    """Return a mark, or the beginning of one, as all its spellings are looked up."""
+    return _TAG_SPACE.sub("", mark).lower()
 
 
 _MARK = re.compile(
     f"(?P<open>{_any_of(_PAIRS)})|(?P<header>{_any_of(_HEADERS)})|(?P<dropped>{_any_of(_DROPPED)})"
-    f"|(?P<close>{_any_of(_PAIRS.values())})|(?P<unwrap>{_any_of(_UNWRAPPERS)})"
+    f"|(?P<close>{_any_of({*_PAIRS.values()} - {_DETAILS_END})})|(?P<unwrap>{_any_of(_UNWRAPPERS)})"
     r"|(?P<escape>\\[^\n])|(?P<context>\n|```|~~~|[`\"{}\[\]])"
 )
 _START = re.compile(_any_of(_STARTS))
 _OPEN = re.compile(_any_of(_PAIRS))
-_PHRASE = re.compile(_any_of(_PHRASES))
+_BEGINS_ALONE = re.compile(_any_of(_ONLY_AT_BEGINNING))
 _WRAPPER = re.compile(_any_of(_WRAPPERS))
-_CLOSINGS = {opening.lower(): re.compile(_any_of([end])) for opening, end in _PAIRS.items()}
-_PHRASE_ENDS = {words: re.compile(re.escape(end)) for words, end in _PHRASES.items()}
+_RELATED_ENDS = [f"</{name}>" for name in _RELATIVES]
+_CLOSINGS = {
+    opening.lower(): re.compile(_any_of(_RELATED_ENDS if end in _RELATED_ENDS else [end]))
+    for opening, end in {**_PAIRS, **_PHRASES}.items()
+} | {opening: re.compile(_any_of([end]) + _ANSWER_FOLLOWS) for opening, end in _NOTES.items()}
 _MESSAGE_ENDING = re.compile(f"{_any_of(_MESSAGE_ENDS)}|(?={_any_of(_HEADERS)})")
 _END = re.compile(rf"(?:\s*(?:{_any_of(_ENDS)}))+\s*\Z")
 _JSON_BEGINS = re.compile(r"\{\s*[\"}]|\[\s*[\[{\"\]]")
@@ -107,7 +145,7 @@ _LITERALS = tuple(
     one.lower()
     for group in (
         _PAIRS, _PAIRS.values(), _HEADERS, _DROPPED, _WRAPPERS, _UNWRAPPERS, _ENDS, _STARTS,
-        _PHRASES,
+        _ONLY_AT_BEGINNING,
     )
     for one in group
 )  # fmt: skip
@@ -124,7 +162,9 @@ _BEGINNING = re.compile(rf"[{_SPACE}]*(?:{_any_of([*_STARTS, *_PHRASES])})|\ufef
 _FENCES = ("```", "~~~")
 
 _QUOTES = frozenset("\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e")
-"""A mark directly between two of these is mentioned."""
+"""A mark directly between two of these is mentioned, if they may be a pair."""
+
+_SENTENCE_ENDS = frozenset(".!?")
 
 LONGEST_PIECE = 1 << 14
 """Characters of an answer that are read at once: what they cost grows with their square."""
@@ -234,10 +274,10 @@ class AnswerReader:
         elif found := _OPEN.match(body):
             self._think(blank, found)
             return True
-        elif found := _PHRASE.match(body):
+        elif found := _BEGINS_ALONE.match(body):
             self._drop(blank)
             self._state, self._may_be_text, self._at = "thoughts", True, found.end()
-            self._closing = _PHRASE_ENDS[found[0]]
+            self._closing = _CLOSINGS[_plain(found[0])]
             return True
         elif self._was_cut or self._held.startswith("\ufeff"):
             self._drop(blank)
@@ -252,7 +292,7 @@ class AnswerReader:
                 found if not is_speaker or body[found.end() : found.end() + 1].isspace() else None
             )
         if self._was_cut and (found := _WRAPPER.match(body)):
-            self._wrapper = f"</{found[0][1:].lower()}"
+            self._wrapper = f"</{_plain(found[0])[1:]}"
             return found
         return None
 
@@ -268,7 +308,7 @@ class AnswerReader:
         for found in _MARK.finditer(text, 0, end):
             if self._context.keeps(found, is_last=is_last):
                 continue
-            if found["unwrap"] and found[0].lower() != self._wrapper:
+            if found["unwrap"] and _plain(found[0]) != self._wrapper:
                 continue
             at = found.start()
             is_at_line_start = self._context.is_line_blank(text, at)
@@ -309,13 +349,13 @@ class AnswerReader:
     def _think(self, blank: int, opening: re.Match[str]) -> None:
         mark = opening[0]
         self._drop(blank + len(mark))
-        self._closing = _CLOSINGS[mark.lower()]
+        self._closing = _CLOSINGS[_plain(mark)]
         self._state, self._may_be_text = "thoughts", False
 
     def _thoughts(self, *, is_last: bool) -> bool:
         """Read thoughts up to their end; return whether there is one."""
         for found in self._closing.finditer(self._held, self._at):
-            if not is_last and found.end() == len(self._held):
+            if not is_last and found.end() + 1 >= len(self._held):
                 return False
             if not _is_quoted(self._held, *found.span()):
                 self._drop(found.end())
@@ -324,12 +364,14 @@ class AnswerReader:
                 return True
         if is_last:
             self._state = "answer"
+            if self._may_be_text and not self._has_said:
+                return True
             self._say(len(self._held) if self._may_be_text else 0)
             self._drop(len(self._held))
         elif self._may_be_text:
             self._at = max(self._at, len(self._held) - _LONGEST)
         else:
-            self._drop(max(0, len(self._held) - _LONGEST - 1))
+            self._drop(max(0, len(self._held) - _LONGEST - 2))
         return False
 
     def _header(self, *, is_last: bool) -> bool:
@@ -362,11 +404,12 @@ class _Context:
     @property
     def is_after_space(self) -> bool:
         """Whether white space was said last, or nothing."""
-        return not self._before or self._before.isspace()
+        return not self._before or self._before[-1].isspace()
 
     def go_on(self, text: str) -> None:
         """Note that *text* was said."""
-        self.is_line_new, self._before = self.is_line_blank(text, len(text)), text[-1]
+        self.is_line_new = self.is_line_blank(text, len(text))
+        self._before = (self._before + text[-2:])[-2:]
 
     def is_line_blank(self, text: str, at: int) -> bool:
         """Return whether only white space stands before a place of its line."""
@@ -420,23 +463,38 @@ class _Context:
 
 
 def _is_quoted(text: str, start: int, end: int, before: str = "") -> bool:
-    first = text[start - 1] if start else before
-    return first in _QUOTES and text[end : end + 1] in _QUOTES
+    """Return whether quotes are around a mark, and not one behind a word and one before a word."""
+    first, behind = (before + text[max(0, start - 2) : start])[-2:], text[end : end + 2]
+    if first[-1:] not in _QUOTES or behind[:1] not in _QUOTES:
+        return False
+    ends, begins = first[:-1], behind[1:]
+    ends_a_quotation = ends in _QUOTES or ends in _SENTENCE_ENDS or _is_of_a_word(ends)
+    return not (ends_a_quotation and _is_of_a_word(begins))
+
+
+def _is_of_a_word(letter: str) -> bool:
+    """Return whether it is a letter or a digit of a script with spaces between words."""
+    return letter.isalnum() and letter < "\u2e80"
 
 
 def _may_become_a_mark(text: str) -> bool:
     """Return whether *text* is a mark, or the beginning of one."""
-    plain = text.lower()
+    plain = _plain(text)
     return len(text) <= _LONGEST and any(one.startswith(plain) for one in _LITERALS)
 
 
 def _undecided(text: str) -> int:
     """Return from where on the rest of an answer may change what *text* means."""
-    near = max(0, len(text) - _LONGEST)
+    near = max(0, len(text) - _LONGEST - 1)
     found = [one.start() for one in _FIRSTS.finditer(text, near)]
-    marks = [at for at in found if _may_become_a_mark(text[at:])]
-    tails = [pattern.search(text, near) for pattern in (_CONTEXT_TAIL, _END)]
-    at = min([len(text), *marks, *(one.start() for one in tails if one is not None)])
+    known = len(text) - (text[-1:] in _QUOTES)  # what follows a quote may change its meaning
+    marks = [
+        at for at in found if _may_become_a_mark(text[at:]) or _may_become_a_mark(text[at:known])
+    ]
+    tail = _CONTEXT_TAIL.search(text, near)
+    at = min([len(text) if tail is None else tail.start(), *marks])
+    ends = _END.search(text, max(0, at - _LONGEST_END), at)
+    at = ends.start() if ends else at
     return at - 1 if text[:at].endswith("\\") else at
 
 
