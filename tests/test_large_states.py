@@ -263,7 +263,6 @@ def test_behind_a_server_a_value_may_be_larger_than_a_request(tmp_path):
 # --- memory -----------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="the figures are Linux's")
 @pytest.mark.parametrize("kind", ["file", pytest.param("server", marks=pytest.mark.server)])
 def test_no_call_takes_more_than_three_times_the_largest_value(kind, tmp_path):
     """Of memory of the process, wherever the copies are made: in Python, drivers or engines."""

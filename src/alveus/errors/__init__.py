@@ -130,11 +130,7 @@ class InvalidState(InvalidInput, KeyError):
 
 
 class NotJson(InvalidInput, JSONDecodeError):
-    """A text is not JSON; the message does not repeat it.
-
-    Attributes:
-        pos: The position of the error, in characters.
-    """
+    """A text is not JSON; `pos` is where, in characters. The message does not repeat the text."""
 
     def __init__(self, problem: str, pos: int) -> None:
         JSONDecodeError.__init__(self, problem, "", pos)
@@ -255,11 +251,7 @@ class SetMoved(Conflict):
 
 
 class CompactionChanged(Conflict):
-    """A compaction cannot be undone, because items that it made or retired have changed.
-
-    Attributes:
-        compaction: Its id.
-    """
+    """A compaction cannot be undone, because items that it made or retired have changed."""
 
     def __init__(self, compaction: int, problem: str) -> None:
         self.compaction = compaction
@@ -627,10 +619,7 @@ class Unusable(AlveusError):
 
 
 class StoreClosed(Unusable):
-    """A memory or store was used after it was closed.
-
-    It is no `RuntimeError`: LlamaIndex takes each of these for a fault of the event loop.
-    """
+    """A memory or store was used after it was closed; no `RuntimeError`, which LlamaIndex hides."""
 
 
 class SessionClosed(StoreClosed, RuntimeError):

@@ -41,7 +41,7 @@ class AlveusHistoryProvider(HistoryProvider):
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
         key: Whose the sessions are, such as a user; session ID is its set ``agent_session.ID``.
-        skip_excluded: As with the framework's own providers: messages that were marked as excluded
+        skip_excluded: As with the framework's providers: messages that were marked as excluded
             when they were stored are not returned.
         options: ``load_messages store_inputs store_outputs store_context_messages
             store_context_from`` of the framework's `HistoryProvider`.

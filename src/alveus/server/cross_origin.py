@@ -20,7 +20,7 @@ MAY_SEND = (
 )
 """Headers that a page may send, besides those that any page may, and those that it asks for.
 
-Clients of other systems name themselves in headers of their own, which nothing here reads.
+Clients of other systems name themselves in headers that nothing here reads.
 """
 
 MAY_READ = f"ETag, {VERSION_HEADER}, Retry-After, Mcp-Session-Id"

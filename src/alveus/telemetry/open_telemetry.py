@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextvars import Token
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import Any, Protocol, Self, TypeVar
 from weakref import WeakSet
 
 from alveus.errors import Unsupported
@@ -38,9 +38,6 @@ except ImportError as error:
         f"OpenTelemetry needs the package {error.name}, which is not installed; run: "
         "pip install 'alveus[otel]'"
     ) from None
-
-if TYPE_CHECKING:
-    from alveus.telemetry.memory_telemetry import MemoryTelemetry
 
 R = TypeVar("R")
 
@@ -147,6 +144,17 @@ def _end(span: trace.Span, facts: Facts) -> None:
         span.end()
 
 
+class Measured(Protocol):
+    """An open memory whose figures the gauges show; see `MemoryTelemetry`."""
+
+    system: str
+    location: str
+
+    def figures(self) -> Mapping[str, float]:
+        """Return the value of each gauge by its name."""
+        ...
+
+
 class OpenTelemetry:
     """Emits the spans and metrics of memories: ``Memory.open(…, telemetry=OpenTelemetry())``.
 
@@ -178,7 +186,7 @@ class OpenTelemetry:
             for metric in METRICS
             if (recorder := harmless(lambda metric=metric: _recorder(meter, metric))) is not None
         }
-        self.watched: WeakSet[MemoryTelemetry] = WeakSet()
+        self.watched: WeakSet[Measured] = WeakSet()
         for metric in METRICS:
             if metric.kind == "gauge":
                 harmless(lambda metric=metric: self._add_gauge(meter, metric))
