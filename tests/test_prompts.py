@@ -436,6 +436,7 @@ def _without_memories(query: str, why: str) -> list[dict[str, str]]:
 
 
 NO_ITEMS = "it holds no items yet"
+ONLY_EXACT = f"{NO_ITEMS}; exact values are shown only when asked for"
 
 
 def test_an_unknown_key_gives_the_query_and_says_so(memory: Memory) -> None:
@@ -446,6 +447,18 @@ def test_an_unknown_key_gives_the_query_and_says_so(memory: Memory) -> None:
     assert [piece.reason for piece in _out(made, "items")] == [NO_ITEMS]
     assert memory.context(None, key="nobody").messages == []
     assert list(memory.keys()) == []
+
+
+def test_a_key_with_nothing_but_exact_values_says_that_they_must_be_asked_for(
+    memory: Memory,
+) -> None:
+    """Not only that there are no items: the memory is not empty."""
+    memory.key("ada").short_term.set("diet.allergy", "peanuts")
+    made = memory.context("What must I not eat?", key="ada")
+    assert made.messages == _without_memories("What must I not eat?", ONLY_EXACT)
+    shown = memory.context("What must I not eat?", key="ada", exact="diet").messages
+    assert "peanuts" in shown[0]["content"]
+    assert "Nothing was found" not in shown[0]["content"]
 
 
 def test_a_prompt_without_room_for_the_reason_says_that_nothing_was_found(memory: Memory) -> None:
@@ -607,7 +620,7 @@ def test_exact_values_that_matter_to_the_query_come_first(memory: Memory) -> Non
     ]
     assert _out(made, "exact")[0].reason == "there is no room for it"
     without = memory.context("city", key="ada", exact=None)
-    assert without.messages == _without_memories("city", NO_ITEMS)
+    assert without.messages == _without_memories("city", ONLY_EXACT)
     below = memory.context("city", key="ada", exact="profile")
     assert [piece.source for piece in _in(below, "exact")] == ["profile.home_city"]
     one = memory.context("city", key="ada", exact="profile.home_city")
@@ -622,7 +635,7 @@ def test_exact_values_stay_out_unless_they_are_named(memory: Memory) -> None:
     tree.set("profile.city", "Lisbon")
     tree.set("profile.seat", "window")
     made = memory.context("Which city?", key="ada")
-    assert made.messages == _without_memories("Which city?", NO_ITEMS)
+    assert made.messages == _without_memories("Which city?", ONLY_EXACT)
     [piece] = _out(made, "exact")
     assert (piece.text, piece.reason) == (
         "session, profile",

@@ -81,8 +81,8 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
     }
     choice = _Choice(request, candidates, room)
     choice.make()
-    absent = choice.explain_absence(found)
     unnamed = prompt_sources.unnamed_exact_values(sources, request)
+    absent = choice.explain_absence(found, has_unnamed=bool(unnamed))
     left_out = [*absent, *unnamed, *conversation.left_out]
     return _context(choice, left_out, [one.hits for one in found.values()])
 
@@ -152,12 +152,15 @@ class _Choice:
         while self.taken and not self._fits():
             self._drop(self.taken[-1], "there is no room for it, all taken together")
 
-    def explain_absence(self, searches: Mapping[Part, Found]) -> list[Piece]:
+    def explain_absence(self, searches: Mapping[Part, Found], *, has_unnamed: bool) -> list[Piece]:
         """Say that nothing of memory is shown, if so, and why; return it as a piece left out.
 
         Without room for the reason, it is said without it.
 
         Exchanges that are shown are memory: beside them, only withheld hits are worth a sentence.
+
+        Args:
+            has_unnamed: There are exact values, which the request does not name.
         """
         found: dict[Part, Found] = {
             part: one for part, one in searches.items() if one.problem or one.candidates
@@ -172,6 +175,8 @@ class _Choice:
         if not problem:
             fits = "what was found does not fit into the budget"
             problem = fits if self.candidates[part] else "it holds nothing but the query"
+        if has_unnamed and not withheld:
+            problem += "; exact values are shown only when asked for"
         for self.absence in (f"{ABSENCE}: {problem}.", f"{ABSENCE}.", ""):
             if self._fits():
                 break
