@@ -158,13 +158,15 @@ def test_a_watch_follows_the_conversations_of_all_keys(
                         {"role": "user", "name": key.title(), "content": "I love green tea."}
                     )
                     wait_until(lambda: f"{key.title()} loves green tea." in all_facts(memory, key))  # noqa: B023 - called at once
+            assert watching.stdout is not None
+            while b"+ Bob loves green tea." not in watching.stdout.readline():
+                assert watching.poll() is None  # it says so once it is stored
             for _ in range(times):
                 watching.send_signal(how)
-            told = watching.communicate(timeout=LIMIT_S)[0]
+            watching.communicate(timeout=LIMIT_S)
         finally:
             watching.kill()
     assert watching.returncode == code
-    assert b"+ Bob loves green tea." in told
     shell("learn", code=2)
     shell("learn", "I like tea.", "--watch", code=2)
 

@@ -169,7 +169,7 @@ except errors.Unsupported as error:
         ("apsw.config(apsw.SQLITE_CONFIG_SINGLETHREAD)", "single thread"),
         ("apsw.config(apsw.SQLITE_CONFIG_MMAP_SIZE, 1 << 28, 1 << 30)", "works"),
         ("apsw.config(apsw.SQLITE_CONFIG_URI, 1)", "works"),
-        ("apsw.soft_heap_limit(200_000)", "works"),
+        ("apsw.soft_heap_limit(200_000)", "limits the memory"),
         ("apsw.config(apsw.SQLITE_CONFIG_LOG, lambda code, message: None)", "works"),
     ],
 )

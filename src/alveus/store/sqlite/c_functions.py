@@ -73,8 +73,14 @@ def function_table() -> int | None:
     Nothing of the process is changed: only a connection of this call goes through the VFS.
 
     Raises:
-        Unsupported: The program has SQLite work without mutexes, for one thread alone.
+        Unsupported: The program has SQLite work without mutexes, for one thread alone, or within
+            a limit of memory.
     """
+    if apsw.soft_heap_limit(-1):
+        raise Unsupported(
+            "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
+            "SQLite crashes where several threads use it; leave that setting out"
+        )
     loader = _Loader()
     connection = PlainConnection(":memory:", vfs=_NAME)
     try:
