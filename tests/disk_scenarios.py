@@ -14,8 +14,8 @@ from click.testing import CliRunner
 
 from alveus import Agent, Event, InputEvent, Item, LocalRunner, Memory, OutputEvent, action
 from alveus.cli.app import alveus
-from alveus.compaction import Trim
 from alveus.embed import Embedder
+from alveus.sets.compaction import Trim
 from alveus.sets.forgetting import Receipt
 from compacting import ticking
 from disk_log import DiskLog

@@ -18,9 +18,9 @@ from alveus.integrations.agent_framework import AlveusHistoryProvider
 from alveus.integrations.anthropic_memory import AlveusMemoryTool
 from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from alveus.integrations.pydantic_ai import AlveusConversationStore
-from alveus.mcp.served_key import Asked, Asker, ServedKey
 from alveus.server.app import create_app
 from alveus.server.callers import Memories
+from alveus.server.mcp.served_key import Asked, Asker, ServedKey
 from identity_walk import (
     ANOTHER,
     GIVEN,

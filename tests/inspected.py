@@ -10,9 +10,9 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
-from alveus.compaction import CompactionPlan, Derived
 from alveus.errors import RunFailed
 from alveus.sets.admission import Injection
+from alveus.sets.compaction import CompactionPlan, Derived
 from alveus.store.items import Item
 from waiting import LIMIT_S
 

@@ -19,8 +19,8 @@ from alveus.errors import (
     Unsupported,
     Unusable,
 )
+from alveus.memory.memory_tools import memory_tools
 from alveus.memory.prompt import ALL
-from alveus.tools import memory_tools
 from doors import Clock
 from waiting import LIMIT_S
 

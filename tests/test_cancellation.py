@@ -14,8 +14,8 @@ import pytest
 from alveus import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEvent, Retry, action
 from alveus.agents.storage import LayerStorage
 from alveus.errors import RunParked, StoreClosed
-from alveus.mcp.stdio import _Answers
 from alveus.memory import aio, async_calls
+from alveus.server.mcp.stdio import _Answers
 from waiting import LIMIT_S, wait_until
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from alveus import Item, Memory, Merge, Summarize, Trim
-from alveus.compaction import CompactionPlan
 from alveus.memory.compactor import Compactor
+from alveus.sets.compaction import CompactionPlan
 from alveus.store.scope import Scope, SetRef
 from compacting import numbered
 from doors import START, Clock, texts

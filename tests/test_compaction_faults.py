@@ -26,9 +26,6 @@ from alveus import (
     Trim,
     action,
 )
-from alveus.compaction import background_worker, compactor_notes
-from alveus.compaction.executor import LEASE
-from alveus.compaction.planning import MODEL_STEP
 from alveus.errors import (
     InvalidInput,
     ModelUnavailable,
@@ -40,6 +37,9 @@ from alveus.errors import (
 )
 from alveus.llm import ScriptedChat
 from alveus.memory.compactor import Look
+from alveus.sets.compaction import background_worker, compactor_notes
+from alveus.sets.compaction.executor import LEASE
+from alveus.sets.compaction.planning import MODEL_STEP
 from alveus.store.scope import Scope
 from alveus.store.sqlite import SqliteStore
 from compacting import loose, numbered, ticking

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from alveus import CompactionPlan, Compactor, Item, Memory, Merge, Trim
-from alveus.compaction.strategies import OWN, restored
 from alveus.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
+from alveus.sets.compaction.strategies import OWN, restored
 from compacting import numbered, ticking
 from doors import texts
 from waiting import LIMIT_S, SHORT_S

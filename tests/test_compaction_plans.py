@@ -21,13 +21,13 @@ from alveus import (
     Summarize,
     Trim,
 )
-from alveus.compaction.clustering import alike
 from alveus.errors import (
     AlveusError,
     InvalidPlan,
     SetFull,
 )
 from alveus.llm import ScriptedChat
+from alveus.sets.compaction.clustering import alike
 from alveus.testing import Clock
 from compacting import loose, numbered, ticking, whole
 from doors import texts

@@ -33,7 +33,7 @@ from compacting import loose, numbered, ticking
 from doors import texts
 
 if TYPE_CHECKING:
-    from alveus.compaction import Compacted
+    from alveus.sets.compaction import Compacted
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from alveus import Event, InputEvent, OutputEvent
 from alveus.errors import AgentChanged, InvalidInput, InvalidValue, Unusable
-from alveus.events.events import plain, restored, written
+from alveus.values.events import plain, restored, written
 
 NOW = 1_000_000
 

@@ -32,8 +32,6 @@ import pytest
 from alveus import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, action, errors
 from alveus.agents.storage import FairLock
 from alveus.agents.windows import Observation, Priority
-from alveus.client.connection import ServerAddress, ServerConnection
-from alveus.compaction import CompactionPlan
 from alveus.embed import Vectors, open_embedder
 from alveus.errors import (
     AlveusError,
@@ -43,7 +41,9 @@ from alveus.errors import (
     Unavailable,
     Unusable,
 )
+from alveus.memory.remote.connection import ServerAddress, ServerConnection
 from alveus.sets.admission import Candidate, Verdict, admission_rule
+from alveus.sets.compaction import CompactionPlan
 from alveus.store.commit_queue import CommitTicket
 from alveus.store.sql.database import reads
 from alveus.store.sqlite import SqliteStore, guards, schema

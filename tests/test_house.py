@@ -470,7 +470,7 @@ def test_the_door_is_light():
     program = (
         "import sys, alveus; assert not {'numpy', 'apsw', 'asyncio', 'click'} & set(sys.modules);"
         "alveus.Memory; assert 'apsw' in sys.modules; assert not {'asyncio', 'ssl', 'email',"
-        "'alveus.sets.admission.injection', 'alveus.store.sqlite', 'alveus.display.html',"
+        "'alveus.sets.admission.injection', 'alveus.store.sqlite', 'alveus.values.html',"
         "'alveus.conversation.conversation_memory',"
         "'alveus.memory.prompt.assembly', 'alveus.llm.openai_chat'} & set(sys.modules)"
     )

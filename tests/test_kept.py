@@ -25,13 +25,13 @@ from alveus.agents.layers import (
     gpts_memory,
     layer_plans,
 )
-from alveus.compaction import executor
 from alveus.errors import InvalidInput, RunParked, StoreClosed, StrategyFailed
 from alveus.errors.root import raisable, without_frames
 from alveus.memory.compactor import Compactor
 from alveus.search import item_cache
 from alveus.search.index import column_filters
 from alveus.search.index.column_filters import Field
+from alveus.sets.compaction import executor
 from alveus.store import Scope
 from alveus.store.items import Hit, Hits
 from alveus.store.ram import RamStore

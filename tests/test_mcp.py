@@ -27,13 +27,13 @@ from sse_starlette.sse import AppStatus
 
 import warm
 from alveus import Memory
-from alveus.mcp.http import create_mcp_app, let_calls_end
-from alveus.mcp.served_key import IDEMPOTENCY_KEY, TOOLS, Asker, ServedKey
-from alveus.mcp.server import MemoryHandlers
-from alveus.mcp.stdio import serve_stdio
+from alveus.memory.memory_tools import READING
 from alveus.server import listening
+from alveus.server.mcp.http import create_mcp_app, let_calls_end
+from alveus.server.mcp.served_key import IDEMPOTENCY_KEY, TOOLS, Asker, ServedKey
+from alveus.server.mcp.server import MemoryHandlers
+from alveus.server.mcp.stdio import serve_stdio
 from alveus.server.tokens import TokenFile
-from alveus.tools.memory_tools import READING
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
 

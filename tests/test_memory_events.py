@@ -16,7 +16,11 @@ import pytest
 from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from alveus.compat.flink_agents import memory_events
 from alveus.errors import AlveusError, InvalidInput, RunParked, TreeConflict
-from alveus.events.memory_events import (
+from alveus.runs.memory_recorder import MemoryRecorder
+from alveus.state import MemoryKind, Overlay, root_of
+from alveus.store import Batch, Scope, StatusChange
+from alveus.values import wire
+from alveus.values.memory_events import (
     MEMORY_EVENTS,
     LongTermGetEvent,
     LongTermSearchEvent,
@@ -29,10 +33,6 @@ from alveus.events.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from alveus.runs.memory_recorder import MemoryRecorder
-from alveus.state import MemoryKind, Overlay, root_of
-from alveus.store import Batch, Scope, StatusChange
-from alveus.values import wire
 from doors import Letters
 from scale import COUNTS
 

@@ -16,9 +16,9 @@ import pytest
 from alveus import Memory
 from alveus.agents.automata import Manifold
 from alveus.errors import InvalidInput, StoreClosed
+from alveus.memory.memory_tools import memory_tools
 from alveus.memory.prompt import ALL
 from alveus.store.items import Item
-from alveus.tools import memory_tools
 from waiting import LIMIT_S
 
 WORKER = Path(__file__).with_name("tools_worker.py")

@@ -18,10 +18,10 @@ from IPython.core.formatters import DisplayFormatter
 from matplotlib.colors import to_hex
 
 from alveus import Hit, Hits, Item, Memory, Summarize
-from alveus.compaction.lineage import Ancestor, Lineage
-from alveus.display import html
 from alveus.errors import InvalidInput, Unsupported
 from alveus.search.projection import MapPoints
+from alveus.sets.compaction.lineage import Ancestor, Lineage
+from alveus.values import html
 from alveus.values.zones import Zone
 from pages import ROOT, blocks
 
@@ -581,8 +581,8 @@ def test_pictures_follow_the_style_of_matplotlib():
 def test_without_matplotlib_a_picture_says_what_to_install(memory_of_meanings, monkeypatch):
     """One error, which names the extra; displays go without."""
     hits = memory_of_meanings.search("a train", limit=3)
-    monkeypatch.delitem(sys.modules, "alveus.display.pictures", raising=False)
-    monkeypatch.delattr("alveus.display.pictures", raising=False)
+    monkeypatch.delitem(sys.modules, "alveus.values.pictures", raising=False)
+    monkeypatch.delattr("alveus.values.pictures", raising=False)
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     for picture in (hits.plot, memory_of_meanings.map, memory_of_meanings.set("trains").map):
         with pytest.raises(Unsupported, match=r"matplotlib, .* pip install 'alveus\[plot\]'"):

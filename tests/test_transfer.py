@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alveus import Item, Memory, Signals, Summarize, Trim
-from alveus.compaction import CompactionPlan
 from alveus.errors import (
     AlveusError,
     DuplicateItem,
@@ -22,6 +21,7 @@ from alveus.errors import (
     SetDefinitionConflict,
 )
 from alveus.sets.admission import Exact, Near, Size
+from alveus.sets.compaction import CompactionPlan
 from alveus.store import Scope
 from alveus.transfer import (
     CHUNK,

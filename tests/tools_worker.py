@@ -15,7 +15,7 @@ import sys
 
 from alveus import Memory
 from alveus.agents.automata import Manifold
-from alveus.tools import memory_tools
+from alveus.memory.memory_tools import memory_tools
 
 
 def main() -> None:

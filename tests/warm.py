@@ -40,7 +40,12 @@ USED_BY = {
         *("alveus.cli.serve", "alveus.server.app", "alveus.server.inspector"),
         "alveus.server.listening",
     ),
-    "mcp": ("alveus.cli.mcp", "alveus.mcp.server", "alveus.mcp.http", "alveus.mcp.stdio"),
+    "mcp": (
+        "alveus.cli.mcp",
+        "alveus.server.mcp.server",
+        "alveus.server.mcp.http",
+        "alveus.server.mcp.stdio",
+    ),
 }
 """What commands of `alveus` import when they are called."""
 

@@ -9,12 +9,30 @@ from typing import TYPE_CHECKING
 from alveus.values.lazy_names import lazy_names
 
 if TYPE_CHECKING:
-    from alveus.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
     from alveus.conversation import ConversationMemory
     from alveus.embed import Embedder
     from alveus.errors import AlveusError
-    from alveus.events.events import Event, InputEvent, OutputEvent
-    from alveus.events.memory_events import (
+    from alveus.llm import ChatModel, OpenAIChat, ScriptedChat
+    from alveus.memory.aio import AsyncMemory
+    from alveus.memory.compactor import Compactor
+    from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
+    from alveus.memory.memory import Memory, MemoryStats
+    from alveus.memory.memory_tools import memory_tools
+    from alveus.memory.prompt import Context, Shares
+    from alveus.runs.agent import Agent, Learn, action
+    from alveus.runs.durable_calls import durable
+    from alveus.runs.runner import LocalRunner
+    from alveus.runs.task import RunnerContext
+    from alveus.search.signals import Signals
+    from alveus.sets import KnowledgeSet, MemorySet
+    from alveus.sets.compaction import Compacted, CompactionPlan, Derived, Merge, Summarize, Trim
+    from alveus.sets.forgetting import OutOfReach, Receipt
+    from alveus.state import MemoryKind, MemoryObject, MemoryRef, Ttl
+    from alveus.store import Limits, Retain
+    from alveus.store.items import Hit, Hits, Item
+    from alveus.text.budget import Budget
+    from alveus.values.events import Event, InputEvent, OutputEvent
+    from alveus.values.memory_events import (
         LongTermGetEvent,
         LongTermSearchEvent,
         LongTermUpdateEvent,
@@ -26,24 +44,6 @@ if TYPE_CHECKING:
         ShortTermReadEvent,
         ShortTermWriteEvent,
     )
-    from alveus.llm import ChatModel, OpenAIChat, ScriptedChat
-    from alveus.memory.aio import AsyncMemory
-    from alveus.memory.compactor import Compactor
-    from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
-    from alveus.memory.memory import Memory, MemoryStats
-    from alveus.memory.prompt import Context, Shares
-    from alveus.runs.agent import Agent, Learn, action
-    from alveus.runs.durable_calls import durable
-    from alveus.runs.runner import LocalRunner
-    from alveus.runs.task import RunnerContext
-    from alveus.search.signals import Signals
-    from alveus.sets import KnowledgeSet, MemorySet
-    from alveus.sets.forgetting import OutOfReach, Receipt
-    from alveus.state import MemoryKind, MemoryObject, MemoryRef, Ttl
-    from alveus.store import Limits, Retain
-    from alveus.store.items import Hit, Hits, Item
-    from alveus.text.budget import Budget
-    from alveus.tools.memory_tools import memory_tools
     from alveus.values.retries import Retry
     from alveus.values.valid_text import valid_text
 
@@ -111,12 +111,19 @@ __all__ = [
 ]
 
 _NAMES = {
-    "alveus.compaction": ("Compacted", "CompactionPlan", "Derived", "Merge", "Summarize", "Trim"),
+    "alveus.sets.compaction": (
+        "Compacted",
+        "CompactionPlan",
+        "Derived",
+        "Merge",
+        "Summarize",
+        "Trim",
+    ),
     "alveus.conversation": ("ConversationMemory",),
     "alveus.embed": ("Embedder",),
     "alveus.errors": ("AlveusError",),
-    "alveus.events.events": ("Event", "InputEvent", "OutputEvent"),
-    "alveus.events.memory_events": (
+    "alveus.values.events": ("Event", "InputEvent", "OutputEvent"),
+    "alveus.values.memory_events": (
         "LongTermGetEvent",
         "LongTermSearchEvent",
         "LongTermUpdateEvent",
@@ -145,7 +152,7 @@ _NAMES = {
     "alveus.store": ("Limits", "Retain"),
     "alveus.store.items": ("Hit", "Hits", "Item"),
     "alveus.text.budget": ("Budget",),
-    "alveus.tools.memory_tools": ("memory_tools",),
+    "alveus.memory.memory_tools": ("memory_tools",),
     "alveus.values.retries": ("Retry",),
     "alveus.values.valid_text": ("valid_text",),
 }

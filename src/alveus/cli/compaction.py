@@ -12,13 +12,13 @@ import click
 
 from alveus.cli import options, output
 from alveus.cli.session import Owner, Session
-from alveus.compaction.lineage import CompactionInfo, Lineage
 from alveus.errors import InvalidInput, NotFound
 from alveus.llm import OpenAIChat
 from alveus.memory.compactor import Compactor, Look, are_hours
 from alveus.memory.memory import Memory
 from alveus.server.json_forms import compaction_fields
 from alveus.sets import MemorySet
+from alveus.sets.compaction.lineage import CompactionInfo, Lineage
 from alveus.store import SetInfo
 from alveus.values.times import read_span
 from alveus.values.zones import Zone

@@ -15,9 +15,6 @@ import click
 from alveus.cli import options, output
 from alveus.cli.listing import versions
 from alveus.cli.session import Session
-from alveus.compaction import compactor_notes
-from alveus.compaction.executor import due
-from alveus.compaction.set_snapshot import living
 from alveus.errors import (
     AlveusError,
     InvalidInput,
@@ -29,6 +26,9 @@ from alveus.errors import (
 from alveus.memory.maintenance import SPARE
 from alveus.memory.memory import Memory
 from alveus.memory.opening import schema_version
+from alveus.sets.compaction import compactor_notes
+from alveus.sets.compaction.executor import due
+from alveus.sets.compaction.set_snapshot import living
 from alveus.store import Store, StoreStats
 from alveus.store.scope import Scope, is_hidden
 from alveus.transfer import LAST, migrate

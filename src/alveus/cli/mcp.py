@@ -16,7 +16,7 @@ from alveus.memory.memory import Memory
 from alveus.server.tokens import TokenFile
 
 if TYPE_CHECKING:
-    from alveus.mcp.served_key import Asker, ServedKey
+    from alveus.server.mcp.served_key import Asker, ServedKey
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
@@ -85,8 +85,8 @@ def mcp_command(session: Session, **given: Unpack[McpOptions]) -> None:
     if found is not None:
         found.tokens()  # now, not at the first request
     try:
-        from alveus.mcp.served_key import Asker, ServedKey
-        from alveus.mcp.stdio import serve_stdio
+        from alveus.server.mcp.served_key import Asker, ServedKey
+        from alveus.server.mcp.stdio import serve_stdio
     except ModuleNotFoundError as error:
         raise Unsupported(
             f"MCP needs {error.name}, which is not installed: pip install 'alveus[mcp]'"
@@ -111,10 +111,10 @@ def mcp_command(session: Session, **given: Unpack[McpOptions]) -> None:
 def _listen(
     session: Session, served: ServedKey, asker: Asker, tokens: TokenFile | None, given: McpOptions
 ) -> None:
-    from alveus.mcp.http import PATH, create_mcp_app, let_calls_end
     from alveus.server.addresses import TrustedProxies
     from alveus.server.cross_origin import origins_of
     from alveus.server.listening import listen
+    from alveus.server.mcp.http import PATH, create_mcp_app, let_calls_end
 
     def told(url: str) -> None:
         session.done(f"listening on {url}{PATH}", {"url": f"{url}{PATH}"})

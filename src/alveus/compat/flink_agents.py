@@ -15,11 +15,19 @@ from datetime import datetime
 from typing import Any, Generic, TypeAlias, TypeVar, cast
 
 from alveus import sets
-from alveus.compaction import Given, Summarize, Trim
 from alveus.errors import InvalidInput, InvalidValue
 from alveus.errors.short_repr import short_repr
-from alveus.events.events import Event, InputEvent, OutputEvent
-from alveus.events.memory_events import (
+from alveus.memory.keys import KeySets, KnowledgeMemory
+from alveus.runs import agent, task
+from alveus.runs.agent import Agent, Condition, OnError
+from alveus.runs.durable_calls import Durable
+from alveus.sets.compaction import Given, Summarize, Trim
+from alveus.state import MemoryKind as MemoryType
+from alveus.state import MemoryObject, MemoryRef
+from alveus.store.items import Item, text_of
+from alveus.values.events import Event, InputEvent, OutputEvent
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.memory_events import (
     Detail,
     LongTermGetEvent,
     LongTermSearchEvent,
@@ -31,15 +39,7 @@ from alveus.events.memory_events import (
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from alveus.events.memory_events import RunBeginEvent as AgentRunBeginEvent
-from alveus.memory.keys import KeySets, KnowledgeMemory
-from alveus.runs import agent, task
-from alveus.runs.agent import Agent, Condition, OnError
-from alveus.runs.durable_calls import Durable
-from alveus.state import MemoryKind as MemoryType
-from alveus.state import MemoryObject, MemoryRef
-from alveus.store.items import Item, text_of
-from alveus.values.lazy_dataclass import dataclass
+from alveus.values.memory_events import RunBeginEvent as AgentRunBeginEvent
 from alveus.values.retries import Retry
 from alveus.values.storable import Value
 

@@ -8,9 +8,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from typing import cast
 
-from alveus.compaction import Compacted, compactor_notes
-from alveus.compaction.executor import due
-from alveus.compaction.set_snapshot import living
 from alveus.errors import (
     AlveusError,
     ForkedStore,
@@ -22,6 +19,9 @@ from alveus.errors import (
 )
 from alveus.errors.short_repr import short_repr
 from alveus.memory.memory import Memory
+from alveus.sets.compaction import Compacted, compactor_notes
+from alveus.sets.compaction.executor import due
+from alveus.sets.compaction.set_snapshot import living
 from alveus.store import SetInfo
 from alveus.store.scope import Scope, SetRef, is_hidden
 from alveus.values.lazy_dataclass import dataclass

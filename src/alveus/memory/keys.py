@@ -21,8 +21,6 @@ from typing import (
 
 from alveus import conversation as conversations
 from alveus import facts as fact_rooms
-from alveus.compaction import Given
-from alveus.display import Figure, Html
 from alveus.errors import (
     Conflict,
     DuplicateItem,
@@ -43,6 +41,7 @@ from alveus.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
 from alveus.sets.admission import Quarantine, Rule, plans
 from alveus.sets.batch import Draft
 from alveus.sets.commits import CommitWriter, commit_draft
+from alveus.sets.compaction import Given
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items, forget_key
 from alveus.sets.set_editor import owner_text
 from alveus.sets.set_options import SetOptions, stored_options
@@ -74,6 +73,7 @@ from alveus.values.keywords import (
     suggest_names_in_part,
 )
 from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.markup import Figure, Html
 from alveus.values.storable import Value, checked_function, checked_prefix, flag
 from alveus.values.zones import Zone
 
@@ -91,7 +91,7 @@ def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
 
 def _shown(value: object) -> str:
     """Return a value of an exact tree on one line; of an object the names of its fields."""
-    from alveus.display import html
+    from alveus.values import html
 
     if not isinstance(value, MemoryObject):
         return html.one_line(wire.encode(cast("Value", value)))
@@ -118,12 +118,12 @@ class OwnerSets:
         self._engine, self._writer, self._scope = engine, writer, scope
 
     def _repr_html_(self) -> str:
-        from alveus.display import html
+        from alveus.values import html
 
         return html.drawn(self._html, repr(self))
 
     def _html(self) -> Html:
-        from alveus.display import html
+        from alveus.values import html
 
         return html.frame(self._title(), *self._tables())
 
@@ -133,7 +133,7 @@ class OwnerSets:
 
     def _tables(self) -> builtins.list[Html]:
         """Return what a notebook shows below the title."""
-        from alveus.display import html
+        from alveus.values import html
 
         counts = self.sets(counts=True)
         more = len(counts) - SHOWN
@@ -378,7 +378,7 @@ class KeyMemory(KeySets, Prompts):
         return f"Key {self.key!r} of space {self.space!r}"
 
     def _tables(self) -> builtins.list[Html]:
-        from alveus.display import html
+        from alveus.values import html
 
         names = self.short_term.names(limit=SHOWN + 1)
         rows = [(name, _shown(self.short_term.get((name,), None))) for name in names[:SHOWN]]

@@ -11,12 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
-from alveus.client.local_only import no_engine, refused, unsupported
-from alveus.compaction import Compacted, Compactions, CompactionTools
-from alveus.display import Html
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput, Unsupported
-from alveus.events.memory_events import MemoryEvent
 from alveus.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
 from alveus.memory.differences import Difference
 from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
@@ -55,12 +51,14 @@ from alveus.memory.prompt import (
     Shares,
 )
 from alveus.memory.reindexing import embedder_notes, reindex
+from alveus.memory.remote.local_only import no_engine, refused, unsupported
 from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.index import Index
 from alveus.search.near_duplicates import Alike
 from alveus.search.query import Searcher
 from alveus.search.signals import Signals
 from alveus.sets.admission import Rule, plans
+from alveus.sets.compaction import Compacted, Compactions, CompactionTools
 from alveus.sets.forgetting import Receipt, Scrub
 from alveus.sets.writer import Engine, Where
 from alveus.state import Ttl
@@ -72,6 +70,8 @@ from alveus.values.forks import FORKS, variant_of
 from alveus.values.ids import new_id
 from alveus.values.keywords import made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.markup import Html
+from alveus.values.memory_events import MemoryEvent
 from alveus.values.storable import (
     DEFAULT_SPACE,
     checked_name,
@@ -85,8 +85,8 @@ from alveus.values.urls import is_http
 from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
-    from alveus.client.connection import ServerConnection
-    from alveus.memory.remote import RemoteKey
+    from alveus.memory.remote.connection import ServerConnection
+    from alveus.memory.remote.remote_memory import RemoteKey
     from alveus.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024
@@ -391,12 +391,12 @@ class Memory(Maintenance):
         return f"<Memory {self._engine.store.location!r} space {self._space!r}>"
 
     def _repr_html_(self) -> str:
-        from alveus.display import html
+        from alveus.values import html
 
         return html.drawn(self._html, repr(self))
 
     def _html(self) -> Html:
-        from alveus.display import html
+        from alveus.values import html
 
         stats, keys = self.stats(), [*islice(self.keys(), KEYS_SHOWN + 1)]
         counts = [(key, self.key(key).sets(counts=True)) for key in keys[:KEYS_SHOWN]]
@@ -684,19 +684,19 @@ class RemoteMemory(Memory):
 
     def key(self, key: str) -> RemoteKey:
         """See `Memory.key`."""
-        from alveus.memory.remote import RemoteKey
+        from alveus.memory.remote.remote_memory import RemoteKey
 
         return RemoteKey(self._connection, Scope(self._space, checked_name(key, "a key")))
 
     @property
     def knowledge(self) -> KnowledgeMemory:
         """See `Memory.knowledge`."""
-        from alveus.memory.remote import knowledge_of
+        from alveus.memory.remote.remote_memory import knowledge_of
 
         return knowledge_of(self._connection, self._space)
 
     def _keys(self, prefix: str, after: str | None) -> Iterator[str]:
-        from alveus.memory.remote import key_pages
+        from alveus.memory.remote.remote_memory import key_pages
 
         for page in key_pages(self._connection, self._space, prefix, after):
             yield from page
@@ -727,7 +727,7 @@ class RemoteMemory(Memory):
 
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
         """See `Maintenance.receipts`; the last 1,000 at most."""
-        from alveus.client.json_readers import read_receipt
+        from alveus.memory.remote.json_readers import read_receipt
 
         if before is not None:
             raise unsupported("memory.receipts(before=)", "give a limit of up to 1,000")

@@ -32,9 +32,9 @@ from alveus.values.storable import checked_function, choice, counted, microsecon
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
 if TYPE_CHECKING:
-    from alveus.client.connection import ServerConnection
-    from alveus.compaction.background_worker import CompactionWorker
+    from alveus.memory.remote.connection import ServerConnection
     from alveus.search.embedding_worker import EmbeddingWorker
+    from alveus.sets.compaction.background_worker import CompactionWorker
     from alveus.store.postgres import PostgresStore
     from alveus.store.sqlite import SharedStore, SqliteStore
     from alveus.telemetry import OpenTelemetry
@@ -81,7 +81,7 @@ def open_server(
     timeout_s: float | None,
 ) -> ServerConnection:
     """Return the way to a server of alveus; see `connected`."""
-    from alveus.client.connection import connected
+    from alveus.memory.remote.connection import connected
 
     return connected(url, given, space, mode, token, timeout_s)
 

@@ -24,14 +24,14 @@ from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.events.events import Event, InputEvent, OutputEvent
-from alveus.events.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from alveus.facts import LearnOptions, LearnReport
 from alveus.llm import ChatModel
 from alveus.state import Ttl
 from alveus.store.progress import MAX_POSITIONS
+from alveus.values.events import Event, InputEvent, OutputEvent
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from alveus.values.retries import ONCE, Retry
 from alveus.values.storable import checked_name, counted
 

@@ -8,7 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from alveus.errors import InvalidValue
-from alveus.events.memory_events import (
+from alveus.state import MemoryKind, MemoryObject
+from alveus.state.overlay import TreeRecorder
+from alveus.store import Clear, Create, Delete, Put, Scope, SetRef, StoredItem, TreeDelta
+from alveus.store.items import Hits
+from alveus.store.records import item_of
+from alveus.values.memory_events import (
     Detail,
     LongTermGetEvent,
     LongTermSearchEvent,
@@ -20,11 +25,6 @@ from alveus.events.memory_events import (
     ShortTermWriteEvent,
     Written,
 )
-from alveus.state import MemoryKind, MemoryObject
-from alveus.state.overlay import TreeRecorder
-from alveus.store import Clear, Create, Delete, Put, Scope, SetRef, StoredItem, TreeDelta
-from alveus.store.items import Hits
-from alveus.store.records import item_of
 from alveus.values.storable import Path, Value, checked
 
 _LOG = logging.getLogger("alveus.run")

@@ -16,8 +16,6 @@ from functools import partial
 from typing import cast
 
 from alveus.errors import AgentChanged, RunTooLong, StaleRun
-from alveus.events.events import Event, OutputEvent, plain, restored, written
-from alveus.events.memory_events import MemoryEvent, RunBeginEvent, silent
 from alveus.runs.agent import BoundAction, DispatchTable
 from alveus.runs.durable_calls import Calls, message_of
 from alveus.runs.memory_recorder import MemoryRecorder, snapshot
@@ -39,7 +37,9 @@ from alveus.store import (
     Step,
 )
 from alveus.values import wire
+from alveus.values.events import Event, OutputEvent, plain, restored, written
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.memory_events import MemoryEvent, RunBeginEvent, silent
 from alveus.values.retries import ONCE
 from alveus.values.storable import Value
 from alveus.values.threads import Flag

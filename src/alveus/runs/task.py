@@ -15,7 +15,6 @@ from typing import TypeAlias, TypedDict, cast
 
 from alveus.errors import InvalidInput, Unusable
 from alveus.errors.short_repr import short_repr
-from alveus.events.events import Event
 from alveus.facts import LearnOptions, LearnReport, learn
 from alveus.llm import ChatModel
 from alveus.memory.keys import KeySets, KnowledgeMemory
@@ -38,6 +37,7 @@ from alveus.store.as_of import Moment
 from alveus.store.items import Hits
 from alveus.store.scope import is_hidden
 from alveus.values import wire
+from alveus.values.events import Event
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value, moment

@@ -13,9 +13,9 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.display import Figure
 from alveus.search.index import SetIndex
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.markup import Figure
 from alveus.values.storable import choice
 
 Colouring: TypeAlias = Literal["time", "speaker", "set"]
@@ -77,7 +77,7 @@ class MapPoints:
         """
         names = {"speaker": self.speakers, "set": self.sets}
         choice(colour, "colour", "time", "speaker", "set")
-        from alveus.display import pictures
+        from alveus.values import pictures
 
         if colour == "time":
             return pictures.map_by_time(self.x, self.y, self.times, says=self._says())

@@ -6,8 +6,8 @@ import json
 import re
 from collections.abc import Collection, Sequence
 
-from alveus.client.connection import VERSION_HEADER
 from alveus.errors import InvalidInput
+from alveus.memory.remote.connection import VERSION_HEADER
 from alveus.server.limits import METHODS, App, Message, Receive, Scope, Send
 
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:[a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")

@@ -18,11 +18,11 @@ from alveus.values.times import format_time
 from alveus.values.valid_text import REPLACED
 
 if TYPE_CHECKING:
-    from alveus.compaction.lineage import CompactionInfo, Lineage
     from alveus.facts import Fact, Learning
     from alveus.memory.differences import Difference
     from alveus.memory.prompt.context import Context, Piece
     from alveus.sets.admission.quarantine import Quarantined
+    from alveus.sets.compaction.lineage import CompactionInfo, Lineage
     from alveus.sets.forgetting import Receipt
     from alveus.store import Effects, Run
     from alveus.store.items import Hits, Item

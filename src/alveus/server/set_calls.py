@@ -7,7 +7,6 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from alveus.compaction.strategies import read as read_strategy
 from alveus.errors import InvalidInput, Unsupported
 from alveus.llm import MEMORY_DEFAULT
 from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
@@ -19,6 +18,7 @@ from alveus.server.tokens import Access
 from alveus.sets import MemorySet, refuse_upkeep
 from alveus.sets.admission.rules import CustomRule, rules_of
 from alveus.sets.admission.verdicts import Verdict
+from alveus.sets.compaction.strategies import read as read_strategy
 from alveus.state import Ttl
 from alveus.store.items import Item
 from alveus.values.keywords import UnknownKeyword

@@ -11,8 +11,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from alveus import __version__
-from alveus.client.connection import VERSION_HEADER
 from alveus.errors import InvalidInput, NotFound
+from alveus.memory.remote.connection import VERSION_HEADER
 from alveus.server.addresses import drop_last_slash, is_loopback
 from alveus.server.answers import problem
 from alveus.server.callers import Unauthenticated, end_uses, token_of

@@ -10,8 +10,6 @@ from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
-from alveus.compaction import Compacted, Given
-from alveus.compaction.set_snapshot import living
 from alveus.errors import (
     Conflict,
     DuplicateItem,
@@ -23,6 +21,8 @@ from alveus.errors import (
 from alveus.search.near_duplicates import ItemsByTerm, Probe
 from alveus.search.query import Drafted, SearchOptions
 from alveus.sets.admission.barrier import combined_check, recheck_admission
+from alveus.sets.compaction import Compacted, Given
+from alveus.sets.compaction.set_snapshot import living
 from alveus.sets.drafted_sets import AFTER_ALL, DraftedSet, Place
 from alveus.sets.writer import Engine, NewId, PlannedWrite, SetRules, WriteCall, Writer
 from alveus.store import (

@@ -7,7 +7,6 @@ from dataclasses import replace
 from datetime import datetime, timedelta, tzinfo
 from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
-from alveus.compaction import Given
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
@@ -15,6 +14,7 @@ from alveus.search.query import SearchOptions
 from alveus.search.signals import Signals
 from alveus.sets.admission.rules import plans
 from alveus.sets.admission.verdicts import Rule
+from alveus.sets.compaction import Given
 from alveus.sets.writer import Where, Writer
 from alveus.store import (
     Definition,

@@ -8,7 +8,6 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, overload
 
-from alveus.display import Figure, Html
 from alveus.errors import (
     InvalidInput,
     NotFound,
@@ -35,6 +34,7 @@ from alveus.store.filters import Filter
 from alveus.store.items import Hits, Item, item_html
 from alveus.store.records import item_of, position_of
 from alveus.values.keywords import suggest_names_in_part
+from alveus.values.markup import Figure, Html
 from alveus.values.storable import checked_name, counted, flag
 
 PAGE = 256
@@ -107,12 +107,12 @@ class SetReads:
         return f"<{kind} {self.name!r} of {self._owner}>"
 
     def _repr_html_(self) -> str:
-        from alveus.display import html
+        from alveus.values import html
 
         return html.drawn(self._html, repr(self))
 
     def _html(self) -> Html:
-        from alveus.display import html
+        from alveus.values import html
 
         count, capacity = len(self), self.definition.capacity
         newest = self.list(limit=SHOWN, newest_first=True)

@@ -14,13 +14,12 @@ from functools import partial
 from operator import attrgetter
 from typing import Protocol, TypeAlias
 
-from alveus.compaction import CALLED, Compacted, Compactions, Given, stored_form
-from alveus.events.memory_events import EventListeners
 from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.item_cache import RecentHits
 from alveus.search.near_duplicates import Alike, Probe
 from alveus.search.projection import MapPoints
 from alveus.search.query import Searcher, SearchOptions
+from alveus.sets.compaction import CALLED, Compacted, Compactions, Given, stored_form
 from alveus.sets.joint_adds import JointAdds
 from alveus.state.committed_tree import RENEWAL_PARTS
 from alveus.state.paths import MemoryKind, PathCache
@@ -54,6 +53,7 @@ from alveus.values import wire
 from alveus.values.forks import HandleLock, ProcessBound, variant_of
 from alveus.values.key_locks import KeyLocks
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.memory_events import EventListeners
 from alveus.values.storable import Value, checked_name, counted, moment
 from alveus.values.zones import UTC_ZONE, Zone
 

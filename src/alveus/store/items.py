@@ -11,10 +11,10 @@ from typing import Any, Self, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.display import Figure, Html
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.markup import Figure, Html
 from alveus.values.storable import Value, counted
 from alveus.values.valid_text import REPLACED, ValidText, valid_text
 
@@ -196,7 +196,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         return f"<{len(self)} hits{', partial' if self.partial else ''}>"
 
     def _repr_html_(self) -> str:
-        from alveus.display import html
+        from alveus.values import html
 
         judged = any(hit.relevance is not None for hit in self)
         colours = html.part_colours(hit.parts for hit in self)
@@ -233,7 +233,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         Raises:
             Unsupported: matplotlib is not installed; ``alveus[plot]`` brings it.
         """
-        from alveus.display import pictures
+        from alveus.values import pictures
 
         best = self[: counted(limit, "limit", least=0)]
         return pictures.score_bars([(_said(hit.item), hit.parts) for hit in best])
@@ -267,7 +267,7 @@ def search_notes(*, partial: bool, reranker_failure: str | None) -> list[str]:
 
 def item_html(item: Item) -> Html:
     """Return an item for a notebook: its text on a line, its speaker, time and metadata below."""
-    from alveus.display import html
+    from alveus.values import html
 
     facts = wire.encode(dict(item.metadata)) if item.metadata else ""
     return html.told(_said(item), item.speaker, html.time_text(item.time), facts)

@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
-from alveus.compaction import Compacted
 from alveus.errors import AlveusError, StaleRun
+from alveus.sets.compaction import Compacted
 from alveus.store import (
     Accepted,
     Batch,

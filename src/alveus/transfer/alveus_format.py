@@ -8,11 +8,11 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, NamedTuple, TypeAlias, cast
 
-from alveus.compaction.strategies import OWN, restored
 from alveus.errors import InvalidInput, RuleFailed
 from alveus.errors.short_repr import short_repr
 from alveus.search.signals import Signals
 from alveus.sets.admission.rules import rules_of
+from alveus.sets.compaction.strategies import OWN, restored
 from alveus.sets.set_options import definition
 from alveus.state import MemoryKind, MemoryRef
 from alveus.store import Definition, Node

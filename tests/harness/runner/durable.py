@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 import pytest
 
 from alveus.errors import DurableCallFailed, RunParked, StoreClosed
-from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.runs.agent import action
 from alveus.runs.durable_calls import durable
 from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
+from alveus.values.events import Event, InputEvent, OutputEvent
 from alveus.values.retries import Retry
 from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws, put_out
 from waiting import LIMIT_S

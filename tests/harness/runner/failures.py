@@ -11,11 +11,11 @@ from typing import Any, cast
 import pytest
 
 from alveus.errors import AlveusError, InvalidInput, RunDiscarded, RunParked, StoreClosed
-from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.runs.agent import OnError, action
 from alveus.runs.task import RunnerContext
 from alveus.store import Run
 from alveus.values import wire
+from alveus.values.events import Event, InputEvent, OutputEvent
 from alveus.values.retries import Retry
 from harness.runner.runner_laws import (
     ActionGate,

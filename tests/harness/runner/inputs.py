@@ -21,12 +21,12 @@ from alveus.errors import (
     RunPending,
     StoreClosed,
 )
-from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.runs.agent import Agent, action
 from alveus.runs.task import RunnerContext
 from alveus.state import MemoryObject
 from alveus.store import Retain
 from alveus.testing.batches import at_once
+from alveus.values.events import Event, InputEvent, OutputEvent
 from harness.runner.runner_laws import (
     ActionGate,
     Hall,

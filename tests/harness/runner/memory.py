@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from alveus.errors import InvalidInput, InvalidName, OutputsPruned, RunParked, Unusable
-from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.memory.memory import Memory
 from alveus.runs.agent import action
 from alveus.runs.runner import LocalRunner
@@ -21,6 +20,7 @@ from alveus.state import MemoryObject, MemoryRef, Ttl
 from alveus.store import Retain, Scope, SetRef
 from alveus.store.stored_read_set import ReadSet
 from alveus.testing.batches import present
+from alveus.values.events import Event, InputEvent, OutputEvent
 from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws
 from waiting import LIMIT_S, SHORT_S
 

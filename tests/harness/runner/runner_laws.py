@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from alveus.errors import StoreClosed
-from alveus.events.events import Event, InputEvent, OutputEvent
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, Condition, action
 from alveus.runs.runner import LocalRunner, Output
 from alveus.runs.task import RunnerContext
 from alveus.store import Batch, Run, StatusChange
 from alveus.testing.batches import Clock, present
+from alveus.values.events import Event, InputEvent, OutputEvent
 from alveus.values.retries import Retry
 from waiting import LIMIT_S
 

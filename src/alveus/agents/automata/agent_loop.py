@@ -10,12 +10,12 @@ from alveus.agents.automata.roles import LoopState, Phase, read_answer
 from alveus.agents.automata.tools import ToolCall, ToolResult, Tools, read_result
 from alveus.agents.windows import ContextMemory, Input, Observation, Outcome, Reply, Stamp
 from alveus.errors import EpochsSpent, InvalidInput, ModelAnswerInvalid, PromptAborted
-from alveus.events.events import Event, OutputEvent
 from alveus.llm import Unfit, said_by
 from alveus.runs.agent import Agent, action
 from alveus.runs.durable_calls import Durable
 from alveus.runs.task import RunnerContext
 from alveus.text.messages import Message
+from alveus.values.events import Event, OutputEvent
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import Retry
 from alveus.values.storable import checked_number

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias, cast
 
 from alveus.errors import InvalidInput, InvalidValue, PromptAborted
 from alveus.llm import Unfit, read_json_alone
+from alveus.memory.memory_tools import MemoryTools
 from alveus.runs.durable_calls import Reconcile, message_of, options_of
-from alveus.tools import MemoryTools
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked, checked_name, counted
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 Tool: TypeAlias = Callable[..., Any]
 
 GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
-"""Tools as they are passed: functions, and what `alveus.tools.memory_tools` returns."""
+"""Tools as they are passed: functions, and what `alveus.memory.memory_tools` returns."""
 
 MOST_TOLD = 32_000
 """Characters of what one call of a tool returned that a model is told, unless an agent says."""

@@ -37,7 +37,6 @@ from alveus.agents.layers import (
 from alveus.agents.layers.gpts_memory import MESSAGES
 from alveus.agents.storage import FairLock
 from alveus.errors import InvalidInput, RunDiscarded, RunParked
-from alveus.events.events import Event, OutputEvent
 from alveus.llm import ModelMessage, checked_messages, said_by
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, action
@@ -46,6 +45,7 @@ from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
 from alveus.store.running_keys import refuse_own_run
 from alveus.store.scope import Scope
+from alveus.values.events import Event, OutputEvent
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted

@@ -7,10 +7,10 @@ from dataclasses import field
 from datetime import datetime
 from typing import Literal, TypeAlias
 
-from alveus.display import Html
 from alveus.memory.prompt.quoting import named
 from alveus.store.items import search_notes
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.markup import Html
 
 Part: TypeAlias = Literal[
     "system", "recent", "blocks", "profile", "exact", "knowledge", "items", "query"
@@ -111,7 +111,7 @@ class Context:
         return search_notes(partial=self.partial, reranker_failure=self.reranker_failure)
 
     def _repr_html_(self) -> str:
-        from alveus.display import html
+        from alveus.values import html
 
         taken = [piece for piece in self.why if piece.shown]
         left_out = [piece for piece in self.why if not piece.shown]
@@ -128,7 +128,7 @@ class Context:
 
     def _budget_bar(self, taken: Sequence[Piece]) -> Html:
         """Return what parts of the prompt have of its tokens, as a bar; its end is what is left."""
-        from alveus.display import html
+        from alveus.values import html
 
         shares: dict[str, float] = {}
         for piece in taken:
@@ -147,7 +147,7 @@ def _whole_source(piece: Piece) -> str:
 
 
 def _pieces_table(pieces: Sequence[Piece]) -> Html:
-    from alveus.display import html
+    from alveus.values import html
 
     rows = [
         [_TITLES[piece.part], piece.tokens, html.told(piece.text, piece.source, piece.reason)]

@@ -10,12 +10,12 @@ from typing import Any, cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.events.events import Event, InputEvent, OutputEvent, plain, restored
 from alveus.runs.run import RunnerSetup
 from alveus.store import QueuedInput, StoredOutput
 from alveus.store.progress import LARGEST
 from alveus.store.scope import Scope
 from alveus.values import wire
+from alveus.values.events import Event, InputEvent, OutputEvent, plain, restored
 from alveus.values.lazy_attributes import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, checked_wait, counted, moment

@@ -12,11 +12,11 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from alveus.errors import AlveusError, Forgotten, NotFound, RunDiscarded, RunParked
 from alveus.errors.root import raisable
-from alveus.events.events import Event, OutputEvent
 from alveus.runs.run import LiveRun, RunnerSetup
 from alveus.runs.runner.consumers import OutputReader
 from alveus.store import Run
 from alveus.values import wire
+from alveus.values.events import Event, OutputEvent
 from alveus.values.forks import FreshLock, HandleLock, ProcessBound
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_wait

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.events.events import Event, restored
 from alveus.values import wire
+from alveus.values.events import Event, restored
 from alveus.values.storable import Value, checked, checked_name
 
 Extract: TypeAlias = Callable[[Any], object]

@@ -8,9 +8,9 @@ from dataclasses import MISSING, fields, is_dataclass
 from datetime import timedelta
 from typing import Literal, TypeAlias, cast, get_args
 
-from alveus.compaction.plans import CompactionPlan, Strategy
 from alveus.errors import AlveusError, InvalidInput, StrategyFailed
 from alveus.errors.short_repr import short_repr
+from alveus.sets.compaction.plans import CompactionPlan, Strategy
 from alveus.store.items import Item
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in

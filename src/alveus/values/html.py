@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from html import escape
 
-from alveus.display import Html
 from alveus.errors import AlveusError
+from alveus.values.markup import Html
 from alveus.values.zones import Zone
 
 PART_COLOURS = {

@@ -35,10 +35,10 @@ from alveus.memory.blocks import CHARACTERS, STANDARD, Blocks
 from alveus.memory.keys import KeyMemory, KeySets
 from alveus.memory.prompt import ALL, All, Context
 from alveus.memory.prompt.quoting import quoted, quoted_value
+from alveus.memory.tool_schemas import Parameter, ToolSchema
 from alveus.sets import MemorySet
 from alveus.sets.set_options import ItemFields
 from alveus.store.items import Item
-from alveus.tools.tool_schemas import Parameter, ToolSchema
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, choice, counted, microseconds

@@ -8,8 +8,8 @@ import mcp_types as types
 
 from alveus.errors import InvalidInput, NotFound
 from alveus.memory.keys import KeyMemory
+from alveus.memory.memory_tools import CONTEXT_TOKENS, MOST_CHARACTERS
 from alveus.memory.prompt import ALL
-from alveus.tools.memory_tools import CONTEXT_TOKENS, MOST_CHARACTERS
 
 ANSWER, KEEP = "answer_from_memory", "keep_this_conversation"
 

@@ -5,16 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from alveus.compaction.planning import (
+from alveus.errors import SetFull
+from alveus.sets.compaction.planning import (
     CompactionTools,
     carried_out,
     freed,
     planned_step,
     refuse_inside,
 )
-from alveus.compaction.set_snapshot import CompactionSnapshot, SetSize, View, bytes_of, record_size
-from alveus.compaction.strategies import LocalStrategies, name_of, restored
-from alveus.errors import SetFull
+from alveus.sets.compaction.set_snapshot import (
+    CompactionSnapshot,
+    SetSize,
+    View,
+    bytes_of,
+    record_size,
+)
+from alveus.sets.compaction.strategies import LocalStrategies, name_of, restored
 from alveus.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
 from alveus.store.definition import Definition
 from alveus.store.scope import SetRef

@@ -7,14 +7,15 @@ import time
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 
-from alveus.compaction import compactor_notes
-from alveus.compaction.background_worker import (
+from alveus.errors import AlveusError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
+from alveus.sets.compaction import compactor_notes
+from alveus.sets.compaction.background_worker import (
     BUSY_S,
     MOST_REMEMBERED,
     CompactionFailure,
     CompactionWorker,
 )
-from alveus.compaction.capacity import (
+from alveus.sets.compaction.capacity import (
     FREES_NOTHING,
     RETIRES_NOTHING,
     BatchCapacity,
@@ -22,15 +23,15 @@ from alveus.compaction.capacity import (
     full,
     shrunk,
 )
-from alveus.compaction.compactor_notes import Compacted, CompactionListeners, compactions_of
-from alveus.compaction.planning import (
+from alveus.sets.compaction.compactor_notes import Compacted, CompactionListeners, compactions_of
+from alveus.sets.compaction.planning import (
     CompactionTools,
     carried_out,
     freed,
     planned_step,
     refuse_inside,
 )
-from alveus.compaction.set_snapshot import (
+from alveus.sets.compaction.set_snapshot import (
     NOTHING,
     CompactionSnapshot,
     SetSize,
@@ -38,8 +39,7 @@ from alveus.compaction.set_snapshot import (
     View,
     living,
 )
-from alveus.compaction.strategies import Given, LocalStrategies, Trim, restored, stored_form
-from alveus.errors import AlveusError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
+from alveus.sets.compaction.strategies import Given, LocalStrategies, Trim, restored, stored_form
 from alveus.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
 from alveus.store.definition import IN_THE_COMMIT
 from alveus.store.scope import Lease, Scope, SetRef

@@ -125,7 +125,7 @@ class Lineage:
         return "\n".join([*lines, *(["… and more"] if self.cut else [])])
 
     def _repr_html_(self) -> str:
-        from alveus.display import html
+        from alveus.values import html
 
         rows = [*islice(self._rows(), ROWS + 1)]
         more = self.cut or len(rows) > ROWS

@@ -8,7 +8,9 @@ from dataclasses import replace
 from datetime import timedelta
 from typing import Any, Unpack, cast, overload
 
-from alveus.client.json_readers import (
+from alveus.errors import Unusable
+from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
+from alveus.memory.remote.json_readers import (
     Json,
     as_of_text,
     item_json,
@@ -23,13 +25,8 @@ from alveus.client.json_readers import (
     valid_at_text,
     value_json,
 )
-from alveus.client.local_only import no_engine, refused, unsupported
-from alveus.client.remote_tree import RemoteCalls
-from alveus.compaction import Given
-from alveus.compaction.lineage import CompactionInfo, Lineage, Undone
-from alveus.compaction.strategies import Merge, Summarize, Trim, stored_form
-from alveus.errors import Unusable
-from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
+from alveus.memory.remote.local_only import no_engine, refused, unsupported
+from alveus.memory.remote.remote_tree import RemoteCalls
 from alveus.search.projection import MapPoints
 from alveus.search.query import checked_query
 from alveus.search.signals import Signals
@@ -38,6 +35,9 @@ from alveus.sets.admission import Quarantine, Quarantined
 from alveus.sets.admission.barrier import OnRejected
 from alveus.sets.admission.rules import CustomRule
 from alveus.sets.admission.verdicts import Added, Verdict
+from alveus.sets.compaction import Given
+from alveus.sets.compaction.lineage import CompactionInfo, Lineage, Undone
+from alveus.sets.compaction.strategies import Merge, Summarize, Trim, stored_form
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, check_chosen
 from alveus.sets.set_compaction import LAST_ID, checked_page
 from alveus.sets.set_options import (

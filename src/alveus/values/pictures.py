@@ -15,8 +15,8 @@ from unicodedata import category
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.display.html import MANY_COLOURS, OTHER, one_line, part_colours
 from alveus.errors import Unsupported
+from alveus.values.html import MANY_COLOURS, OTHER, one_line, part_colours
 
 try:
     from matplotlib import dates, font_manager, rcParams

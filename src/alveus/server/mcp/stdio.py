@@ -18,8 +18,8 @@ from mcp.server.stdio import stdio_server
 from mcp.shared.message import SessionMessage
 from pydantic import ValidationError
 
-from alveus.mcp.served_key import Asker, ServedKey, valid_request
-from alveus.mcp.server import MemoryHandlers
+from alveus.server.mcp.served_key import Asker, ServedKey, valid_request
+from alveus.server.mcp.server import MemoryHandlers
 
 GRACE_S = 30
 """How long requests that were begun may take once stdin has ended."""

@@ -6,16 +6,6 @@ import builtins
 from collections.abc import Mapping
 from typing import Any, cast
 
-from alveus.client.json_readers import (
-    Json,
-    as_of_text,
-    optional_time,
-    valid_at_text,
-    value_of,
-)
-from alveus.client.local_only import unsupported
-from alveus.client.remote_sets import where_json
-from alveus.client.remote_tree import RemoteCalls
 from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput
 from alveus.facts import (
@@ -41,6 +31,16 @@ from alveus.facts.learning import (
     conversation_of,
 )
 from alveus.llm import Asking, ChatModel
+from alveus.memory.remote.json_readers import (
+    Json,
+    as_of_text,
+    optional_time,
+    valid_at_text,
+    value_of,
+)
+from alveus.memory.remote.local_only import unsupported
+from alveus.memory.remote.remote_sets import where_json
+from alveus.memory.remote.remote_tree import RemoteCalls
 from alveus.sets.writer import Where
 from alveus.store import Scope
 from alveus.store.as_of import AsOf, ValidAt

@@ -6,9 +6,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from alveus.client.json_readers import Json, value_json, value_of, wire_json
-from alveus.client.local_only import unsupported
-from alveus.client.remote_sets import RemoteSet, RemoteWriter
 from alveus.conversation import (
     COMPRESSED,
     Compressed,
@@ -21,6 +18,9 @@ from alveus.conversation.rolling_summary import MAX_TOKENS, SummaryPolicy, Summi
 from alveus.errors import InvalidInput, InvalidValue
 from alveus.errors.short_repr import short_repr
 from alveus.llm import ChatModel
+from alveus.memory.remote.json_readers import Json, value_json, value_of, wire_json
+from alveus.memory.remote.local_only import unsupported
+from alveus.memory.remote.remote_sets import RemoteSet, RemoteWriter
 from alveus.sets import MemorySet
 from alveus.store import SetRef
 from alveus.text import Summariser

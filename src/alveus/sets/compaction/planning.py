@@ -10,17 +10,17 @@ from datetime import UTC, datetime
 from itertools import islice
 from uuid import uuid4
 
-from alveus.compaction.clustering import alike, meanings
-from alveus.compaction.plans import CompactionPlan, Derived, checked_plan
-from alveus.compaction.set_snapshot import (
+from alveus.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
+from alveus.sets.compaction.clustering import alike, meanings
+from alveus.sets.compaction.plans import CompactionPlan, Derived, checked_plan
+from alveus.sets.compaction.set_snapshot import (
     CompactionSnapshot,
     SetSize,
     end_of,
     record_size,
     time_of,
 )
-from alveus.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summarize, Trim
-from alveus.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
+from alveus.sets.compaction.strategies import BuiltIn, CustomStrategy, Merge, Summarize, Trim
 from alveus.store import Add, Compact, ItemRecord, Link, Store, StoredItem
 from alveus.store.items import Item
 from alveus.store.records import RecordMaker, item_of, offset_in, position_of

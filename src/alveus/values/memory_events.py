@@ -17,7 +17,7 @@ from dataclasses import field, fields
 from typing import Any, Literal, TypeAlias, cast
 
 from alveus.errors import InvalidInput, InvalidValue
-from alveus.events.events import Event
+from alveus.values.events import Event
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_function, choice

@@ -1,4 +1,4 @@
-"""How values show themselves in notebooks: HTML, and pictures that need no server."""
+"""The types of what values show themselves as in notebooks, without what makes it."""
 
 from typing import TYPE_CHECKING, Any
 

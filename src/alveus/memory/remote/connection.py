@@ -26,8 +26,6 @@ from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
 from alveus import errors
-from alveus.client.json_readers import Json
-from alveus.client.local_only import unsupported
 from alveus.errors import (
     AccessDenied,
     AlveusError,
@@ -40,6 +38,8 @@ from alveus.errors import (
     Unsupported,
 )
 from alveus.errors.short_repr import short_repr
+from alveus.memory.remote.json_readers import Json
+from alveus.memory.remote.local_only import unsupported
 from alveus.values import wire
 from alveus.values.forks import FORKS, ProcessBound
 from alveus.values.lazy_dataclass import dataclass

@@ -7,8 +7,10 @@ from dataclasses import field, replace
 from functools import partial
 from typing import NoReturn, Protocol, TypeVar
 
-from alveus.client.connection import header_text
-from alveus.client.json_readers import (
+from alveus.errors import InvalidValue, StoreReadOnly, Unsupported
+from alveus.errors.short_repr import short_repr
+from alveus.memory.remote.connection import header_text
+from alveus.memory.remote.json_readers import (
     Json,
     as_of_text,
     branch_nodes,
@@ -19,8 +21,6 @@ from alveus.client.json_readers import (
     value_json,
     value_of,
 )
-from alveus.errors import InvalidValue, StoreReadOnly, Unsupported
-from alveus.errors.short_repr import short_repr
 from alveus.state import MISSING, MemoryKind, NonValue, PathCache, Resolver
 from alveus.state.memory_object import TreeCalls
 from alveus.state.paths import ParsedPath

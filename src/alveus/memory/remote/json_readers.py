@@ -8,8 +8,8 @@ from dataclasses import fields
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from alveus.compaction.lineage import Ancestor, CompactionInfo, Lineage
 from alveus.sets.admission import Quarantined
+from alveus.sets.compaction.lineage import Ancestor, CompactionInfo, Lineage
 from alveus.sets.forgetting import OutOfReach, Receipt
 from alveus.state import NonValue
 from alveus.state.tree_values import MISSING, Branch, Expiry

@@ -9,34 +9,6 @@ from types import TracebackType
 from typing import Any, Literal, NoReturn, Self, cast
 from uuid import uuid4
 
-from alveus.client.connection import ServerConnection, header_text
-from alveus.client.json_readers import (
-    Json,
-    as_of_text,
-    moment_text,
-    optional_time,
-    read_context,
-    read_hits,
-    read_item,
-    read_points,
-    read_receipt,
-    valid_at_text,
-    value_of,
-)
-from alveus.client.local_only import no_engine, unsupported
-from alveus.client.remote_conversation import RemoteConversation
-from alveus.client.remote_facts import RemoteFacts, learn_json, read_report
-from alveus.client.remote_sets import (
-    RemoteKnowledgeSet,
-    RemoteQuarantine,
-    RemoteSet,
-    RemoteWriter,
-    is_reranked,
-    points_json,
-    search_json,
-    where_json,
-)
-from alveus.client.remote_tree import RemoteCalls, RemoteTree
 from alveus.errors import InvalidInput, Unusable
 from alveus.facts import LearnOptions, LearnReport, Source
 from alveus.facts.learning import LEARNED
@@ -53,6 +25,34 @@ from alveus.memory.keys import (
 )
 from alveus.memory.opening import WAIT_S
 from alveus.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
+from alveus.memory.remote.connection import ServerConnection, header_text
+from alveus.memory.remote.json_readers import (
+    Json,
+    as_of_text,
+    moment_text,
+    optional_time,
+    read_context,
+    read_hits,
+    read_item,
+    read_points,
+    read_receipt,
+    valid_at_text,
+    value_of,
+)
+from alveus.memory.remote.local_only import no_engine, unsupported
+from alveus.memory.remote.remote_conversation import RemoteConversation
+from alveus.memory.remote.remote_facts import RemoteFacts, learn_json, read_report
+from alveus.memory.remote.remote_sets import (
+    RemoteKnowledgeSet,
+    RemoteQuarantine,
+    RemoteSet,
+    RemoteWriter,
+    is_reranked,
+    points_json,
+    search_json,
+    where_json,
+)
+from alveus.memory.remote.remote_tree import RemoteCalls, RemoteTree
 from alveus.search.projection import MapPoints
 from alveus.search.signals import Signals
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub

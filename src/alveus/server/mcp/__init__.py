@@ -1,0 +1,5 @@
+"""MCP: the memory of one key, for clients of the Model Context Protocol.
+
+Requests are checked, passed to `alveus.memory.memory_tools`, and answered.
+Only this package imports `mcp` (extra ``alveus[mcp]``).
+"""
