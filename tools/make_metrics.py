@@ -15,7 +15,7 @@ from alveus.telemetry.catalogue import (
     SPANS,
 )
 
-MARK = "<!-- From here on written by tools/make_metrics.py. Change alveus/telemetry/catalogue.py: `make docs`. -->"  # noqa: E501 - a line of the page
+MARK = "<!-- From here on written by tools/make_metrics.py. Change alveus/telemetry/catalogue.toml: `make docs`. -->"  # noqa: E501 - a line of the page
 
 
 def metrics_page(page: str) -> str:

@@ -1,6 +1,7 @@
-"""What a memory that was opened with telemetry tells of: its store, searches, compactions and runs.
+"""The observer of a memory with telemetry: spans and metrics of its store, searches and runs.
 
-`MemoryTelemetry` is the observer of an open store. Without telemetry this module is not loaded.
+`MemoryTelemetry` observes an open store, `RunSpan` one run. A memory without telemetry never
+imports this module.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from alveus.store import (
     Batch,
     Commit,
     Compact,
+    DurableCall,
     Lease,
     QueuedInput,
     Run,
@@ -26,9 +28,8 @@ from alveus.store import (
     Store,
 )
 from alveus.store.items import Hits
-from alveus.store.observer import Observed, Observer
-from alveus.telemetry import catalogue
-from alveus.telemetry.catalogue import ERROR, OPERATION, SYSTEM, Facts
+from alveus.store.observer import Observed, Observer, Outcome, RunObserver
+from alveus.telemetry.catalogue import DURABLE_CALL, ERROR, OPERATION, SYSTEM, Facts
 from alveus.telemetry.open_telemetry import (
     NO_PARENT,
     Context,
@@ -39,28 +40,102 @@ from alveus.telemetry.open_telemetry import (
     caller,
     caller_span,
 )
-from alveus.telemetry.run_spans import RunSpan
 from alveus.values.urls import is_server
 
 MOST_CALLERS = 10_000
-"""Accepted runs, and sets to be compacted, whose callers are remembered."""
+"""The number of accepted runs, and of sets to be compacted, whose callers are remembered."""
 
 FIGURES_S = 1.0
-"""How long the figures of a store serve: each gauge asks for them, one after the other."""
+"""How long the figures of a store are cached: each gauge asks for them separately."""
 
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class MemoryTelemetry(Observer):
-    """Tells of one open memory.
+class RunSpan(RunObserver):
+    """The span of a run in this process, and a span for each call of an action.
 
     Args:
-        clock: The memory's, in microseconds.
+        agent: The name of the agent's class in code; the name of a runner may contain a key.
+        ended: Called with the run's id as the span ends.
 
     Attributes:
-        system: What `db.system.name` says.
-        location: Of the store, to count it once where several memories have it open.
+        last: The span of the last action; the commit of its task is linked to it.
+    """
+
+    def __init__(
+        self,
+        telemetry: OpenTelemetry,
+        row: Run,
+        *,
+        agent: str,
+        system: str,
+        parent: Context | None,
+        ended: Callable[[int], object],
+    ) -> None:
+        self._telemetry, self._agent, self._run = telemetry, agent, row.id
+        self._ended, self._over = ended, False
+        facts: Facts = {
+            SYSTEM: system,
+            "gen_ai.operation.name": "invoke_agent",
+            "gen_ai.agent.name": agent,
+            "alveus.runner.name": row.agent,
+            "alveus.run.id": row.id,
+            "alveus.run.resumed": row.now is not None,
+            "db.namespace": row.scope.space,
+            "alveus.key": row.scope.key or "",
+        }
+        self.span = telemetry.start("alveus.run", facts, parent=parent or NO_PARENT)
+        self.last = self.span
+
+    def waited(self, seconds: float) -> None:
+        """Record how long the run waited for its first task."""
+        self._telemetry.record("alveus.run.wait.duration", max(0.0, seconds), self.span.facts)
+
+    def action(self, name: str, attempt: int) -> TelemetrySpan:
+        """Return the span of a call of an action."""
+        facts: Facts = {
+            "gen_ai.agent.name": self._agent,
+            "alveus.action.name": name,
+            "alveus.action.attempt": attempt,
+        }
+        parent = self.span.context or NO_PARENT
+        self.last = self._telemetry.start("alveus.action", facts, parent=parent)
+        return self.last
+
+    def called(self, call: DurableCall, outcome: str) -> None:
+        """See `RunObserver.called`."""
+        facts: Facts = {
+            "alveus.call.position": call.position,
+            "alveus.call.outcome": outcome,
+            "alveus.call.name": call.name,
+        }
+        self.last.event(DURABLE_CALL, facts)
+
+    def failed(self, error: BaseException) -> None:
+        """See `RunObserver.failed`."""
+        self.span.describe({ERROR: type(error).__qualname__})
+
+    def end(self, outcome: Outcome) -> None:
+        """See `RunObserver.end`."""
+        if self._over:
+            return
+        self._over = True
+        self.span.describe({"alveus.run.outcome": outcome})
+        self.span.end()
+        self._ended(self._run)
+
+
+class MemoryTelemetry(Observer):
+    """Emits the spans and metrics of one open memory.
+
+    Args:
+        clock: The clock of the memory, in microseconds.
+
+    Attributes:
+        system: The value of `db.system.name`.
+        location: The location of the store: gauges count a store once that several memories have
+            open.
     """
 
     def __init__(self, telemetry: OpenTelemetry, store: Store, clock: Callable[[], int]) -> None:
@@ -96,14 +171,14 @@ class MemoryTelemetry(Observer):
     # --- commits ------------------------------------------------------------------------------
 
     def commit(self, batches: Sequence[Batch]) -> Observed:
-        """See `Observer.commit`; a child of the action that made the batches, if it is one."""
+        """See `Observer.commit`; a child of the action that made the batches, if one action did."""
         runs = [self._runs.get(batch.run.run) for batch in batches if batch.run is not None]
         actions = [run.last for run in runs if run is not None]
         parent = actions[0].context if len(actions) == 1 else NO_PARENT if actions else None
         facts: Facts = {
             "alveus.commit.items": sum(len(batch.items) for batch in batches),
             "alveus.commit.values": sum(len(batch.state) for batch in batches),
-            **_places([batch.scope for batch in batches], ()),
+            **_scope_facts([batch.scope for batch in batches], ()),
         }
         if len(batches) > 1:
             facts["db.operation.batch.size"] = len(batches)
@@ -127,21 +202,21 @@ class MemoryTelemetry(Observer):
             facts: Facts = {"alveus.commit.refused": len(refused)}
             span.describe({**facts, ERROR: type(refused[0]).__qualname__})
         if fenced := sum(isinstance(e, StaleRun) and e.what == "epoch" for e in refused):
-            self._count(catalogue.COMMITS_FENCED, fenced)
+            self._count("alveus.commits.fenced", fenced)
         for batch, each in zip(batches, answers, strict=True):
             if batch.items and isinstance(each, Commit) and not each.adopted:
                 self._changed(batch)
 
     def _changed(self, batch: Batch) -> None:
-        self._count(catalogue.ITEMS_CHANGED, len(batch.items))
+        self._count("alveus.items.changed", len(batch.items))
         for item in batch.items:
             if isinstance(item, Compact):
-                self._count(catalogue.COMPACTION_RETIRED, len(item.retired))
-                self._count(catalogue.COMPACTION_ADDED, len(item.added))
+                self._count("alveus.compaction.retired", len(item.retired))
+                self._count("alveus.compaction.added", len(item.added))
 
     def transaction(self, callers: Sequence[Observed]) -> Observed:
         """See `Observer.transaction`; a span only if several callers share it, linked to theirs."""
-        self._count(catalogue.TRANSACTION_COMMITS, len(callers))
+        self._count("alveus.transaction.commits", len(callers))
         commits = [each for each in callers if isinstance(each, TelemetrySpan)]
         name, facts = "alveus.transaction", Facts({SYSTEM: self.system})
         if len(commits) <= 1:
@@ -162,7 +237,7 @@ class MemoryTelemetry(Observer):
         return self._operation("accept", facts, self._accepted_all)
 
     def _accepted_all(self, _: TelemetrySpan, answer: list[Accepted] | BaseException) -> None:
-        """Remember whose inputs were accepted: their runs are children of that span."""
+        """Remember the span in which inputs were accepted: their runs are its children."""
         context = caller()
         for each in () if isinstance(answer, BaseException) else answer:
             self.leased(each.lease)
@@ -170,9 +245,9 @@ class MemoryTelemetry(Observer):
                 _note(self._accepted, each.run, context)
 
     def leased(self, lease: Lease | None) -> Lease | None:
-        """See `Observer.leased`; those of owners that died are counted."""
+        """See `Observer.leased`; counts leases taken over from owners that died."""
         if lease is not None and lease.taken_over:
-            self._count(catalogue.LEASES_TAKEN_OVER, 1)
+            self._count("alveus.leases.taken_over", 1)
         return lease
 
     def run(self, row: Run, agent: str) -> RunSpan:
@@ -197,8 +272,10 @@ class MemoryTelemetry(Observer):
         facts: Facts = {"alveus.search.limit": limit}
         if self.telemetry.content:
             alone = isinstance(sets, Scope)
-            places = _places([sets], ()) if alone else _places([r.scope for r in sets], sets)
-            facts |= {"db.query.text": query, **places}
+            where = (
+                _scope_facts([sets], ()) if alone else _scope_facts([r.scope for r in sets], sets)
+            )
+            facts |= {"db.query.text": query, **where}
         return self._operation("search", facts, self._searched)
 
     def _searched(self, span: TelemetrySpan, answer: Hits | BaseException) -> None:
@@ -208,11 +285,11 @@ class MemoryTelemetry(Observer):
         span.describe({"alveus.search.partial": answer.partial})
         if answer.reranker_failure is not None:
             span.describe({"alveus.search.reranker.failed": True})
-        self.telemetry.record(catalogue.RETURNED_ROWS, len(answer), span.facts)
+        self.telemetry.record("db.client.response.returned_rows", len(answer), span.facts)
 
     def compaction(self, ref: SetRef, by: str) -> Observed:
-        """See `Observer.compaction`; in the background it is linked to who set it off."""
-        facts: Facts = {"alveus.compaction.by": by, **_places([ref.scope], [ref])}
+        """See `Observer.compaction`; in the background it is linked to the span that caused it."""
+        facts: Facts = {"alveus.compaction.by": by, **_scope_facts([ref.scope], [ref])}
         alone = by == "background" and caller_span() is None
         who = self._overfull.pop(ref, None) if alone else None
         return self._operation("compact", facts, _compacted, links=() if who is None else [who])
@@ -224,7 +301,7 @@ class MemoryTelemetry(Observer):
     # --- figures ------------------------------------------------------------------------------
 
     def figures(self) -> Mapping[str, float]:
-        """Return what gauges tell."""
+        """Return the value of each gauge by its name."""
         read, figures = self._stats
         now = time.monotonic()
         if now - read > FIGURES_S:
@@ -244,7 +321,7 @@ class MemoryTelemetry(Observer):
         return figures
 
     def close(self) -> None:
-        """Have gauges tell no more of the store."""
+        """Remove the store from the gauges."""
         self.telemetry.watched.discard(self)
 
 
@@ -255,15 +332,15 @@ def _compacted(span: TelemetrySpan, answer: Compacted | BaseException | None) ->
 
 
 def _note(callers: OrderedDict[K, V], what: K, who: V | None) -> None:
-    """Remember *who* set off what is done later, if it is anybody; the oldest is dropped."""
+    """Remember the caller *who* of later work; drop the oldest callers of too many."""
     if who is not None:
         callers[what] = who
         while len(callers) > MOST_CALLERS:
             callers.popitem(last=False)
 
 
-def _places(scopes: Sequence[Scope], sets: Sequence[SetRef]) -> Facts:
-    """Return where it is, as far as that is one place; exported only with content."""
+def _scope_facts(scopes: Sequence[Scope], sets: Sequence[SetRef]) -> Facts:
+    """Return the space, key and set, each if there is only one; exported only with content."""
     facts: Facts = {}
     if len(set(scopes)) == 1:
         facts["db.namespace"] = scopes[0].space

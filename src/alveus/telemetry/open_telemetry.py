@@ -1,7 +1,7 @@
-"""Spans and metrics, as the API of OpenTelemetry takes them.
+"""`OpenTelemetry`: spans and metrics through the API of OpenTelemetry.
 
-Whatever a provider, a processor or an exporter raises is logged here: it never reaches the work
-that is told of.
+An error of a provider, a processor or an exporter is logged here; it never reaches the observed
+work.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ R = TypeVar("R")
 _LOG = logging.getLogger(__name__)
 
 INSTRUMENT = "alveus"
-"""The name of the instrumentation scope, and of the package that it is of."""
+"""The name of the instrumentation scope, and of its package."""
 
 _SPANS = {span.name: span for span in SPANS}
 _METRICS = {metric.name: metric for metric in METRICS}
@@ -55,19 +55,19 @@ def harmless(call: Callable[[], R]) -> R | None:
     """Return what a call of OpenTelemetry returns; None, and a line in the log, if it raises."""
     try:
         return call()
-    except Exception as error:  # noqa: BLE001 - the edge to exporters: no write fails for one
+    except Exception as error:  # noqa: BLE001 - the edge to exporters: no write fails because of one
         _LOG.warning("telemetry was lost: OpenTelemetry raised %s", type(error).__name__)
         return None
 
 
 class TelemetrySpan(Observed):
-    """A span under way. No method raises.
+    """A span that has begun. No method raises.
 
-    As a context manager it is the current span of its block, and ends with it.
+    As a context manager it is the current span of its block, and ends with the block.
 
     Args:
-        span: None: it has no span, and is recorded in the metrics alone.
-        ended: Called as it ends, with the answer of the block, or the error that it raised.
+        span: None: only metrics record it.
+        ended: Called as the span ends, with the answer of the block, or the error it raised.
     """
 
     def __init__(
@@ -86,7 +86,7 @@ class TelemetrySpan(Observed):
 
     @property
     def context(self) -> Context | None:
-        """What makes others its children; None: it has none."""
+        """The context whose spans are its children; None: there is no span."""
         span = self.span
         return None if span is None else harmless(lambda: trace.set_span_in_context(span))
 
@@ -96,7 +96,7 @@ class TelemetrySpan(Observed):
         return answer
 
     def describe(self, facts: Facts) -> None:
-        """Add facts; they are exported as it ends."""
+        """Add facts; they are exported as the span ends."""
         self.facts |= facts
 
     def event(self, name: str, facts: Facts) -> None:
@@ -106,13 +106,13 @@ class TelemetrySpan(Observed):
             harmless(lambda: span.add_event(name, allowed))
 
     def link(self, other: TelemetrySpan) -> None:
-        """Link it to another span."""
+        """Link the span to another one."""
         span, target = self.span, other.span
         if span is not None and target is not None:
             harmless(lambda: span.add_link(target.get_span_context()))
 
     def end(self, error: BaseException | None = None) -> None:
-        """End it, once; an error is told by the name of its class."""
+        """End the span, once; only the class name of *error* is exported."""
         span, info, telemetry = self.span, _SPANS[self.name], self._telemetry
         took = time.perf_counter() - self._started
         if error is not None:
@@ -145,7 +145,7 @@ def _end(span: trace.Span, facts: Facts) -> None:
 
 
 class Measured(Protocol):
-    """An open memory whose figures the gauges show; see `MemoryTelemetry`."""
+    """An open memory whose figures the gauges report; see `MemoryTelemetry`."""
 
     system: str
     location: str
@@ -158,14 +158,14 @@ class Measured(Protocol):
 class OpenTelemetry:
     """Emits the spans and metrics of memories: ``Memory.open(…, telemetry=OpenTelemetry())``.
 
-    docs/metrics.md lists them. One object may serve several memories. It holds no exporter: those
-    of the process are used, as set up by OpenTelemetry's own means.
+    docs/metrics.md lists them. One object may serve several memories. It contains no exporter:
+    the process's providers export, as OpenTelemetry configures them.
 
     Args:
-        tracer_provider: Where spans go; None: the process's own.
-        meter_provider: Where metrics go; None: the process's own.
+        tracer_provider: Receives spans; None: the provider of the process.
+        meter_provider: Receives metrics; None: the provider of the process.
         content: Let spans carry names of spaces, keys, sets, runners and durable calls, and the
-            questions of searches. Texts of items are never exported, nor are messages of errors.
+            queries of searches. Texts of items and messages of errors are never exported.
 
     Raises:
         Unsupported: The package opentelemetry-api is not installed.
@@ -206,7 +206,7 @@ class OpenTelemetry:
         """Return a span that begins now.
 
         Args:
-            parent: Whose child it is; by default the current span's, in this thread or task.
+            parent: The parent's context; by default the current span of this thread or task.
             ended: See `TelemetrySpan`.
         """
         started = time.perf_counter()
@@ -219,7 +219,7 @@ class OpenTelemetry:
         return TelemetrySpan(self, name, facts, span, started, ended)
 
     def allowed(self, facts: Facts, names: Sequence[str]) -> Facts:
-        """Return those facts that may be exported under these names."""
+        """Return the facts that may be exported under these names."""
         return {
             name: facts[name]
             for name in names
@@ -242,7 +242,7 @@ class OpenTelemetry:
         meter.create_observable_gauge(metric.name, [observed], metric.unit, metric.meaning)
 
     def _observed(self, name: str) -> list[metrics.Observation]:
-        """Return what a gauge says: a number for all stores of a kind, each counted once."""
+        """Return the values of a gauge: one for each kind of store, each store counted once."""
         stores = {memory.location: memory for memory in list(self.watched)}
         totals: dict[str, float] = {}
         for memory in stores.values():
@@ -278,24 +278,24 @@ def _links(links: Iterable[TelemetrySpan | SpanContext]) -> list[trace.Link]:
 
 
 def caller() -> Context | None:
-    """Return what makes others children of the caller's span; None: it is in none."""
+    """Return the context of the caller's span; None: the caller is in no span."""
     valid = harmless(lambda: trace.get_current_span().get_span_context().is_valid)
     return harmless(contexts.get_current) if valid else None
 
 
 def remote_caller(headers: Mapping[str, str]) -> Context | None:
-    """Return what makes others children of the span that the headers of a request name.
+    """Return the context of the span that the headers of a request name.
 
-    None: they name none that can be read, and the request begins a trace.
+    Without a readable one, the request begins a trace.
     """
     return harmless(lambda: TraceContextTextMapPropagator().extract(headers, Context()))
 
 
 def caller_span() -> SpanContext | None:
-    """Return what others link to as the caller's span; None: it is in none."""
+    """Return the caller's span, for links to it; None: the caller is in no span."""
     found = harmless(lambda: trace.get_current_span().get_span_context())
     return found if found is not None and found.is_valid else None
 
 
 NO_PARENT = Context()
-"""Makes a span the first one of its trace."""
+"""The parent of the first span of a trace."""
