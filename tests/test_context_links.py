@@ -7,7 +7,7 @@ from itertools import pairwise, product
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alveus.agents.windows.linked import expanded
+from alveus.agents.windows.semantic import expanded
 
 NAMES = "abcdef"
 GRAPHS = st.sets(st.tuples(st.sampled_from(NAMES), st.sampled_from(NAMES)), max_size=12)

@@ -16,7 +16,7 @@ from alveus import Memory, OpenAIChat, ScriptedChat
 from alveus.agents.automata import Manifold
 from alveus.agents.automata.tools import Tools
 from alveus.agents.chat import DialogAgent
-from alveus.agents.layers.importance import ask_model
+from alveus.agents.layers.scoring import ask_model
 from alveus.agents.messages import Msg, TemporaryMemory
 from alveus.agents.windows import ByModel, Observation, Reply
 from alveus.errors import ModelAnswerInvalid, ModelRefused

@@ -34,8 +34,8 @@ from alveus.agents.windows import (
     WindowRequest,
     float8,
 )
-from alveus.agents.windows.linked import expanded
 from alveus.agents.windows.scorers import scored
+from alveus.agents.windows.semantic import expanded
 from alveus.embed import pack_vector, unpack_vector
 from alveus.errors import (
     BudgetTooSmall,

@@ -1,7 +1,6 @@
 """Agents that are prompted, each prompt a run: `Automata`, and `Manifold`, which calls tools."""
 
-from alveus.agents.automata.automata import Automata, Manifold
-from alveus.agents.automata.roles import (
+from alveus.agents.automata.agent_loop import (
     Answer,
     Decoder,
     Encoder,
@@ -13,6 +12,7 @@ from alveus.agents.automata.roles import (
     as_prompt,
     as_text,
 )
+from alveus.agents.automata.automata import Automata, Manifold
 
 __all__ = [
     "Answer",

@@ -9,12 +9,16 @@ from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
-from alveus.agents.automata.agent_loop import AgentParts, Cycle, End, Prompted, Waiting
-from alveus.agents.automata.roles import (
+from alveus.agents.automata.agent_loop import (
+    AgentParts,
+    Cycle,
     Decoder,
     Encoder,
+    End,
     Model,
+    Prompted,
     Reasoner,
+    Waiting,
     accept,
     as_prompt,
     as_text,

@@ -4,8 +4,16 @@ One exchange is one run of the key that the conversation is; see docs/chat.md. P
 of jinja2: ``pip install 'alveus[chat]'``. `DialogAgent`, of AgentScope, needs neither.
 """
 
-from alveus.agents.chat.actions import Action, ActionOutput, AgentMessage, BlankAction, Review
-from alveus.agents.chat.agent_profile import AgentContext, LLMConfig, ProfileConfig
+from alveus.agents.chat.agent_parts import (
+    Action,
+    ActionOutput,
+    AgentContext,
+    AgentMessage,
+    BlankAction,
+    LLMConfig,
+    ProfileConfig,
+    Review,
+)
 from alveus.agents.chat.conversable_agent import ConversableAgent, UserProxyAgent
 from alveus.agents.chat.dialog_agent import AgentBase, DialogAgent
 

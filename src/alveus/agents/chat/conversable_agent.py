@@ -10,19 +10,17 @@ from itertools import count
 from typing import Any, ClassVar, NoReturn, Self, cast
 
 from alveus.agents.chat import prompt_templates
-from alveus.agents.chat.actions import (
+from alveus.agents.chat.agent_parts import (
     Action,
     ActionOutput,
+    AgentContext,
     AgentMessage,
+    LLMConfig,
+    ProfileConfig,
     Review,
     accepted_options,
     awaited,
     checked_output,
-)
-from alveus.agents.chat.agent_profile import (
-    AgentContext,
-    LLMConfig,
-    ProfileConfig,
     listed,
     print_answer,
     print_message,

@@ -4,11 +4,14 @@ What is written goes from one layer to the next, each move one commit; see docs/
 The names here mean what DB-GPT means by them; `alveus.compat.dbgpt` has all of them.
 """
 
-from alveus.agents.layers.agent_memory import AgentMemory
-from alveus.agents.layers.buffers import SensoryMemory, ShortTermMemory
 from alveus.agents.layers.enhanced import EnhancedShortTermMemory, sigmoid
 from alveus.agents.layers.fragments import (
     AgentMemoryFragment,
+    DiscardedMemoryFragments,
+    Dropped,
+    Failure,
+    InsightMemoryFragment,
+    Insights,
     MemoryFragment,
     StructuredAgentMemoryFragment,
     StructuredObservation,
@@ -31,31 +34,22 @@ from alveus.agents.layers.gpts_memory import (
     Status,
     parse_conv_id,
 )
-from alveus.agents.layers.hybrid import HybridMemory
-from alveus.agents.layers.importance import (
+from alveus.agents.layers.hybrid import AgentMemory, HybridMemory
+from alveus.agents.layers.layer import LayerMemory, SensoryMemory, ShortTermMemory
+from alveus.agents.layers.long_term import LongTermMemory
+from alveus.agents.layers.scoring import (
     ImportanceScorer,
+    InsightExtractor,
     LLMImportanceScorer,
+    LLMInsightExtractor,
     OfflineImportanceScorer,
+    OfflineInsightExtractor,
+    RankedFragment,
     Weights,
+    parse_list,
     parse_number,
     recency,
 )
-from alveus.agents.layers.insight_extractors import (
-    InsightExtractor,
-    LLMInsightExtractor,
-    OfflineInsightExtractor,
-    parse_list,
-)
-from alveus.agents.layers.layer import LayerMemory
-from alveus.agents.layers.layer_results import (
-    DiscardedMemoryFragments,
-    Dropped,
-    Failure,
-    InsightMemoryFragment,
-    Insights,
-)
-from alveus.agents.layers.long_term import LongTermMemory
-from alveus.agents.layers.ranking import RankedFragment
 
 __all__ = [
     "AgentMemory",

@@ -12,13 +12,10 @@ from typing import Any, ClassVar, TypeAlias, Unpack, cast
 
 import numpy as np
 
-from alveus.agents.layers.buffers import ShortTermMemory
-from alveus.agents.layers.fragment_items import Buffer, FragmentEntry, merged
-from alveus.agents.layers.fragments import MemoryFragment, T, WriteOperation, finite
-from alveus.agents.layers.importance import unit
-from alveus.agents.layers.layer import LayerOptions
-from alveus.agents.layers.layer_plans import Move
-from alveus.agents.layers.layer_results import Failure
+from alveus.agents.layers.fragments import Failure, MemoryFragment, T, WriteOperation, finite
+from alveus.agents.layers.layer import LayerOptions, ShortTermMemory
+from alveus.agents.layers.moves import Buffer, FragmentEntry, Move, merged
+from alveus.agents.layers.scoring import unit
 from alveus.errors import EmbedderFailed, InvalidInput
 from alveus.search.similarity import Nearness
 from alveus.values.storable import counted

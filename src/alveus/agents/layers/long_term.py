@@ -8,21 +8,35 @@ from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, TypeAlias, cast
 
-from alveus.agents.layers.fragment_items import (
+from alveus.agents.layers.fragments import (
+    DiscardedMemoryFragments,
+    FragmentId,
+    MemoryFragment,
+    T,
+    WriteOperation,
+    finite,
+)
+from alveus.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
+from alveus.agents.layers.moves import (
     FragmentEntry,
+    Insight,
     LayerNote,
+    Move,
     accessed_time,
     entry_of,
     fragment_of,
     item_id,
     value_of,
 )
-from alveus.agents.layers.fragments import FragmentId, MemoryFragment, T, WriteOperation, finite
-from alveus.agents.layers.importance import Weights, recency, unit
-from alveus.agents.layers.layer import Dedupe, LayerMemory, LayerOptions, absorb, normal_text
-from alveus.agents.layers.layer_plans import Insight, Move
-from alveus.agents.layers.layer_results import DiscardedMemoryFragments
-from alveus.agents.layers.ranking import Ranked, RankedFragment, best_first, score_parts
+from alveus.agents.layers.scoring import (
+    Ranked,
+    RankedFragment,
+    Weights,
+    best_first,
+    recency,
+    score_parts,
+    unit,
+)
 from alveus.agents.storage import LayerStorage, Now, aware
 from alveus.errors import InvalidInput
 from alveus.memory.keys import KeySets

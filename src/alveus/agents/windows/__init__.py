@@ -1,6 +1,5 @@
 """Windows: what an agent remembers of what was asked and answered, and shows its model."""
 
-from alveus.agents.windows.linked import Linked
 from alveus.agents.windows.observation import Input, Observation, Outcome, Reply, Stamp, Vector
 from alveus.agents.windows.reflection import Reflection
 from alveus.agents.windows.scorers import (
@@ -15,7 +14,7 @@ from alveus.agents.windows.scorers import (
     Scorer,
     Scoring,
 )
-from alveus.agents.windows.semantic import Semantic
+from alveus.agents.windows.semantic import Linked, Semantic
 from alveus.agents.windows.strategies import (
     Hierarchical,
     Hybrid,

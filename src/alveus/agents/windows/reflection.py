@@ -14,8 +14,7 @@ from dataclasses import field, replace
 from typing import Protocol, TypeAlias
 
 from alveus.agents.storage import LayerStorage, Note
-from alveus.agents.windows.observation import Observation, Reply
-from alveus.agents.windows.observation_items import observation_of
+from alveus.agents.windows.observation import Observation, Reply, observation_of
 from alveus.agents.windows.scorers import text_of
 from alveus.errors import AlveusError, InvalidInput
 from alveus.llm import ChatModel

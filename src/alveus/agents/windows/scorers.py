@@ -7,6 +7,7 @@ import logging
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import ClassVar, TypeAlias, cast
 
@@ -17,6 +18,7 @@ from alveus.embed import Embedder, open_embedder
 from alveus.errors import EmbedderFailed, InvalidInput, ModelFailed
 from alveus.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
 from alveus.search.similarity import Nearness
+from alveus.store.items import Item
 from alveus.text.sentence_ends import shortened
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
@@ -128,6 +130,19 @@ def scored(
     value = float(made.value) if isinstance(made.value, np.floating) else made.value
     value = checked_number(value, f"what scorer {name!r} answers", least=0, most=1)
     return Score(float(value), made.by, made.because)
+
+
+def with_score(item: Item, score: Score) -> Item:
+    """Return an item with how much its observation matters, and who says so.
+
+    What it was committed with is kept, for scorers that are asked again.
+    """
+    value = {**item.value, "scored_by": score.by}
+    if score.by is None:
+        del value["scored_by"]
+    if (score.value, score.by) != (item.importance, item.value.get("scored_by")):
+        value["given"] = [item.importance, item.value.get("scored_by")]
+    return replace(item, value=value, importance=score.value)
 
 
 def ages(scorer: Scoring) -> bool:

@@ -8,8 +8,7 @@ from typing import ClassVar, Unpack, get_args
 
 import numpy as np
 
-from alveus.agents.windows.observation import Observation
-from alveus.agents.windows.observation_items import ObservationHeader, observation_of
+from alveus.agents.windows.observation import Observation, ObservationHeader, observation_of
 from alveus.agents.windows.scorers import Explicit, Fading, Length
 from alveus.agents.windows.window import (
     CAP,

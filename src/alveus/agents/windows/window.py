@@ -15,9 +15,8 @@ from typing import Any, ClassVar, Literal, TypeAlias, TypedDict, TypeVar, cast, 
 import numpy as np
 
 from alveus.agents.storage import RAM_PAST_US, LayerStorage, Now
-from alveus.agents.windows.observation import Observation
-from alveus.agents.windows.observation_cache import Mirror
-from alveus.agents.windows.observation_items import (
+from alveus.agents.windows.observation import (
+    Observation,
     ObservationHeader,
     as_committed,
     entry_of,
@@ -25,12 +24,12 @@ from alveus.agents.windows.observation_items import (
     messages_of,
     observation_of,
     with_metadata,
-    with_score,
 )
 from alveus.agents.windows.reflection import Besides, Reflecting, Reflection
-from alveus.agents.windows.scorers import Score, Scoring, ages, checked_scorer, scored
+from alveus.agents.windows.scorers import Score, Scoring, ages, checked_scorer, scored, with_score
 from alveus.agents.windows.window_contents import (
     Column,
+    Mirror,
     UnitSelection,
     WindowIndex,
     answered,

@@ -1,18 +1,29 @@
-"""How much a fragment matters, how near it is in time, and what both come to with relevance."""
+"""The importance of fragments, the insights inferred from them, and their ranking."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Literal, TypeAlias, get_args
+from typing import Any, Generic, Literal, NamedTuple, TypeAlias, get_args
 
-from alveus.agents.layers.fragments import MemoryFragment, finite
+import numpy as np
+
+from alveus.agents.layers.fragments import (
+    FragmentId,
+    InsightMemoryFragment,
+    MemoryFragment,
+    T,
+    finite,
+)
+from alveus.agents.storage import LayerStorage, aware
 from alveus.errors import InvalidInput
 from alveus.llm import ChatModel, ask_text
+from alveus.search.similarity import Nearness
+from alveus.text import ExtractiveSummariser, Summariser
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import choice
 
@@ -234,3 +245,158 @@ class OfflineImportanceScorer(ImportanceScorer):
         rating += min(2.0, len(lower & _FEELINGS)) + min(2.0, len(lower & _EVENTS))
         names = sum(word[0].isupper() for word in words[1:]) + any(map(str.isdigit, words))
         return min(HIGHEST, rating + min(2.0, names / 2))
+
+
+INSIGHT_TOKENS = 64
+"""Of an insight that is made without a model."""
+
+_MARK = re.compile(r"^\s*(?:\d+[.)]\s+|\d+\.(?=\S)|[-*•]\s+)?")
+
+_PROMPT = """\
+Below are things that somebody said, did or saw. Infer one insight about that person's character \
+or situation which goes beyond them: do not repeat their words. Answer with one sentence.
+
+{text}"""
+
+
+def parse_list(answer: str) -> list[str]:
+    """Return the lines of a model's answer, without numbers, bullets and blank lines."""
+    lines = (_MARK.sub("", line, count=1).strip() for line in answer.splitlines())
+    return [line for line in lines if line]
+
+
+class InsightExtractor(ABC):
+    """Infers insights from fragments."""
+
+    @abstractmethod
+    async def extract_insights(
+        self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
+    ) -> InsightMemoryFragment[MemoryFragment] | None:
+        """Return what can be inferred from a fragment; None, or no insights: nothing."""
+
+
+class LLMInsightExtractor(InsightExtractor):
+    """Has a language model infer.
+
+    Args:
+        prompt: What it is asked, with ``{text}`` where the fragment goes.
+        model: The language model; None: the one that the layer was initialized with.
+    """
+
+    def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
+        self._prompt, self._model = prompt_with_text(prompt or _PROMPT), model
+
+    async def extract_insights(
+        self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
+    ) -> InsightMemoryFragment[MemoryFragment] | None:
+        """Return the model's insights, one per line of its answer.
+
+        Raises:
+            InvalidInput: There is no model.
+            ModelFailed: It could not be asked.
+        """
+        answer = await ask_model(
+            self._model or llm_client, self._prompt, memory_fragment.raw_observation
+        )
+        return InsightMemoryFragment(memory_fragment, parse_list(answer))
+
+
+class OfflineInsightExtractor(InsightExtractor):
+    """Infers nothing, but says in few words what a fragment is about: sentences of its own.
+
+    A stand-in, which needs no model: what is stored as an insight is a summary.
+    """
+
+    def __init__(self, summariser: Summariser | None = None) -> None:
+        self._summariser = summariser or ExtractiveSummariser()
+
+    async def extract_insights(
+        self,
+        memory_fragment: MemoryFragment,
+        llm_client: ChatModel | None = None,  # noqa: ARG002 - it asks nobody
+    ) -> InsightMemoryFragment[MemoryFragment] | None:
+        """Return a summary of the fragment, as its insight."""
+        texts = [part for part in memory_fragment.raw_observation.split(";") if part.strip()]
+        if not texts:
+            return None
+        summary = await asyncio.to_thread(
+            self._summariser.summarise, texts, max_tokens=INSIGHT_TOKENS
+        )
+        return InsightMemoryFragment(memory_fragment, [" ".join(summary.text.split())])
+
+
+@dataclass(frozen=True, slots=True)
+class RankedFragment(Generic[T]):
+    """A fragment that was recalled, and why.
+
+    Attributes:
+        score: What `parts` come to, with the weights of the reading.
+        parts: `recency`, `relevance` and `importance`, each 0..1 (of the profile "dbgpt":
+            importance as that counts it).
+    """
+
+    fragment: T
+    score: float
+    parts: Mapping[str, float]
+
+
+class Ranked(NamedTuple):
+    """What is ranked: the item of a fragment, whose id it has."""
+
+    score: float
+    id: FragmentId
+    item: Any
+    parts: Mapping[str, float]
+
+
+def best_first(ranked: Sequence[Ranked]) -> list[Ranked]:
+    """Return what was found, best first; of equals the newest first, by their ids."""
+    newest = sorted(ranked, key=lambda one: _order(one.id), reverse=True)
+    return sorted(newest, key=lambda one: -one.score)
+
+
+def _order(name: FragmentId) -> tuple[bool, int, str]:
+    """Numbers rise with time, and as numbers; ids from outside stand by themselves."""
+    return (True, name, "") if isinstance(name, int) else (False, 0, name)
+
+
+def score_parts(
+    accessed: datetime | None, relevance: float, importance: float, now: datetime
+) -> dict[str, float]:
+    """Return the parts of a score; what was never recalled is as recent as can be."""
+    near = recency(aware(accessed or now), now)
+    return {"recency": near, "relevance": relevance, "importance": importance}
+
+
+def ranked(
+    storage: LayerStorage, fragments: Sequence[T], observation: str, weights: Weights
+) -> list[T]:
+    """Return fragments, best first."""
+    if not fragments:
+        return []
+    now, near = storage.now(), relevances(storage, fragments, observation, weights)
+    found: list[Ranked] = []
+    for fragment, relevance in zip(fragments, near, strict=True):
+        parts = score_parts(fragment.last_accessed_time, relevance, unit(fragment.importance), now)
+        found.append(Ranked(weights.score(parts), fragment.id, fragment, parts))
+    return [one.item for one in best_first(found)]
+
+
+def relevances(
+    storage: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
+) -> list[float]:
+    """Return how near fragments are to an observation, 0..1; without vectors, by words."""
+    if not weights.beta:
+        return [0.0] * len(fragments)
+    texts = [fragment.raw_observation for fragment in fragments]
+    embedder = storage.engine.recorder.embedder
+    if not embedder.dimensions:
+        return [_shared_words(observation, text) for text in texts]
+    query, *rows = Nearness(embedder).vectors([observation, *texts])
+    return [min(1.0, max(0.0, float(np.dot(query, row)))) for row in rows]
+
+
+def _shared_words(query: str, text: str) -> float:
+    """Return the share of the query's words that a text has."""
+    words = set(query.casefold().split())
+    return len(words & set(text.casefold().split())) / len(words) if words else 0.0
