@@ -50,10 +50,14 @@ def circles_of(graph: grimp.ImportGraph) -> list[list[str]]:
     return sorted(sorted(group) for group in groups if len(group) > 1)
 
 
-def figures(source: Path) -> tuple[dict[str, int], list[list[str]], list[list[str]]]:
-    """Return what is counted of the package below *source*, its floors, and its circles."""
+def graph_of(source: Path) -> grimp.ImportGraph:
+    """Return the imports of the package below *source*."""
     sys.path.insert(0, str(source))
-    graph = grimp.build_graph("alveus", cache_dir=None)
+    return grimp.build_graph("alveus", cache_dir=None)
+
+
+def arrows_of(graph: grimp.ImportGraph) -> dict[str, set[str]]:
+    """Return the rooms, each with the rooms that it imports."""
     children = graph.find_children("alveus") - {"alveus.__main__"}
     rooms = {child.removeprefix("alveus.") for child in children}
     arrows: dict[str, set[str]] = {room: set() for room in rooms}
@@ -62,6 +66,14 @@ def figures(source: Path) -> tuple[dict[str, int], list[list[str]], list[list[st
             above, below = room_of(module), room_of(other)
             if above in rooms and below in rooms and above != below:
                 arrows[above].add(below)
+    return arrows
+
+
+def figures(source: Path) -> tuple[dict[str, int], list[list[str]], list[list[str]]]:
+    """Return the counts of the package below *source*, its floors, and its circles."""
+    graph = graph_of(source)
+    arrows = arrows_of(graph)
+    children = graph.find_children("alveus") - {"alveus.__main__"}
     files = sorted((source / "alveus").rglob("*.py"))
     texts = [path.read_text(encoding="utf-8") for path in files]
     classes = Counter(
@@ -72,10 +84,10 @@ def figures(source: Path) -> tuple[dict[str, int], list[list[str]], list[list[st
     )
     floors, circles = floors_of(arrows), circles_of(graph)
     counts = {
-        "rooms": len(rooms),
+        "rooms": len(arrows),
         "floors": len(floors),
         "arrows": sum(map(len, arrows.values())),
-        "rooms in a circle": len(rooms) - sum(map(len, floors)),
+        "rooms in a circle": len(arrows) - sum(map(len, floors)),
         "circles among modules": len(circles),
         "modules flat in the package": sum(not graph.find_children(child) for child in children),
         "files": len(files),

@@ -1,6 +1,6 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
 their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, that of frameworks
-in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, and the TypeScript client.
+in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, the picture of the house, and the TypeScript client.
 
     python tools/make_docs.py [--check]
 
@@ -21,6 +21,7 @@ import click
 from alveus.cli import alveus
 from make_contract import contract_page
 from make_forks import safety_page
+from make_house import house_picture
 from make_integrations import integrations_page
 from make_layers import layers_page
 from make_metrics import metrics_page
@@ -151,6 +152,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "integrations.md": integrations_page,
     "layers.md": layers_page,
     "metrics.md": metrics_page,
+    "pictures/house.svg": lambda _: house_picture(),
     "safety.md": safety_page,
     "thinker-vectors.md": lambda _: THINKER.page(),
     "../clients/typescript/index.js": lambda _: client_page(),
