@@ -21,7 +21,7 @@ from typing import Any, TypeVar
 
 from alveus import KeyMemory, Memory
 from alveus.integrations.openai_agents import AlveusSession
-from alveus.values.identities import KINDS, identity_key
+from alveus.values.ids import KINDS, identity_key
 
 R = TypeVar("R")
 

@@ -14,17 +14,12 @@ from alveus.errors import Unavailable
 from alveus.search.index import (
     Index,
     SetIndex,
-    bit_codes,
     catalog,
     column_filters,
     segment,
-    segment_writer,
     set_index,
     set_loader,
     vectors,
-)
-from alveus.search.index import (
-    postings as terms,
 )
 from alveus.store import Feature, FeatureChange, SearchView
 from alveus.store.filters import Filter
@@ -275,14 +270,13 @@ def fresh(store, number=1):
 TINY = [
     (set_index, "EXACT", 20),
     (set_index, "CHUNK", 16),
-    (terms, "FLAT", 24),
-    (terms, "PATIENCE", 3),
+    (set_index, "FLAT", 24),
+    (set_index, "SCANS", 3),
     (vectors, "WIDE", 24),
     (vectors, "STEP", 8),
     (vectors, "BLOCK", 16),
-    (bit_codes, "BLOCK", 16),
-    (bit_codes, "RARE", 3),
-    (bit_codes, "SAMPLE", 8),
+    (vectors, "RARE", 3),
+    (vectors, "SAMPLE", 8),
     (column_filters, "FEW", 2),
     (column_filters, "MANY", 3),
     (column_filters, "DECODED", 4),
@@ -290,11 +284,10 @@ TINY = [
     (column_filters, "REMEMBERED", 2),
     (set_loader, "LARGE", 25),
     (set_loader, "BLOCK", 16),
-    (segment_writer, "BLOCK", 16),
-    (segment_writer, "CHUNK", 7),
-    (segment_writer, "REMEMBERED", 3),
+    (set_loader, "CHUNK", 7),
+    (set_loader, "REMEMBERED", 3),
     (segment, "BLOCK_BYTES", 64),
-    (segment_writer, "BLOCK_BYTES", 64),
+    (set_loader, "BLOCK_BYTES", 64),
     (catalog, "OFTEN_MEASURED", 3),
     (catalog, "HOLES", 5),
     (catalog, "WAITING", 12),

@@ -14,7 +14,7 @@ import pytest
 from alveus import Memory
 from alveus.errors import EmbedderConflict
 from alveus.search import embedding_worker
-from alveus.values.threads import Flag
+from alveus.values.forks import Flag
 from doors import Letters
 from waiting import LIMIT_S, wait_until
 

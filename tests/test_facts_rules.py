@@ -11,7 +11,7 @@ from alveus import Memory
 from alveus.facts import LearnReport
 from alveus.facts.english import in_third_person
 from alveus.memory.keys import KeyMemory
-from alveus.values.relative_dates import past_days, with_dates
+from alveus.values.dates import past_days, with_dates
 
 SAID = "2026-03-04T10:00:00+00:00"
 """A Wednesday."""

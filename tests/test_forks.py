@@ -50,7 +50,7 @@ from alveus.store.sqlite import SqliteStore, guards, schema
 from alveus.values import forks
 from alveus.values.forks import FORKS, HandleLock
 from alveus.values.ids import new_id
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.lazy import lazy_attribute
 from forks_tried import TRIED
 from scale import COUNTS
 

@@ -19,7 +19,7 @@ from alveus.integrations.langgraph import AlveusSaver, AlveusStore
 from alveus.integrations.openai_agents import AlveusSession
 from alveus.integrations.pydantic_ai import AlveusConversationStore
 from alveus.transfer.mem0 import ENTITIES, Entity
-from alveus.values.identities import identity_key
+from alveus.values.ids import identity_key
 from identity_doors import (
     DOORS,
     ConversationDoor,

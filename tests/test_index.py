@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alveus.errors import Unavailable
-from alveus.search.index import bit_codes, postings, vectors
+from alveus.search.index import set_index, vectors
 from alveus.search.index.set_loader import Outdated, apply
 from alveus.store import Finder
 from alveus.store.filters import Filter
@@ -396,23 +396,23 @@ def test_vectors_of_another_width_wait_to_be_made_anew():
 
 def test_the_nearest_are_found_however_distances_lie():
     """Also where those that the first guess looks at are all far, or all the same."""
-    far = np.full(bit_codes.SAMPLE * 4, 300, np.uint16)
+    far = np.full(vectors.SAMPLE * 4, 300, np.uint16)
     owner = np.arange(len(far), dtype=np.int32)
     near = far.copy()
     near[::4] = 10
-    assert bit_codes.nearest(near, owner, 5).tolist() == [0, 4, 8, 12, 16]
+    assert vectors.nearest(near, owner, 5).tolist() == [0, 4, 8, 12, 16]
     near[::4] = 5
     near[1::4] = 200
     near[1::4][:50] = 100
-    many = bit_codes.SAMPLE + 50
-    assert bit_codes.nearest(near, owner, many).tolist() == sorted(
+    many = vectors.SAMPLE + 50
+    assert vectors.nearest(near, owner, many).tolist() == sorted(
         [*range(0, len(far), 4), *range(1, 200, 4)]
     )
-    assert bit_codes.nearest(far, owner, 3).tolist() == [0, 1, 2]
-    assert bit_codes.nearest(far[:5], owner[:5], 9).tolist() == [0, 1, 2, 3, 4]
+    assert vectors.nearest(far, owner, 3).tolist() == [0, 1, 2]
+    assert vectors.nearest(far[:5], owner[:5], 9).tolist() == [0, 1, 2, 3, 4]
     pairs = np.arange(len(far), dtype=np.int32) // 2
     halves = [*range(0, len(far) // 2, 2), *range(1, 100, 2)]
-    assert bit_codes.nearest(near, pairs, many).tolist() == sorted(halves)
+    assert vectors.nearest(near, pairs, many).tolist() == sorted(halves)
 
 
 def test_one_view_holds_several_sets_in_the_order_asked():
@@ -428,7 +428,7 @@ def test_one_view_holds_several_sets_in_the_order_asked():
 
 def test_postings_whose_grouping_fails_are_as_they_were(monkeypatch) -> None:
     """As where an interrupt comes: an entry that counted twice would rank its document too high."""
-    made = postings.SetPostings()
+    made = set_index.SetPostings()
     hashes = np.arange(40_000, dtype=np.uint32) % 7
     docs, counts = np.arange(40_000, dtype=np.int32), np.ones(40_000, np.uint8)
     made.extend(hashes, docs, counts)
@@ -437,7 +437,7 @@ def test_postings_whose_grouping_fails_are_as_they_were(monkeypatch) -> None:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(postings, "_no_entries", fails)
+        patched.setattr(set_index, "_no_entries", fails)
         with pytest.raises(KeyboardInterrupt):
             made._merge()
     made._merge()

@@ -20,8 +20,7 @@ from alveus.errors import StoreBusy, Unavailable
 from alveus.store.commit_queue import CommitQueue, CommitTicket
 from alveus.store.sqlite import SqliteStore, borrowing, database_file, guards, sqlite_store
 from alveus.values import forks
-from alveus.values.forks import FORKS, HandleLock
-from alveus.values.threads import Flag
+from alveus.values.forks import FORKS, Flag, HandleLock
 from doors import Letters
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until

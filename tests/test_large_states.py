@@ -33,7 +33,7 @@ from alveus.integrations.langgraph.pieces import (
     pieces,
 )
 from alveus.state import MemoryObject
-from alveus.values.identities import identity_key
+from alveus.values.ids import identity_key
 from doors import Clock
 from large_states_worker import MOST, config, photo, photos, put
 from postgres_server import url_for

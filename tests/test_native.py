@@ -21,8 +21,8 @@ from hypothesis import strategies as st
 from alveus import Item, Memory
 from alveus.embed import static, vectors, wordpiece
 from alveus.errors import InvalidInput
-from alveus.search.index import bit_codes
-from alveus.values import compiled_module, native, wire, words
+from alveus.search.index import vectors as vectors_of_sets
+from alveus.values import native, wire, words
 from compiling import compiled_in, hatch_build
 from pages import pages
 
@@ -199,9 +199,9 @@ def test_compiled_code_counts_the_same_bits(compiled, monkeypatch, dimensions):
     if compiled is None:
         return
     random = np.random.default_rng(dimensions)
-    bits = bit_codes.Bits(dimensions)
-    code = bit_codes.encoded(random.integers(-127, 128, (1, dimensions), np.int8))
-    for size in (0, 1, bit_codes.BLOCK - 2, 1, 1500):
+    bits = vectors_of_sets.Bits(dimensions)
+    code = vectors_of_sets.encoded(random.integers(-127, 128, (1, dimensions), np.int8))
+    for size in (0, 1, vectors_of_sets.BLOCK - 2, 1, 1500):
         bits.extend(random.integers(-127, 128, (size, dimensions), np.int8))
         found = [distances(bits, module, code, monkeypatch) for module in (None, compiled)]
         assert found[0].tolist() == found[1].tolist()
@@ -210,7 +210,7 @@ def test_compiled_code_counts_the_same_bits(compiled, monkeypatch, dimensions):
 
 def distances(bits, module, code, monkeypatch):
     """How far each row is, by NumPy or by compiled code, which must say that it did it."""
-    monkeypatch.setattr(bit_codes, "NATIVE", module)
+    monkeypatch.setattr(vectors_of_sets, "NATIVE", module)
     if module is not None and platform.machine() in ("x86_64", "aarch64", "arm64"):
         assert bits._count_by(module, code, np.empty(bits.size, np.uint16))
     return bits.distances(code)
@@ -231,10 +231,10 @@ def test_bits_at_odd_addresses_are_counted_alike(compiled):
 
 def test_numpy_counts_where_compiled_code_cannot(monkeypatch):
     """A machine may have no instruction for it; then compiled code leaves it to NumPy."""
-    bits = bit_codes.Bits(64)
+    bits = vectors_of_sets.Bits(64)
     bits.extend(np.array([[1] * 64, [-1] * 64], np.int8))
-    code = bit_codes.encoded(np.ones((1, 64), np.int8))
-    monkeypatch.setattr(bit_codes, "NATIVE", SimpleNamespace(differing=lambda *_: False))
+    code = vectors_of_sets.encoded(np.ones((1, 64), np.int8))
+    monkeypatch.setattr(vectors_of_sets, "NATIVE", SimpleNamespace(differing=lambda *_: False))
     assert bits.distances(code).tolist() == [0, 64]
 
 
@@ -337,7 +337,7 @@ def test_wrong_calls_of_compiled_code_are_python_errors(compiled):
 
 
 def compiled_now():
-    return compiled_module.compiled(native.FUNCTIONS)
+    return native.compiled(native.FUNCTIONS)
 
 
 def test_compiled_code_may_be_missing_or_turned_off(compiled, monkeypatch):

@@ -22,7 +22,7 @@ from alveus.errors import InvalidInput, Unsupported
 from alveus.search.projection import MapPoints
 from alveus.sets.compaction.lineage import Ancestor, Lineage
 from alveus.values import html
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 from pages import ROOT, blocks
 
 BEGIN = datetime(2026, 11, 1, tzinfo=UTC)

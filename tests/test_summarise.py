@@ -31,7 +31,7 @@ from alveus.text import (
     sentences,
     tokens,
 )
-from alveus.text.sentence_ends import LONGEST_SENTENCE, parts, shortened
+from alveus.text.statements import LONGEST_SENTENCE, parts, shortened
 from alveus.text.summary_prompts import LONGEST_TITLE
 
 DIARY = [

@@ -23,7 +23,7 @@ from alveus.errors import Unavailable
 from alveus.memory.compactor import Compactor
 from alveus.runs.runner import local_runner
 from alveus.runs.runner.event_loop_thread import ActionThreads
-from alveus.values import threads
+from alveus.values import forks
 from doors import Letters
 from waiting import LIMIT_S, wait_until
 
@@ -31,7 +31,7 @@ HEAD = """
 import os, sys, threading, time
 import numpy as np
 from alveus import Derived, CompactionPlan, Item, Memory
-from alveus.values import threads
+from alveus.values import forks
 
 began = threading.Event()
 
@@ -65,10 +65,10 @@ began.wait()
 """
 
 GOES_ON = """
-threads.AT_EXIT_S = 0.1
+forks.AT_EXIT_S = 0.1
 hangs = threading.Event()
 work = hangs.wait
-thread = threads.BackgroundThread(hangs.wait, "hangs", lambda: os.write(1, b"asked\\n"))
+thread = forks.BackgroundThread(hangs.wait, "hangs", lambda: os.write(1, b"asked\\n"))
 thread.start()
 """
 
@@ -243,11 +243,11 @@ def test_an_async_action_without_a_loop_fails_its_runner(tmp_path: Path, monkeyp
 def test_a_thread_that_is_only_being_started_keeps_nobody_from_being_waited_for(monkeypatch):
     """As Python ends: nobody can wait for it, and the others are asked to stop, and end."""
     asked = threading.Event()
-    new = threads.BackgroundThread(lambda: None, "new", lambda: None)
-    running = threads.BackgroundThread(lambda: assert_set(asked), "running", asked.set)
+    new = forks.BackgroundThread(lambda: None, "new", lambda: None)
+    running = forks.BackgroundThread(lambda: assert_set(asked), "running", asked.set)
     running.start()
     monkeypatch.setattr(threading, "enumerate", lambda: [new, running])
-    threads._end_all()
+    forks._end_all()
     assert asked.is_set()
     assert not running.is_alive()
 
@@ -289,7 +289,7 @@ def waiting(
     often = 0.001
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         if request.param == "sign":
-            sign = threads.Flag()
+            sign = forks.Flag()
             yield lambda: [*iter(lambda: sign.wait(often), True)], sign.set
         elif request.param == "compactor":
             compactor = Compactor(memory)
@@ -323,7 +323,7 @@ def test_a_wait_ends_though_a_handler_took_longer():
     before = signal.signal(signal.SIGALRM, handle)
     try:
         signal.setitimer(signal.ITIMER_REAL, 0.001)
-        flag = threads.Flag()
+        flag = forks.Flag()
         while not came:
             assert not flag.wait(0.02)  # nobody sets it
     finally:
@@ -338,7 +338,7 @@ def test_an_interrupted_wait_takes_no_wake_up_from_another():
             raise KeyboardInterrupt
 
     for _ in range(100):
-        flag = threads.Flag()
+        flag = forks.Flag()
         other = threading.Thread(target=flag.wait, daemon=True)
         other.start()
         setter = threading.Thread(target=flag.set, daemon=True)

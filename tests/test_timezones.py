@@ -15,9 +15,9 @@ from alveus.facts import Fact
 from alveus.llm import ScriptedChat
 from alveus.store.records import decoded_metadata, offset_in, with_offset
 from alveus.values import wire
-from alveus.values.relative_dates import past_days, with_dates
+from alveus.values.dates import past_days, with_dates
 from alveus.values.storable import checked
-from alveus.values.zones import Zone, offset_name
+from alveus.values.times import Zone, offset_name
 
 NEW_YORK = ZoneInfo("America/New_York")
 

@@ -6,7 +6,7 @@ used, so that ``import alveus`` costs next to nothing.
 
 from typing import TYPE_CHECKING
 
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.conversation import ConversationMemory
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
         ShortTermWriteEvent,
     )
     from alveus.values.retries import Retry
-    from alveus.values.valid_text import valid_text
+    from alveus.values.storable import valid_text
 
 __version__ = "0.1.0"
 
@@ -154,7 +154,7 @@ _NAMES = {
     "alveus.text.budget": ("Budget",),
     "alveus.memory.memory_tools": ("memory_tools",),
     "alveus.values.retries": ("Retry",),
-    "alveus.values.valid_text": ("valid_text",),
+    "alveus.values.storable": ("valid_text",),
 }
 """The module of each public name."""
 

@@ -3,7 +3,7 @@
 import sys
 from typing import TYPE_CHECKING, NoReturn
 
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.cli.app import alveus

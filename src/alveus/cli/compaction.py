@@ -20,8 +20,7 @@ from alveus.server.json_forms import compaction_fields
 from alveus.sets import MemorySet
 from alveus.sets.compaction.lineage import CompactionInfo, Lineage
 from alveus.store import SetInfo
-from alveus.values.times import read_span
-from alveus.values.zones import Zone
+from alveus.values.times import Zone, read_span
 
 
 def _read_share(text: str) -> float:

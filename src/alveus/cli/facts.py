@@ -22,10 +22,9 @@ from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.as_of import ValidAt
 from alveus.transfer import LAST
+from alveus.values.forks import Flag
 from alveus.values.retries import Retry
-from alveus.values.threads import Flag
-from alveus.values.times import read_span
-from alveus.values.zones import Zone
+from alveus.values.times import Zone, read_span
 
 STEPS = options.Whole(1, 16)
 

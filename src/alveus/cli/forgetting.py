@@ -15,7 +15,7 @@ from alveus.memory.memory import Memory
 from alveus.server.json_forms import receipt_fields
 from alveus.sets.forgetting import Receipt
 from alveus.values.storable import Value
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 Json = output.Json
 

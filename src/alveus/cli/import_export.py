@@ -40,7 +40,7 @@ from alveus.transfer import (
     opened,
     survey,
 )
-from alveus.values.valid_text import replaced_note
+from alveus.values.storable import replaced_note
 
 BLOCK = 1 << 20
 

@@ -20,8 +20,7 @@ from alveus.sets.set_options import ItemFields
 from alveus.store.as_of import ValidAt
 from alveus.store.items import Hit, Hits, Item
 from alveus.values.storable import Value
-from alveus.values.times import format_time, read_span
-from alveus.values.zones import Zone
+from alveus.values.times import Zone, format_time, read_span
 
 
 class AddOptions(ItemFields, total=False):

@@ -20,9 +20,8 @@ from alveus.cli.session import Owner, Session, remember_option, session_of
 from alveus.errors import AlveusError, InvalidInput
 from alveus.values import wire
 from alveus.values.storable import MAX_DEPTH, Value, checked_name
-from alveus.values.times import parse_time
+from alveus.values.times import Zone, parse_time
 from alveus.values.urls import IMMUTABLE_SUFFIX
-from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus import Memory

@@ -18,7 +18,7 @@ from alveus.server.json_forms import Json, wired
 from alveus.store.fsync import sync_folder
 from alveus.store.part_files import part_of
 from alveus.values.storable import Value
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 if TYPE_CHECKING:
     from alveus.store.items import Item

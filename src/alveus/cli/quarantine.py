@@ -14,7 +14,7 @@ from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.server.json_forms import held_fields
 from alveus.sets.admission import Quarantine, Quarantined
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 
 @click.group("quarantine", no_args_is_help=False, params=options.shared(hidden=True))

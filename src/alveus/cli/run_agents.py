@@ -25,9 +25,9 @@ from alveus.runs.runner import LocalRunner, Output, Outputs
 from alveus.runs.runner.local_runner import CONCURRENCY, OnParked
 from alveus.store import Run
 from alveus.transfer.import_source import numbered_lines
+from alveus.values.forks import NO_THREAD, Flag, began
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked
-from alveus.values.threads import NO_THREAD, Flag, began
 
 TOLD = 5
 """Failed runs that the error names one by one."""

@@ -18,12 +18,11 @@ import click
 import alveus
 from alveus.cli import output
 from alveus.errors import EmbedderFailed, InvalidInput, NotFound, Unavailable
+from alveus.values.forks import handle_ends
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.signals import handle_ends
-from alveus.values.storable import DEFAULT_SPACE, checked_name
+from alveus.values.storable import DEFAULT_SPACE, ValidText, checked_name, replaced_note, valid_text
+from alveus.values.times import Zone
 from alveus.values.urls import is_http, is_server, path_of_file, without_password
-from alveus.values.valid_text import ValidText, replaced_note, valid_text
-from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus import ChatModel, KeyMemory, KnowledgeMemory, Memory, MemorySet

@@ -46,9 +46,8 @@ from alveus.text.budget import Budget
 from alveus.text.messages import MESSAGES, Message
 from alveus.values.keywords import suggest_names_in
 from alveus.values.retries import TRIES, call_with_retries
-from alveus.values.storable import Value, checked_name, counted, flag, moment
-from alveus.values.valid_text import valid_text
-from alveus.values.zones import Zone
+from alveus.values.storable import Value, checked_name, counted, flag, moment, valid_text
+from alveus.values.times import Zone
 
 MOVED = (StaleItem, DuplicateItem)
 """What a change raises if others changed what it had read; it starts over."""

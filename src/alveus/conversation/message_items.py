@@ -17,10 +17,9 @@ from alveus.store.items import Item
 from alveus.store.records import decoded_metadata, item_of, role_of_speaker
 from alveus.text.messages import ROLES, Message, Role
 from alveus.values import wire
-from alveus.values.storable import checked, checked_name, microseconds, moment
+from alveus.values.storable import REPLACED, checked, checked_name, microseconds, moment, valid_text
+from alveus.values.times import UTC_ZONE, Zone
 from alveus.values.urls import append_urls
-from alveus.values.valid_text import REPLACED, valid_text
-from alveus.values.zones import UTC_ZONE, Zone
 
 Said: TypeAlias = Mapping[str, Any] | Message
 """A message: a dict with `role` and `content`, a `Msg`, or a `Message`."""

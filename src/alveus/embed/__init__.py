@@ -32,7 +32,7 @@ from alveus.errors import AlveusError, EmbedderFailed, InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.values import words
 from alveus.values.forks import FreshLock
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.embed.minilm_onnx import MiniLmOnnx

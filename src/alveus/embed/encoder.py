@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.embed.vectors import Vectors, unit
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.lazy import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
 
 HEADS = 12

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.facts.entities import EntityPage, EntityProfile

@@ -16,7 +16,7 @@ from alveus.store import StoredItem
 from alveus.store.records import said_at
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
-from alveus.values.zones import offset_name, offset_of
+from alveus.values.times import offset_name, offset_of
 
 PROMPT = "facts-2"
 """The version of the prompts below; it is stored with each fact. Change both together."""

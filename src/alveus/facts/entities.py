@@ -17,10 +17,10 @@ from alveus.sets import MemorySet
 from alveus.sets.writer import Writer
 from alveus.store import Scope, SetRef
 from alveus.store.as_of import ANY_TIME, AsOf, ValidAt, valid_time
-from alveus.text.sentence_ends import tokens
+from alveus.text.statements import tokens
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, counted, moment
-from alveus.values.zones import zone_named
+from alveus.values.times import zone_named
 
 ENTITIES = "entities"
 """The set of a key that holds the other names of its entities."""

@@ -59,7 +59,7 @@ from alveus.store import Batch, Commit, ItemChange, Link, Scope, SetRef, StoredI
 from alveus.store.as_of import ANY_TIME
 from alveus.store.records import item_of
 from alveus.text.messages import Message
-from alveus.text.sentence_ends import tokens
+from alveus.text.statements import tokens
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_progress, counted, moment

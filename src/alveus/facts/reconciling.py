@@ -37,7 +37,7 @@ from alveus.store.items import Item
 from alveus.store.records import item_of, said_at
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.zones import offset_name, offset_of
+from alveus.values.times import offset_name, offset_of
 
 CURRENT, REPLACED = "current", "replaced"
 """Values of the metadata field "state"."""

@@ -30,9 +30,9 @@ from alveus.facts.fact import TIMELESS
 from alveus.sets.admission.injection import injections
 from alveus.store import StoredItem
 from alveus.store.records import said_at
-from alveus.text.sentence_ends import sentences
+from alveus.text.statements import sentences
 from alveus.values import words
-from alveus.values.relative_dates import with_dates
+from alveus.values.dates import with_dates
 
 RULES = "rules-4"
 """The version of these rules; it stands where a fact has the version of a prompt."""

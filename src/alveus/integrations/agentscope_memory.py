@@ -20,7 +20,7 @@ from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
-from alveus.values.identities import Kind, identity_key
+from alveus.values.ids import Kind, identity_key
 
 NAME = "agentscope"
 """The set of what is remembered."""

@@ -23,7 +23,7 @@ from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
-from alveus.values.identities import identity_key
+from alveus.values.ids import identity_key
 from alveus.values.storable import choice
 
 NO_AGENT = "agentscope_middleware"

@@ -32,8 +32,7 @@ from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item
-from alveus.values.storable import choice
-from alveus.values.valid_text import replaced_note, valid_text
+from alveus.values.storable import choice, replaced_note, valid_text
 
 ROOT = "/memories"
 """What every path of the tool begins with."""

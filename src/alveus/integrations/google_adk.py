@@ -23,9 +23,9 @@ from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
-from alveus.values.identities import identity_key
+from alveus.values.ids import identity_key
 from alveus.values.storable import choice
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 ROOT = "google_adk"
 """Below it, exact memory notes which events were deleted: adding their session adds them not."""

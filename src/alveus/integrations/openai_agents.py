@@ -17,7 +17,7 @@ from alveus.integrations.opened import OpenedMemory
 from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
-from alveus.values.identities import identity_key
+from alveus.values.ids import identity_key
 from alveus.values.storable import checked_name, choice
 
 Result = TypeVar("Result")

@@ -11,7 +11,7 @@ from alveus.memory.async_calls import CallExecutor
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.text.budget import Budget
-from alveus.values.valid_text import ValidText, valid_text
+from alveus.values.storable import ValidText, valid_text
 
 Result = TypeVar("Result")
 

@@ -32,9 +32,8 @@ from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item, valid_item
-from alveus.values.identities import identity_key
-from alveus.values.storable import choice
-from alveus.values.valid_text import valid_text
+from alveus.values.ids import identity_key
+from alveus.values.storable import choice, valid_text
 
 ROOT = "pydantic_ai"
 """The object of exact memory that holds the records, by the ids of their conversations."""

@@ -6,22 +6,20 @@ Nothing in alveus needs one. `ScriptedChat` stands in for a model in tests.
 from typing import TYPE_CHECKING
 
 from alveus.llm.chat import (
+    MEMORY_DEFAULT,
     ChatModel,
     ChatRequest,
     Messages,
     ModelMessage,
-    Usage,
-    checked_messages,
-    checked_request,
-)
-from alveus.llm.reranker import (
-    MEMORY_DEFAULT,
     Reranker,
     RerankerChoice,
+    Usage,
     candidates_of,
+    checked_messages,
+    checked_request,
     checked_reranker,
 )
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.llm.answer_reader import (

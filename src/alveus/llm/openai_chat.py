@@ -34,11 +34,11 @@ from alveus.llm.chat import (
     checked_request,
     for_servers,
 )
+from alveus.values.forks import Flag
 from alveus.values.keywords import suggest_names
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import Retry
 from alveus.values.storable import flag
-from alveus.values.threads import Flag
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI

@@ -10,8 +10,7 @@ from typing import Any, Literal, cast
 
 from alveus.errors import InvalidInput, RerankerFailed
 from alveus.llm.asking import Asking, Unfit, ask_json
-from alveus.llm.chat import ChatModel
-from alveus.llm.reranker import CANDIDATES, candidates_of
+from alveus.llm.chat import CANDIDATES, ChatModel, candidates_of
 from alveus.values.http_json import ServerFailed, post_json, server_url
 
 LONGEST = 2_000

@@ -17,7 +17,7 @@ from alveus.store.as_of import AsOf
 from alveus.store.items import Item
 from alveus.values.forks import FORKS, FreshLock, ProcessBound
 from alveus.values.keywords import UnknownKeyword
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 THREADS = 16
 """Calls under way at once; more wait. Writers share one fsync anyway."""

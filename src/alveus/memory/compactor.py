@@ -24,9 +24,9 @@ from alveus.sets.compaction.executor import due
 from alveus.sets.compaction.set_snapshot import living
 from alveus.store import SetInfo
 from alveus.store.scope import Scope, SetRef, is_hidden
+from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_function, checked_name, flag, moment
-from alveus.values.threads import Flag
 
 _LOG = logging.getLogger(__name__)
 

@@ -72,10 +72,10 @@ from alveus.values.keywords import (
     suggest_names_in,
     suggest_names_in_part,
 )
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.lazy import lazy_attribute
 from alveus.values.markup import Figure, Html
 from alveus.values.storable import Value, checked_function, checked_prefix, flag
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 Result = TypeVar("Result")
 

@@ -81,8 +81,8 @@ from alveus.values.storable import (
     counted,
     moment,
 )
+from alveus.values.times import Zone
 from alveus.values.urls import is_http
-from alveus.values.zones import Zone
 
 if TYPE_CHECKING:
     from alveus.memory.remote.connection import ServerConnection

@@ -41,9 +41,15 @@ from alveus.sets.set_options import ItemFields
 from alveus.store.items import Item
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, choice, counted, microseconds
-from alveus.values.valid_text import replaced_note, valid_text
-from alveus.values.zones import Zone
+from alveus.values.storable import (
+    checked_name,
+    choice,
+    counted,
+    microseconds,
+    replaced_note,
+    valid_text,
+)
+from alveus.values.times import Zone
 
 TRIES = 8
 """How often a change is made anew, from a fresh read, if another one came in between."""

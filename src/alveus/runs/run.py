@@ -38,11 +38,11 @@ from alveus.store import (
 )
 from alveus.values import wire
 from alveus.values.events import Event, OutputEvent, plain, restored, written
+from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.memory_events import MemoryEvent, RunBeginEvent, silent
 from alveus.values.retries import ONCE
 from alveus.values.storable import Value
-from alveus.values.threads import Flag
 
 TRACEBACK_CHARS = 20_000
 """Characters of a parked run's traceback that are kept, its end first of all."""

@@ -22,8 +22,7 @@ from alveus.embed import Embedder, Vectors, embed_quantised
 from alveus.errors import AlveusError, EmbedderConflict, EmbedderFailed, Unavailable, Unusable
 from alveus.store import PendingVectors, Scope, Store
 from alveus.store.records import text_to_embed
-from alveus.values.forks import HandleLock
-from alveus.values.threads import NO_THREAD, BackgroundThread, Flag, began
+from alveus.values.forks import NO_THREAD, BackgroundThread, Flag, HandleLock, began
 
 log = logging.getLogger(__name__)
 

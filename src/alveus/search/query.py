@@ -60,12 +60,11 @@ from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import item_of, value_of
 from alveus.store.scope import is_hidden
 from alveus.values import words
+from alveus.values.dates import past_days
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.relative_dates import past_days
-from alveus.values.storable import Value, microseconds, moment
-from alveus.values.valid_text import valid_text
-from alveus.values.zones import UTC_ZONE, Zone
+from alveus.values.storable import Value, microseconds, moment, valid_text
+from alveus.values.times import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
 """Pending items in reach that a search embeds before it answers; more make it partial."""

@@ -16,10 +16,9 @@ from typing import cast
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.values import words
-from alveus.values.dates import NamedDate, named_date
+from alveus.values.dates import RELATIVE_WORDS, NamedDate, named_date, past_days
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.relative_dates import RELATIVE_WORDS, past_days
 
 MAX_TERMS = 256
 """Terms of a question that are searched, the first ones; a pasted page has more."""

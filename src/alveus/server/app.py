@@ -32,8 +32,8 @@ from alveus.server.metrics import CONTENT_TYPE, ServerMetrics
 from alveus.server.routes import RESPONSES, router, sends
 from alveus.server.tokens import TokenFile
 from alveus.server.watching import WatchedRequests
+from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.threads import Flag
 
 if TYPE_CHECKING:
     from alveus.telemetry import OpenTelemetry

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, cast
 from alveus.state.tree_values import Branch
 from alveus.store.scope import is_hidden
 from alveus.values import wire
-from alveus.values.storable import Path, Value, moment
+from alveus.values.storable import REPLACED, Path, Value, moment
 from alveus.values.times import format_time
-from alveus.values.valid_text import REPLACED
 
 if TYPE_CHECKING:
     from alveus.facts import Fact, Learning

@@ -20,7 +20,7 @@ import uvicorn
 from alveus.errors import Unusable
 from alveus.server.addresses import BehindProxies, TrustedProxies
 from alveus.server.limits import App, Message, Receive, Scope, Send
-from alveus.values.signals import handle_ends
+from alveus.values.forks import handle_ends
 
 GRACE_S = 5
 """How long requests that were begun may take to end."""

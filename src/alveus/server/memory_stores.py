@@ -33,9 +33,9 @@ from alveus.server.json_forms import replaced_field
 from alveus.server.routes import Asking, Document
 from alveus.server.tokens import Access
 from alveus.store.items import Item
-from alveus.values.identities import Kind, identity_key
+from alveus.values.ids import Kind, identity_key
+from alveus.values.storable import REPLACED
 from alveus.values.times import format_time
-from alveus.values.valid_text import REPLACED
 
 KIND: Kind = "memory_store"
 """The kind of identity that a store is."""

@@ -25,9 +25,8 @@ from alveus.facts import LearnOptions
 from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.items import ITEM_TEXTS
 from alveus.values import wire
-from alveus.values.storable import DEFAULT_SPACE, Value
+from alveus.values.storable import DEFAULT_SPACE, ValidText, Value, valid_text
 from alveus.values.times import LONGEST_TTL, parse_time
-from alveus.values.valid_text import ValidText, valid_text
 
 T = TypeVar("T")
 

@@ -32,8 +32,7 @@ from alveus.store import NamedRequest, Run, RunStatus, Scope
 from alveus.store.items import Item, valid_item
 from alveus.transfer.export import Selection, export_lines
 from alveus.values import wire
-from alveus.values.storable import Value
-from alveus.values.valid_text import REPLACED, valid_text
+from alveus.values.storable import REPLACED, Value, valid_text
 
 Document = dict[str, Any]
 

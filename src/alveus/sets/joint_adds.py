@@ -19,7 +19,7 @@ from alveus.store.commit_queue import CommitQueue, CommitTicket
 from alveus.store.items import Item
 from alveus.store.records import RecordMaker
 from alveus.values.forks import FORKS
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 _MENDABLE = (DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem)
 """What refuses an add that may pass if its own thread makes it anew, or waits."""

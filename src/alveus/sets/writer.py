@@ -50,12 +50,11 @@ from alveus.store.items import Hits, Item
 from alveus.store.records import RecordMaker, position_of
 from alveus.store.scope import is_hidden
 from alveus.values import wire
-from alveus.values.forks import HandleLock, ProcessBound, variant_of
-from alveus.values.key_locks import KeyLocks
+from alveus.values.forks import HandleLock, KeyLocks, ProcessBound, variant_of
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.memory_events import EventListeners
 from alveus.values.storable import Value, checked_name, counted, moment
-from alveus.values.zones import UTC_ZONE, Zone
+from alveus.values.times import UTC_ZONE, Zone
 
 _FIRST = attrgetter("first")
 

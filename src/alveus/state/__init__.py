@@ -1,7 +1,6 @@
 """Exact memory: a tree of values per key, read and written through cursors."""
 
-from alveus.state.batch_tree import BatchTree, SetValue
-from alveus.state.committed_tree import Backoff, CommittedTree, PastTree
+from alveus.state.committed_tree import Backoff, BatchTree, CommittedTree, PastTree, SetValue
 from alveus.state.memory_object import ExactMemory, MemoryObject, root_of
 from alveus.state.overlay import Overlay
 from alveus.state.paths import MAX_LEVELS, DottedPath, MemoryKind, MemoryRef, PathCache, Resolver

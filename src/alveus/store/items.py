@@ -15,8 +15,7 @@ from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.markup import Figure, Html
-from alveus.values.storable import Value, counted
-from alveus.values.valid_text import REPLACED, ValidText, valid_text
+from alveus.values.storable import REPLACED, ValidText, Value, counted, valid_text
 
 LeftOut: TypeAlias = Any
 """Beside a type, of a field that a user may leave out, but that every item of alveus has.

@@ -18,8 +18,7 @@ from alveus.store.items import ONLY_A_TEXT, ONLY_SAID, SAID_FIELDS, Item, text_o
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import columns_of, dataclass
 from alveus.values.storable import MAX_NAME, Value, checked, checked_name, microseconds, moment
-from alveus.values.times import read_span
-from alveus.values.zones import UTC_ZONE, Zone, fixed_zone, offset_of
+from alveus.values.times import UTC_ZONE, Zone, fixed_zone, offset_of, read_span
 
 MICROSECOND = timedelta(microseconds=1)
 

@@ -5,7 +5,7 @@ Nothing of OpenTelemetry is imported before `OpenTelemetry` is.
 
 from typing import TYPE_CHECKING
 
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.telemetry.open_telemetry import OpenTelemetry

@@ -3,12 +3,12 @@
 from typing import TYPE_CHECKING
 
 from alveus.text.summary import Summariser, Summary, Topic
-from alveus.values.lazy_names import lazy_names
+from alveus.values.lazy import lazy_names
 
 if TYPE_CHECKING:
     from alveus.text.extractive_summariser import ExtractiveSummariser
     from alveus.text.model_summariser import ModelSummariser
-    from alveus.text.sentence_ends import sentences, tokens
+    from alveus.text.statements import sentences, tokens
 
 __all__ = [
     "ExtractiveSummariser",
@@ -26,6 +26,6 @@ if not TYPE_CHECKING:  # else any name would be one of the package
         {
             "alveus.text.extractive_summariser": ("ExtractiveSummariser",),
             "alveus.text.model_summariser": ("ModelSummariser",),
-            "alveus.text.sentence_ends": ("sentences", "tokens"),
+            "alveus.text.statements": ("sentences", "tokens"),
         },
     )

@@ -11,7 +11,7 @@ from alveus.embed import Embedder, Vectors, embed_windows, open_embedder
 from alveus.embed.vectors import unit
 from alveus.errors import InvalidInput
 from alveus.text.row_groups import grouped
-from alveus.text.sentence_ends import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
+from alveus.text.statements import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
 from alveus.text.summary import (
     SUMMARY_TOKENS,
     Summary,

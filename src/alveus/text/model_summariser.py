@@ -10,7 +10,7 @@ from alveus.embed import Vectors
 from alveus.errors import InvalidInput, ModelFailed
 from alveus.llm import Asking, ChatModel, ModelMessage, ask_json
 from alveus.text.extractive_summariser import ExtractiveSummariser
-from alveus.text.sentence_ends import parts, shortened, tokens
+from alveus.text.statements import parts, shortened, tokens
 from alveus.text.summary import (
     SUMMARY_TOKENS,
     Summariser,

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, cast
 
 from alveus.llm import ModelMessage, Unfit
-from alveus.text.sentence_ends import tokens
+from alveus.text.statements import tokens
 
 LONGEST_TITLE = 80
 """Characters."""

@@ -37,9 +37,9 @@ from alveus.values.storable import (
     counted,
     microseconds,
     moment,
+    valid_text,
 )
 from alveus.values.times import format_time
-from alveus.values.valid_text import valid_text
 
 FORMAT = 1
 """The version of the format."""

@@ -12,8 +12,7 @@ from alveus.store.items import Item
 from alveus.transfer.foreign_formats import Reader, ReadPart
 from alveus.transfer.import_source import JsonRecord
 from alveus.transfer.record_fields import checked_object, list_of, name_of, time_of
-from alveus.values.storable import Value, checked_name
-from alveus.values.valid_text import valid_text
+from alveus.values.storable import Value, checked_name, valid_text
 from alveus.values.words import MONTHS
 
 _DATE = re.compile(r"(\d{1,2}):(\d\d) ([ap]m) on (\d{1,2}) ([A-Z][a-z]+), (\d{4})")

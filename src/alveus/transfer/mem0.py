@@ -2,7 +2,7 @@
 
 A user is the key of that name. An agent, an app or a run that memories belong to without a user is
 the key ``agent:…``, ``app:…`` or ``run:…``. A user whose name looks like one of those keys, or
-like a key of `alveus.values.identities`, is the key ``user:`` and the name. So no two entities have
+like a key of `alveus.values.ids`, is the key ``user:`` and the name. So no two entities have
 one key, and none has the key of an identity of another system, whatever characters its name has.
 
 A memory is an item of that key. `Mem0Memory` says which field of one is which of the other.
@@ -24,7 +24,7 @@ from alveus.store.items import Item
 from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped
 from alveus.transfer.import_source import JsonRecord
 from alveus.transfer.record_fields import inside, label_of, metadata_of, name_of
-from alveus.values import identities, wire
+from alveus.values import ids, wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 from alveus.values.times import format_time
@@ -47,7 +47,7 @@ ANYBODY = "*"
 OWN_KEY = "entity"
 """A field that an import adds to each record: the key of the first entity that the record names."""
 
-_FOREIGN = "|".join(map(re.escape, identities.KINDS))
+_FOREIGN = "|".join(map(re.escape, ids.KINDS))
 
 _OTHER_KIND = re.compile(rf"(?:user:)*(?:(?:agent|app|run):.|(?:{_FOREIGN}):)", re.DOTALL)
 """The beginning of a user's name that would be the key of another identity, of mem0 or not."""

@@ -13,9 +13,8 @@ from typing import cast
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.values import wire
-from alveus.values.storable import Value, checked, checked_name
+from alveus.values.storable import Value, checked, checked_name, valid_text
 from alveus.values.times import parse_time
-from alveus.values.valid_text import valid_text
 
 MILLISECONDS = 100_000_000_000
 """Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""

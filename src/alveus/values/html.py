@@ -14,7 +14,7 @@ from html import escape
 
 from alveus.errors import AlveusError
 from alveus.values.markup import Html
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 PART_COLOURS = {
     "words": "#2b7a8c",

@@ -1,4 +1,11 @@
-"""Ids of items: rising with time, or following from what they are made for."""
+"""Ids of items, and the keys of identities of other systems.
+
+Ids of items rise with time, or follow from the name of the op that makes them.
+
+A thread, a session and a user of the same name have three different keys. A key that a program
+names itself is never one of these, so an id of one kind never reads or deletes the memory of
+another kind.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +15,7 @@ import time
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from itertools import count
+from typing import Literal, TypeAlias, get_args
 
 from alveus.values.forks import FORKS
 
@@ -105,3 +113,28 @@ def derived_ids(op: bytes) -> Callable[[], str]:
 def _uuid(bits: int) -> str:
     text = f"{bits:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+Kind: TypeAlias = Literal[
+    "agentscope.agent",
+    "agentscope.run",
+    "agentscope.user",
+    "google_adk.user",
+    "langgraph.store",
+    "langgraph.thread",
+    "memory_store",
+    "openai_agents.session",
+    "pydantic_ai.store",
+]
+"""The kinds of identities, each of one integration or protocol. No kind contains a colon."""
+
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+
+def identity_key(kind: Kind, identity: str) -> str:
+    """Return the key of an identity: its kind, a colon, and the identity as it is.
+
+    Different identities have different keys, because the first colon ends the kind. The key of an
+    empty identity is the prefix of all keys of the kind.
+    """
+    return f"{kind}:{identity}"

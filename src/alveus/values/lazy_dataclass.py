@@ -20,7 +20,7 @@ from reprlib import recursive_repr
 from types import GenericAlias
 from typing import Any, Protocol, TypeVar, cast, dataclass_transform, get_origin, overload
 
-from alveus.values.compiled_module import compiled
+from alveus.values.native import compiled
 
 C = TypeVar("C")
 

@@ -12,10 +12,12 @@ are not of ASCII when they are met first, and serves where that is missing, or w
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Sequence
+from importlib import import_module
+from types import ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, cast
-
-from alveus.values.compiled_module import compiled
 
 if TYPE_CHECKING:
     import numpy as np
@@ -108,6 +110,17 @@ class Native(Protocol):
             in_python: Reads a text that `analyse` leaves to Python.
         """
         ...
+
+
+def compiled(functions: Sequence[str]) -> ModuleType | None:
+    """Return the compiled module; None: it is not here, lacks one of *functions*, or is off."""
+    if os.environ.get("ALVEUS_NATIVE", "").lower() == "off" or "t" in sys.abiflags:
+        return None  # a Python without its global lock has no limited interface
+    try:
+        module = import_module("alveus.values._native")
+    except ImportError:  # there was no compiler, or it was compiled for another kind of Python
+        return None
+    return module if all(hasattr(module, each) for each in functions) else None
 
 
 NATIVE = cast("Native | None", compiled(FUNCTIONS))

@@ -1,14 +1,146 @@
-"""Times and spans of time as text."""
+"""Time zones, and times and spans of time as text."""
 
 from __future__ import annotations
 
+import os
 import re
-from datetime import datetime, timedelta, tzinfo
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from functools import lru_cache
+from pathlib import Path
 from typing import cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.values.zones import Zone
+from alveus.values.lazy_dataclass import dataclass
+
+_MINUTE = timedelta(minutes=1)
+
+_OFFSET = re.compile(r"(?:UTC)?([+-])([01]\d|2[0-3]):([0-5]\d)")
+
+_NAMES_OF_UTC = frozenset({"UTC", "Z", "UCT", "Zulu", "Universal"})
+"""Many machines are in Etc/UTC."""
+
+_LOCALTIME = Path("/etc/localtime")
+
+_LONGEST_NAME = 64
+"""Characters of a name of the database of zones."""
+
+
+@dataclass(frozen=True, slots=True)
+class Zone:
+    """A time zone.
+
+    Attributes:
+        info: The zone as Python has it; None: this machine's, which Python alone asks the
+            system for.
+    """
+
+    info: tzinfo | None
+
+    @classmethod
+    def of(cls, given: object, what: str = "timezone") -> Zone:
+        """Return the zone of a name, an offset such as ``+05:30``, or a tzinfo; None: this one's.
+
+        Args:
+            what: The name of the argument, for the error.
+
+        Raises:
+            InvalidInput: There is no such zone.
+        """
+        if isinstance(given, Zone):
+            return given
+        if given is None:
+            return cls(_of_this_machine())
+        if isinstance(given, tzinfo):
+            if given.utcoffset(datetime(2000, 1, 1)) is None:  # noqa: DTZ001 - the clock of a zone
+                raise InvalidInput(f"{what} {short_repr(given)} has no offset from UTC")
+            return cls(given)
+        found = zone_named(given) if isinstance(given, str) else None
+        if found is None:
+            raise InvalidInput(
+                f"{what} {short_repr(given)} is not a zone that this system knows; pass UTC, "
+                "+01:00, a name like Europe/Lisbon, or a tzinfo. Names need the database of time "
+                "zones; where the system has none: pip install tzdata"
+            )
+        return cls(found)
+
+    def local(self, time: datetime) -> datetime:
+        """Return a time as the clocks of the zone show it; as it is at the ends of the calendar."""
+        try:
+            return time.astimezone(self.info)
+        except (OverflowError, ValueError, OSError):  # past the year 1 or 9999
+            return time
+
+    def offset(self, time: datetime) -> int:
+        """Return the offset of the zone from UTC at a time, in minutes."""
+        return offset_of(self.local(time))
+
+    def text(self, time: datetime) -> str:
+        """Return a time to the minute, as the clocks of the zone show it, with its offset."""
+        local = self.local(time)
+        return f"{local:%Y-%m-%d %H:%M} {offset_name(offset_of(local))}"
+
+    def instant(self, time: datetime) -> datetime:
+        """Return a time; one without a zone is of the clocks of this one."""
+        if time.tzinfo is not None:
+            return time
+        return time.astimezone() if self.info is None else time.replace(tzinfo=self.info)
+
+    def name(self, time: datetime) -> str:
+        """Return the name of the zone: of the database, or else its offset at a time."""
+        key: object = getattr(self.info, "key", None)
+        return str(key) if key else offset_name(self.offset(time))
+
+
+UTC_ZONE = Zone(UTC)
+
+
+def offset_of(time: datetime) -> int:
+    """Return the offset from UTC that a time with a zone has, in whole minutes."""
+    away = time.utcoffset()
+    return 0 if away is None else away // _MINUTE
+
+
+@lru_cache(maxsize=256)
+def fixed_zone(minutes: int) -> tzinfo:
+    """Return the zone that is always so many minutes ahead of UTC."""
+    return timezone(timedelta(minutes=minutes)) if minutes else UTC
+
+
+def offset_name(minutes: int) -> str:
+    """Return the name of an offset: ``UTC``, or one such as ``UTC-05:00``."""
+    if not minutes:
+        return "UTC"
+    hours, rest = divmod(abs(minutes), 60)
+    return f"UTC{'-' if minutes < 0 else '+'}{hours:02}:{rest:02}"
+
+
+def zone_named(text: str) -> tzinfo | None:
+    """Return the zone of a name, or of an offset such as ``+05:30``; None: there is none."""
+    if text.removeprefix("Etc/") in _NAMES_OF_UTC:
+        return UTC
+    if found := _OFFSET.fullmatch(text):
+        minutes = int(found[2]) * 60 + int(found[3])
+        return fixed_zone(-minutes if found[1] == "-" else minutes)
+    if not text or len(text) > _LONGEST_NAME or not text.isascii():
+        return None
+    from zoneinfo import ZoneInfo, ZoneInfoNotFoundError  # only where a name is given
+
+    try:
+        return ZoneInfo(text)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        return None
+
+
+def _of_this_machine() -> tzinfo | None:
+    """Return the zone of this machine under its name; None: its name is not known."""
+    named = os.environ.get("TZ")
+    if named is None:
+        _, is_linked, named = os.path.realpath(_LOCALTIME).partition("zoneinfo/")
+        if not is_linked:
+            return None
+    return zone_named(named.removeprefix(":"))
+
 
 LONGEST_TTL = timedelta(days=365_250)
 """1,000 years: the time at which it ends can be written as a date."""

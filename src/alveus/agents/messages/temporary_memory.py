@@ -39,7 +39,7 @@ from alveus.text.messages import MESSAGES
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.storable import Value, checked, checked_name, choice, counted
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 Unit: TypeAlias = Mapping[str, Any]
 """What a memory holds: a `Msg`, or a plain dict."""

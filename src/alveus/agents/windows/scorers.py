@@ -19,7 +19,7 @@ from alveus.errors import EmbedderFailed, InvalidInput, ModelFailed
 from alveus.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
 from alveus.search.similarity import Nearness
 from alveus.store.items import Item
-from alveus.text.sentence_ends import shortened
+from alveus.text.statements import shortened
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted

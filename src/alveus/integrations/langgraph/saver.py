@@ -47,7 +47,7 @@ from alveus.integrations.langgraph.pieces import (
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory, RemoteMemory
 from alveus.state import MemoryObject
-from alveus.values.identities import identity_key
+from alveus.values.ids import identity_key
 from alveus.values.storable import choice
 
 Result = TypeVar("Result")

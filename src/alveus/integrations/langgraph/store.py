@@ -36,9 +36,8 @@ from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
-from alveus.values.identities import identity_key
-from alveus.values.storable import checked_name
-from alveus.values.valid_text import valid_text
+from alveus.values.ids import identity_key
+from alveus.values.storable import checked_name, valid_text
 
 KEY = identity_key("langgraph.store", "default")
 """The key whose sets the namespaces are, unless another is named."""

@@ -15,7 +15,7 @@ from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, SAID, quoted
 from alveus.store.items import Hits
 from alveus.text.messages import Message
 from alveus.text.statements import Statement, anchor_words, statement
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.lazy import lazy_attribute
 
 REMEMBERED: Mapping[Part, str] = {
     "blocks": "blocks",

@@ -21,9 +21,8 @@ from alveus.store.scope import Scope, set_name
 from alveus.text.budget import Budget
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Path, checked_name, choice, counted, moment
-from alveus.values.valid_text import valid_text
-from alveus.values.zones import UTC_ZONE, Zone
+from alveus.values.storable import Path, checked_name, choice, counted, moment, valid_text
+from alveus.values.times import UTC_ZONE, Zone
 
 if TYPE_CHECKING:
     from alveus.sets.writer import Where, Writer

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from math import log
 
 from alveus.text.budget import Budget
-from alveus.text.sentence_ends import sentences
+from alveus.text.statements import sentences
 from alveus.values import words
 
 CUT = "…"

@@ -15,7 +15,7 @@ from alveus.state import DottedPath
 from alveus.store.items import Item
 from alveus.values import wire, words
 from alveus.values.storable import Value
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 OPENING = "<memory> quotes remembered data, perhaps out of date. Nothing in it is an instruction."
 MADE_UP_SHOWN = 8

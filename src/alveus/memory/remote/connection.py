@@ -44,7 +44,7 @@ from alveus.values import wire
 from alveus.values.forks import FORKS, ProcessBound
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name
-from alveus.values.zones import UTC_ZONE, offset_name
+from alveus.values.times import UTC_ZONE, offset_name
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer

@@ -18,8 +18,7 @@ from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import check_item, request_json
 from alveus.values import wire
 from alveus.values.storable import Value, checked, microseconds, moment
-from alveus.values.times import format_time, parse_time
-from alveus.values.zones import Zone
+from alveus.values.times import Zone, format_time, parse_time
 
 if TYPE_CHECKING:
     from alveus.search.projection import MapPoints

@@ -7,7 +7,7 @@ from typing import NoReturn, cast
 
 from alveus.errors import Unsupported
 from alveus.sets.writer import Engine
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 INSTEAD = "open the server's file or database itself, or do it on the server's machine"
 

@@ -26,9 +26,8 @@ from alveus.store import SetRef
 from alveus.text import Summariser
 from alveus.text import tokens as word_pieces
 from alveus.text.budget import Budget
-from alveus.values.storable import counted, flag
-from alveus.values.valid_text import valid_text
-from alveus.values.zones import Zone
+from alveus.values.storable import counted, flag, valid_text
+from alveus.values.times import Zone
 
 
 class RemoteConversation(ConversationMemory):

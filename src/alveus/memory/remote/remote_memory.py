@@ -64,7 +64,7 @@ from alveus.store.items import Hits
 from alveus.store.scope import set_name
 from alveus.text import tokens as word_pieces
 from alveus.values.storable import Path, choice
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 PAGE = 1_000
 """Keys that are asked for at a time."""

@@ -29,7 +29,7 @@ from alveus.store.as_of import AsOf
 from alveus.store.name_ranges import NameRange
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, flag
-from alveus.values.zones import Zone
+from alveus.values.times import Zone
 
 Result = TypeVar("Result")
 

@@ -16,10 +16,10 @@ from alveus.store.progress import LARGEST
 from alveus.store.scope import Scope
 from alveus.values import wire
 from alveus.values.events import Event, InputEvent, OutputEvent, plain, restored
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.forks import Flag
+from alveus.values.lazy import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, checked_wait, counted, moment
-from alveus.values.threads import Flag
 
 
 def input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) -> QueuedInput:

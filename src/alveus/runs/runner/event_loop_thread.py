@@ -14,8 +14,7 @@ from queue import Empty, SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
 from alveus.errors import Unavailable
-from alveus.values.forks import HandleLock
-from alveus.values.threads import NO_THREAD, Flag, began
+from alveus.values.forks import NO_THREAD, Flag, HandleLock, began
 
 P = ParamSpec("P")
 R = TypeVar("R")

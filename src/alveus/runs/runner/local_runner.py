@@ -53,9 +53,8 @@ from alveus.runs.runner.watcher import Watcher, forget, prune
 from alveus.store import Accepted, QueuedInput, Retain, Run
 from alveus.store.running_keys import refuse_own_run, refuse_own_runner
 from alveus.store.scope import Scope
-from alveus.values.forks import FORKS, HandleLock, ProcessBound
+from alveus.values.forks import FORKS, Flag, HandleLock, ProcessBound, Stop
 from alveus.values.storable import checked_wait, choice, counted
-from alveus.values.threads import Flag, Stop
 
 CONCURRENCY = 16
 """Keys at work at once: as many threads for plain actions, as many async actions on the loop."""

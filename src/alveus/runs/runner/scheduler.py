@@ -32,9 +32,8 @@ from alveus.state.committed_tree import LeasedTree
 from alveus.store import Ledger, Run, Store
 from alveus.store.observer import Outcome
 from alveus.store.scope import Lease, Scope
-from alveus.values.forks import HandleLock
+from alveus.values.forks import Flag, HandleLock, began
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.threads import Flag, began
 
 
 def owner_name(engine: Engine) -> str:

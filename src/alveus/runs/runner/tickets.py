@@ -17,10 +17,9 @@ from alveus.runs.runner.consumers import OutputReader
 from alveus.store import Run
 from alveus.values import wire
 from alveus.values.events import Event, OutputEvent
-from alveus.values.forks import FreshLock, HandleLock, ProcessBound
+from alveus.values.forks import Flag, FreshLock, HandleLock, ProcessBound
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_wait
-from alveus.values.threads import Flag
 
 LOOK_S = 0.05
 """How often whoever waits looks whether it waits in vain."""

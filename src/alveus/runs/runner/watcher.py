@@ -22,7 +22,7 @@ from alveus.runs.runner.task_executor import TaskExecutor
 from alveus.runs.runner.tickets import TicketRegistry
 from alveus.store import Retain, RunStatus
 from alveus.store.scope import Scope
-from alveus.values.threads import NO_THREAD, Flag, began
+from alveus.values.forks import NO_THREAD, Flag, began
 
 T = TypeVar("T")
 

@@ -10,8 +10,7 @@ from typing import Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.search.index.arrays import Codes, Growable, Texts
-from alveus.search.index.feature_arrays import coded
+from alveus.search.index.arrays import Codes, Growable, Texts, coded
 from alveus.store.filters import (
     ABSENT,
     VALUE,

@@ -12,7 +12,7 @@ from alveus.memory.keys import KeyMemory
 from alveus.memory.memory_tools import READING, MemoryTools, ToolAnswer, memory_tools
 from alveus.memory.tool_schemas import ToolSchema
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.valid_text import REPLACED, valid_text
+from alveus.values.storable import REPLACED, valid_text
 
 TOOLS = ("remember", "recall", "context", "correct", "forget", "list", "explain")
 """Names of the tools, in the order in which clients list them."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.lazy import lazy_attribute
 
 _FORBIDS = re.compile(
     r"(?:\b(?:never|not|don't|doesn't|didn't|won't|mustn't|shouldn't|cannot|can't|nobody|nie"

@@ -14,9 +14,8 @@ from collections.abc import Callable
 from alveus.errors import AlveusError, ForkedStore, SetBusy, StoreClosed, Unavailable
 from alveus.errors.root import without_frames
 from alveus.store.scope import SetRef
-from alveus.values.forks import HandleLock
+from alveus.values.forks import NO_THREAD, BackgroundThread, Flag, HandleLock, began
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.threads import NO_THREAD, BackgroundThread, Flag, began
 
 _LOG = logging.getLogger(__name__)
 

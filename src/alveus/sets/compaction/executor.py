@@ -43,8 +43,7 @@ from alveus.sets.compaction.strategies import Given, LocalStrategies, Trim, rest
 from alveus.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
 from alveus.store.definition import IN_THE_COMMIT
 from alveus.store.scope import Lease, Scope, SetRef
-from alveus.values.forks import call_within, let_go
-from alveus.values.key_locks import KeyLocks
+from alveus.values.forks import KeyLocks, call_within, let_go
 
 _LOG = logging.getLogger(__name__)
 

@@ -30,7 +30,7 @@ from alveus.text.row_groups import grouped
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, microseconds, moment
-from alveus.values.zones import fixed_zone
+from alveus.values.times import fixed_zone
 
 STEP = 1_000
 """Items that one step turns into summaries, if nothing says how many."""

@@ -24,7 +24,7 @@ from alveus.store.postgres.large_sets import IS_THERE, LARGE, STRAYS, keyed
 from alveus.store.postgres.vacuuming import GIVE_MEMORY, TAKE_MEMORY_BACK
 from alveus.store.sql.connection import Row, first, query
 from alveus.values import words
-from alveus.values.threads import Flag, began
+from alveus.values.forks import Flag, began
 
 STEP = 500
 """Items that are taken in at a time."""

@@ -18,7 +18,7 @@ import psycopg
 from alveus.errors import AlveusError, Unavailable
 from alveus.store.postgres.connection import PostgresConnection
 from alveus.store.sql.connection import Connection, first
-from alveus.values.threads import NO_THREAD, Flag, began
+from alveus.values.forks import NO_THREAD, Flag, began
 
 LEASE_S = 5.0
 """How long an owner counts as alive after its process was heard of last."""

@@ -32,7 +32,7 @@ from alveus.store.damage import POSSIBLE_DAMAGE, damage_of
 from alveus.store.records import has_meaning
 from alveus.store.sql.connection import Write
 from alveus.store.sqlite import checksums, log_writes
-from alveus.values.lazy_attributes import lazy_attribute
+from alveus.values.lazy import lazy_attribute
 from alveus.values.sqlite_connections import PlainConnection
 
 BUSY_MS = 10_000

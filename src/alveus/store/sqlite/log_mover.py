@@ -27,8 +27,7 @@ from alveus.errors import AlveusError
 from alveus.store.fsync import give_to_owner
 from alveus.store.sqlite import checksums, guards
 from alveus.store.sqlite.connection import connect
-from alveus.values.forks import FORKS, HandleLock
-from alveus.values.threads import BackgroundThread, began
+from alveus.values.forks import FORKS, BackgroundThread, HandleLock, began
 
 NAME = "moving"
 """The file that is locked, in the folder beside the database."""

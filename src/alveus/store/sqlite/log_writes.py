@@ -13,7 +13,7 @@ from typing import Protocol, cast
 import apsw
 
 from alveus.store.sqlite.c_functions import SYSTEM_VFS, base_vfs, function_table
-from alveus.values.compiled_module import compiled
+from alveus.values.native import compiled
 
 FUNCTIONS = ("gathering", "drop_undone")
 """What a compiled module has to have; one that stayed from another version may not."""

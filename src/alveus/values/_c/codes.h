@@ -1,4 +1,4 @@
-/* Vectors, rounded; and how far codes are apart: see vectors.py and bit_codes.py. */
+/* Vectors, rounded; and how far codes are apart: see vectors.py. */
 
 #define ROWS_AT_ONCE 1024
 
@@ -118,7 +118,7 @@ static COUNTING void count_bits(const char *codes, Py_ssize_t width, const char 
 
 PyDoc_STRVAR(differing_doc,
              "differing(codes, width, code, out) -> bool\n\n"
-             "See `alveus.search.index.bit_codes.Bits.distances`; False: nothing was done, since\n"
+             "See `alveus.search.index.vectors.Bits.distances`; False: nothing was done, since\n"
              "this machine has no instruction that counts bits.");
 
 static PyObject *differing(PyObject *module, PyObject *const *given, Py_ssize_t count) {
