@@ -11,7 +11,7 @@ from pathlib import Path
 from alveus import Agent, Event, InputEvent, OutputEvent, action
 from alveus.errors import StaleRun
 from alveus.runs.runner.flink.subtask import Subtask
-from alveus.store.sql import apply
+from alveus.store.sql import transaction
 
 PAUSE_S = float(os.environ.get("FLINK_AGENT_PAUSE_S", "0.005"))
 """How long an action takes, as if it asked a model."""
@@ -91,7 +91,7 @@ HOLDING = Agent("holding", actions=[hold])
 
 def _watch_fences(*, off: bool) -> None:
     """Leave a sign where a lease that was taken over is refused; *off*: and let it pass."""
-    signs, check = Path(os.environ["FLINK_AGENT_SIGNS"]), apply.check_leases
+    signs, check = Path(os.environ["FLINK_AGENT_SIGNS"]), transaction.check_leases
 
     def check_leases(batch, holder, is_alive):
         try:
@@ -101,7 +101,7 @@ def _watch_fences(*, off: bool) -> None:
             if not off:
                 raise
 
-    apply.check_leases = check_leases
+    transaction.check_leases = check_leases
 
 
 def _forget_event_ids() -> None:

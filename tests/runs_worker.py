@@ -34,8 +34,8 @@ from alveus import (
 )
 from alveus.errors import StoreBusy
 from alveus.runs.run import RunRecorder
-from alveus.store.sql.apply import Transaction
-from alveus.store.sql.inputs import InputWriter
+from alveus.store.sql.lanes import InputWriter
+from alveus.store.sql.transaction import Transaction
 from alveus.store.sqlite import SqliteStore
 from waiting import LIMIT_S, wait_until
 

@@ -33,7 +33,7 @@ from alveus.cli.commands import COMMANDS as LISTED
 from alveus.cli.output import bar, plain, sink, size
 from alveus.cli.session import default_file
 from alveus.search.index import set_loader
-from alveus.store.clocks import TIMELINE
+from alveus.store.times import TIMELINE
 from alveus.transfer import LAYOUTS
 from answering import Answers, listening
 from hardship import DROP_RIGHTS, closed_folder, shut

@@ -40,10 +40,9 @@ from alveus.store import (
     commit_queue,
 )
 from alveus.store.commit_queue import CommitQueue, CommitTicket
-from alveus.store.sql.apply import Transaction
-from alveus.store.sql.group_commit import StoreTicket
+from alveus.store.sql.transaction import StoreTicket, Transaction
 from alveus.store.sqlite import SqliteStore
-from alveus.store.sqlite.lock_files import WriteLock
+from alveus.store.sqlite.locks import WriteLock
 from alveus.testing.batches import ADA, NOTES, add, batch, record
 from alveus.testing.reads import Follower
 from doors import Letters

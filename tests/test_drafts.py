@@ -53,8 +53,8 @@ from alveus.store.postgres.draft_numbers import DraftNumber, NotADraft
 from alveus.store.postgres.drafting import DraftConnection, Known
 from alveus.store.records import MINUTE_US
 from alveus.store.sql import items, lanes
-from alveus.store.sql.inputs import InputWriter
-from alveus.store.sql.scope_rows import WriterCache
+from alveus.store.sql.lanes import InputWriter
+from alveus.store.sql.writer import WriterCache
 from alveus.testing import ADA, NOTES, NOW, add, write
 from alveus.testing.batches import record, upsert
 from postgres_server import orphans, url_for

@@ -52,8 +52,8 @@ from alveus.state.paths import MAX_CACHED_PATHS
 from alveus.state.tree_values import FEW_FIELDS, fast_copy, size_bound
 from alveus.store import Batch, Clear, Commit, Create, Delete, Node, Put, Refresh, Scope
 from alveus.store.ledger import SMALL_BYTES
-from alveus.store.name_ranges import NameRange
 from alveus.store.ram import RamStore
+from alveus.store.scope import NameRange
 from alveus.values import wire
 from alveus.values.forks import HandleLock
 from alveus.values.storable import MAX_NAME, Path, checked, moment

@@ -38,10 +38,10 @@ from alveus.errors import (
 )
 from alveus.search.index import set_loader
 from alveus.store import Scope
-from alveus.store.sql.batched_inserts import PendingRows
-from alveus.store.sqlite import SqliteStore
+from alveus.store.sql.writer import PendingRows
+from alveus.store.sqlite import SqliteStore, locks
 from alveus.store.sqlite.connection import CallSubject, as_alveus_error
-from alveus.store.sqlite.lock_files import file_system, refuse_unsupported
+from alveus.store.sqlite.locks import file_system, refuse_unsupported
 from doors import Letters
 from hardship import DROP_RIGHTS, closed_folder, shut, small_disk
 from waiting import LIMIT_S, SHORT_S, wait_until
@@ -690,9 +690,8 @@ def test_what_shows_the_kernel_is_refused(place: str) -> None:
 
 def test_a_network_file_system_is_named(tmp_path: Path, monkeypatch) -> None:
     """The error says which one, and what to do."""
-    from alveus.store.sqlite import lock_files
 
-    monkeypatch.setattr(lock_files, "file_system", lambda path: "nfs4")
+    monkeypatch.setattr(locks, "file_system", lambda path: "nfs4")
     with pytest.raises(Unsupported, match=r"nfs4.*local disk"):
         Memory.open(tmp_path / "app.db")
     monkeypatch.setattr(sys, "platform", "win32")

@@ -23,7 +23,7 @@ from alveus.runs.durable_calls import (
 )
 from alveus.state import MemoryKind, Overlay, committed_tree, root_of
 from alveus.store import DurableCall, Retain
-from alveus.store.progress import CallStatus
+from alveus.store.runs import CallStatus
 from doors import Letters
 from harness.runner.runner_laws import ActionGate
 from waiting import LIMIT_S

@@ -46,7 +46,7 @@ from alveus.sets.admission import Candidate, Verdict, admission_rule
 from alveus.sets.compaction import CompactionPlan
 from alveus.store.commit_queue import CommitTicket
 from alveus.store.sql.database import reads
-from alveus.store.sqlite import SqliteStore, guards, schema
+from alveus.store.sqlite import SqliteStore, locks, schema
 from alveus.values import forks
 from alveus.values.forks import FORKS, HandleLock
 from alveus.values.ids import new_id
@@ -286,12 +286,12 @@ def test_a_new_file_is_guarded_before_its_log_is_written(
     migrate, guarded = schema.migrate, list[bool]()
 
     def watched(db: Any, *, from_version: int) -> None:
-        guarded.append(any(guard._log >= 0 for guard in guards._guards.values()))
+        guarded.append(any(guard._log >= 0 for guard in locks._guards.values()))
         migrate(db, from_version=from_version)
 
     monkeypatch.setattr(schema, "migrate", watched)
     opened(path).close()
-    assert guarded == [guards._SET_LOCK is not None]
+    assert guarded == [locks._SET_LOCK is not None]
 
 
 def test_a_log_that_was_taken_away_is_not_written(path: Path) -> None:

@@ -28,8 +28,8 @@ from alveus.sets import drafted_sets
 from alveus.sets.writer import SetReader
 from alveus.store import Batch, Define, Definition, QueuedInput, Scope, SetRef
 from alveus.store.ram import RamStore
-from alveus.store.sql import scope_rows, tree
-from alveus.store.sqlite import SqliteStore, connection, database_file, free_pages
+from alveus.store.sql import tree, writer
+from alveus.store.sqlite import SqliteStore, connection, database_file, maintenance
 from alveus.store.sqlite.connection import connect
 from doors import Clock
 from index_store import Store, answers, catalog_of, fresh, viewed
@@ -106,7 +106,7 @@ def test_a_set_that_shrank_leaves_no_sealed_file(monkeypatch, tmp_path):
 
 def test_a_writer_knows_a_bounded_number_of_keys(monkeypatch, tmp_path):
     """However many keys were written to; what it no longer knows it reads again."""
-    monkeypatch.setattr(scope_rows, "MAX_CACHED_SCOPES", 20)
+    monkeypatch.setattr(writer, "MAX_CACHED_SCOPES", 20)
     with Memory.open(tmp_path / "app.db", embedder="words", durability="normal") as memory:
         for turn in range(2):
             for number in range(50):
@@ -733,13 +733,13 @@ def test_shrinking_is_done_in_short_transactions(tmp_path):
 
 def test_a_sweep_leaves_a_share_of_the_file_free(tmp_path, monkeypatch):
     """Where much is free, a sweep gives back all but what later writes soon use."""
-    monkeypatch.setattr(free_pages, "MIN_FREE_PAGES", 10)
+    monkeypatch.setattr(maintenance, "MIN_FREE_PAGES", 10)
     path = tmp_path / "app.db"
     grown(path, items=6_000)
     with Memory.open(path, embedder="words") as memory:
         memory.sweep()
         stats = memory.stats().store
-        assert 0 < stats.free_bytes <= stats.file_bytes * free_pages.SPARE + 4_096
+        assert 0 < stats.free_bytes <= stats.file_bytes * maintenance.SPARE + 4_096
 
 
 def test_a_writer_sweeps_as_fast_as_it_writes(tmp_path, monkeypatch):

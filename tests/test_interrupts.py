@@ -18,7 +18,7 @@ import alveus
 from alveus import Memory
 from alveus.errors import StoreBusy, Unavailable
 from alveus.store.commit_queue import CommitQueue, CommitTicket
-from alveus.store.sqlite import SqliteStore, borrowing, database_file, guards, sqlite_store
+from alveus.store.sqlite import SqliteStore, connection, database_file, locks, store
 from alveus.values import forks
 from alveus.values.forks import FORKS, Flag, HandleLock
 from doors import Letters
@@ -203,7 +203,7 @@ def test_no_lock_stays_held_while_an_interrupt_is_kept(
 ) -> None:
     """As by whoever logs it later: another thread writes, and nobody is inside SQLite."""
     memory = Memory.open(tmp_path / "app.db", embedder="words", durability="normal", wait_s=0)
-    files = database_file.__file__, sqlite_store.__file__, forks.__file__, contextlib.__file__
+    files = database_file.__file__, store.__file__, forks.__file__, contextlib.__file__
     work(memory)
     for point in points(lambda: work(memory), COUNTS.interrupts, files):
         interrupter = Kept(point, files)
@@ -320,7 +320,7 @@ def test_an_interrupt_of_an_opening_or_closing_keeps_no_file_in_use(tmp_path: Pa
     work()
     with Memory.open(path) as memory:
         memory.backup(saved)
-    files = guards.__file__, database_file.__file__, forks.__file__
+    files = locks.__file__, database_file.__file__, forks.__file__
     for point in points(work, 1_000, files):
         interrupter = Interrupter(point, files)
         interrupter.call(work)
@@ -345,7 +345,7 @@ def test_a_reader_that_has_no_memory_to_leave_is_not_inside(
 
     with Memory.open(tmp_path / "app.db", embedder="words") as memory:
         assert isinstance(memory.store, SqliteStore)
-        monkeypatch.setattr(borrowing, "FORKS", Gate())
+        monkeypatch.setattr(connection, "FORKS", Gate())
         with suppress(MemoryError), memory.store.reader():
             assert FORKS._inside
         assert not FORKS._inside

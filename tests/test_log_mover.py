@@ -21,7 +21,7 @@ import pytest
 
 import warm
 from alveus import Memory
-from alveus.store.sqlite import SqliteStore, database_file, guards, log_mover, scrubbing
+from alveus.store.sqlite import SqliteStore, database_file, locks, log_mover, maintenance
 from alveus.store.sqlite.connection import connect
 from scale import COUNTS
 from waiting import LIMIT_S, wait_until
@@ -231,10 +231,10 @@ def test_a_scrub_waits_for_another_process_that_moves_the_log(
     with moving_elsewhere(path, whose) as process:
         assert process.stdin is not None
         threading.Timer(0.2, process.stdin.close).start()
-        monkeypatch.setattr(scrubbing, "READERS_MS", LIMIT_S * 1_000)
+        monkeypatch.setattr(maintenance, "READERS_MS", LIMIT_S * 1_000)
         assert ada.forget("canary", scrub="now").state == "scrubbed"
     with moving_elsewhere(path, whose):
-        monkeypatch.setattr(scrubbing, "READERS_MS", 20)
+        monkeypatch.setattr(maintenance, "READERS_MS", 20)
         receipt = ada.forget("second", scrub="now")
         assert receipt.state == "pending"
         assert receipt.blocked_by
@@ -358,12 +358,12 @@ def test_the_file_is_guarded_until_it_ends(path: Path, held: Held):
 
     def is_collected() -> bool:
         gc.collect()  # does nothing where another thread is at it
-        return [list(guard.users) for guard in guards._guards.values()] == [[thread]]
+        return [list(guard.users) for guard in locks._guards.values()] == [[thread]]
 
     wait_until(is_collected)
     held.go_on.set()
     thread.join(LIMIT_S)
-    assert not guards._guards
+    assert not locks._guards
     with Memory.open(path, embedder="words") as again:
         assert store_of(again).problems() == []
 

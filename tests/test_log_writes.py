@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alveus.store.sqlite import checksums
-from alveus.store.sqlite.c_functions import function_table, vfs_address
+from alveus.store.sqlite.checksums import function_table, vfs_address
 from alveus.store.sqlite.connection import connect
 from compiling import compiled_in
 

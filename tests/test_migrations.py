@@ -19,7 +19,7 @@ from alveus import Memory
 from alveus.cli import alveus
 from alveus.errors import NotAStore, StoreTooNew, StoreTooOld
 from alveus.store.postgres import schema as postgres_schema
-from alveus.store.sql.migrations import migrations
+from alveus.store.sql.connection import migrations
 from alveus.store.sqlite import SqliteStore, checksums, schema
 from alveus.store.sqlite.connection import connect
 from made_up_step import AFTER, BEFORE, STEP, add_step, as_before

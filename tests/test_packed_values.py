@@ -24,7 +24,7 @@ from alveus.store.packed_values import (
     packed_bytes,
     restored,
 )
-from alveus.store.progress import QueuedInput
+from alveus.store.runs import QueuedInput
 from alveus.store.sqlite import SqliteStore, checking
 from alveus.store.sqlite.connection import connect
 from alveus.transfer import Load, Source, export_lines, history_lines, layout_of

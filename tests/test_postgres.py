@@ -45,7 +45,7 @@ from alveus.store.postgres.dialect import TABLES, original, storable, translated
 from alveus.store.postgres.drafting import REFUSED
 from alveus.store.postgres.location import ServerLocation
 from alveus.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
-from alveus.store.sql import row_values
+from alveus.store.sql.rows import BY_IDS, page_sql
 from alveus.testing import ADA, NOTES, NOW, add, write
 from doors import Letters
 from file_scan import scan
@@ -354,7 +354,7 @@ def test_a_page_of_the_past_reads_no_more_than_it_is_asked_for(url, raw):
     assert info is not None
     raw.execute(f"VACUUM ANALYZE {schema_of(url)}.item".encode())
     for newest_first in (False, True):
-        page = row_values.page_sql(newest_first=newest_first, at=True, after=False)
+        page = page_sql(newest_first=newest_first, at=True, after=False)
         explained = f"EXPLAIN (ANALYZE, FORMAT JSON) {translated(page, schema_of(url))}".encode()
         rows = psycopg.RawCursor(raw).execute(explained, (info.number, 3, past)).fetchall()
         assert max(_rows_read(rows[0][0][0]["Plan"])) <= 10
@@ -395,7 +395,7 @@ def test_items_that_were_changed_often_are_read_by_their_last_versions(url, raw)
         assert [item and item.text for item in notes.get([*ids, "none"])] == [*["9"] * 20, None]
         info = memory.store.set_info(notes.inside.ref)
     assert info is not None
-    asked = translated(row_values.BY_IDS, schema_of(url))
+    asked = translated(BY_IDS, schema_of(url))
     for _ in range(2):
         rows = (
             psycopg.RawCursor(raw)

@@ -18,7 +18,7 @@ from alveus.store.postgres import PostgresStore
 from alveus.store.postgres.dialect import TABLES, translated
 from alveus.store.postgres.location import ServerLocation
 from alveus.store.postgres.postgres_store import _KEYS
-from alveus.store.sql import row_values
+from alveus.store.sql.rows import BY_ID
 from alveus.store.sql.tree import _LATEST
 from alveus.testing import NOW, add
 from alveus.testing.commit_laws import CommitLaws
@@ -360,7 +360,7 @@ LOOKUPS = {
     "scope_name": ("SELECT id FROM scope WHERE space IS ? AND key IS ?", ("mine", "ada")),
     "scope_order": (_KEYS, ("mine", "a", 10, "ad", "ae")),
     "set_name": ("SELECT id FROM memory_set WHERE scope = ? AND name IS ?", (1, "default")),
-    "item_versions": (row_values.BY_ID, (1, "a")),
+    "item_versions": (BY_ID, (1, "a")),
     "node_live": (_LATEST, (1, "", "song")),
     "lease_name": ("SELECT owner FROM lease WHERE space IS ? AND key IS ?", ("mine", "ada")),
     "note_name": ("SELECT text FROM note WHERE name IS ?", ("embedder of space mine",)),

@@ -15,7 +15,7 @@ import pytest
 
 from alveus.errors import NotAStore, StoreDamaged, StoreReadOnly
 from alveus.search.index import segment, set_loader
-from alveus.store.sqlite import SqliteStore, database_file, maintenance, scrubbing
+from alveus.store.sqlite import SqliteStore, database_file, maintenance
 from disk_laws import Laws
 from disk_log import DiskLog, Write, recording
 from disk_scenarios import SCENARIOS, Work
@@ -135,7 +135,7 @@ def test_a_store_that_never_syncs_is_seen(folder, monkeypatch) -> None:
     [
         (segment, "os", "forgetting", "Damaged"),
         (maintenance, "sync_folder", "copies", "copy0.db is lost"),
-        (scrubbing, "sync_folder", "forgetting", "was forgotten and is in app.db.alveus/index"),
+        (maintenance, "sync_folder", "forgetting", "was forgotten and is in app.db.alveus/index"),
         (SqliteStore, "sync", "searches", "a side file is ahead of the store"),
     ],
 )
@@ -151,6 +151,6 @@ def test_a_sync_that_is_left_out_is_seen(
 
 def test_a_receipt_before_the_checkpoint_is_seen(folder, monkeypatch) -> None:
     """What is "scrubbed" is in the log, or may come back from it."""
-    monkeypatch.setattr(scrubbing, "empty_log", lambda *_given: [])
+    monkeypatch.setattr(maintenance, "empty_log", lambda *_given: [])
     seen = broken(recorded(folder, "forgetting", 4), folder)
     assert re.search(r"was forgotten and is in app\.db(-wal)?\n", seen), seen

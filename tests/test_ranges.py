@@ -19,7 +19,7 @@ from alveus.errors import (
     StaleItem,
     TreeConflict,
 )
-from alveus.store.name_ranges import NameRange, end_of_prefix
+from alveus.store.scope import NameRange, end_of_prefix
 
 
 @pytest.fixture(params=["ram", "file"])

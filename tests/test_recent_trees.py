@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from alveus import Memory
 from alveus.errors import StoreClosed
 from alveus.store import Batch, Delete, Node, Put, Scope
-from alveus.store.sql import recent_trees
-from alveus.store.sql.recent_trees import RecentTree, RecentTrees
+from alveus.store.sql import tree as sql_tree
+from alveus.store.sql.tree import RecentTree, RecentTrees
 from alveus.store.sqlite import SqliteStore
 
 if TYPE_CHECKING:
@@ -168,9 +168,9 @@ def test_a_closed_memory_answers_nothing(path: Path):
 
 
 def test_little_is_kept(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(recent_trees, "MAX_TREES", 3)
-    monkeypatch.setattr(recent_trees, "MAX_NODES", 5)
-    monkeypatch.setattr(recent_trees, "MAX_OBJECTS", 2)
+    monkeypatch.setattr(sql_tree, "MAX_TREES", 3)
+    monkeypatch.setattr(sql_tree, "MAX_KEPT_NODES", 5)
+    monkeypatch.setattr(sql_tree, "MAX_OBJECTS", 2)
     trees = RecentTrees()
     for number in range(20):
         trees.read_head(Scope("app", str(number)), 1)

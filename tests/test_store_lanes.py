@@ -14,7 +14,7 @@ import pytest
 from alveus import Memory
 from alveus.errors import KeyBusy, NotFound, StaleRun, StoreReadOnly
 from alveus.store import DurableCall, Put, QueuedInput, Retain, Scope, Step
-from alveus.store.sql import runs
+from alveus.store.sql import writer
 from alveus.store.sqlite import SqliteStore
 from alveus.testing import ADA, NOW, batch, differences, reads
 from alveus.testing.run_laws import BEGIN, accept, end, leased, queued_input, turn
@@ -170,7 +170,7 @@ def test_a_store_that_is_only_read_says_so(store, path):
 
 def test_what_is_remembered_of_runs_has_a_bound(store, monkeypatch):
     """What was forgotten is read again."""
-    monkeypatch.setattr(runs, "CACHED", 2)
+    monkeypatch.setattr(writer, "CACHED", 2)
     scopes = [Scope("app", f"{i}") for i in range(6)]
     ids = [accept(store, scope) for scope in scopes * 2]
     assert len(store._cache.runs.runs) <= 3

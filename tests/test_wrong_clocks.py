@@ -14,7 +14,7 @@ import pytest
 from alveus import Memory
 from alveus.store import CLOCK_STEP_US, QueuedInput, Retain, Scope, StatusChange
 from alveus.store import Batch as StoreBatch
-from alveus.store.clocks import (
+from alveus.store.times import (
     COUNTED_US,
     PROOF_US,
     TIMELINE,
@@ -113,7 +113,7 @@ def test_the_host_tells_elapsed_time():
     (era, at), (same, later) = one(0), two(10**18)
     assert later >= at > 0
     if sys.platform == "linux":
-        script = "from alveus.store.clocks import host_elapsed; print(*host_elapsed()(0))"
+        script = "from alveus.store.times import host_elapsed; print(*host_elapsed()(0))"
         plain = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
         name, number = plain.stdout.split()
         assert name.decode() == era == same

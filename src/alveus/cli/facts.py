@@ -20,7 +20,7 @@ from alveus.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, L
 from alveus.llm import ChatModel, OpenAIChat
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
-from alveus.store.as_of import ValidAt
+from alveus.store.times import ValidAt
 from alveus.transfer import LAST
 from alveus.values.forks import Flag
 from alveus.values.retries import Retry

@@ -17,8 +17,8 @@ from alveus.memory.memory import Memory
 from alveus.server import json_forms
 from alveus.sets import OnExisting
 from alveus.sets.set_options import ItemFields
-from alveus.store.as_of import ValidAt
 from alveus.store.items import Hit, Hits, Item
+from alveus.store.times import ValidAt
 from alveus.values.storable import Value
 from alveus.values.times import Zone, format_time, read_span
 

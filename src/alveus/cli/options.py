@@ -26,7 +26,7 @@ from alveus.values.urls import IMMUTABLE_SUFFIX
 if TYPE_CHECKING:
     from alveus import Memory
     from alveus.llm import HttpReranker
-    from alveus.store.as_of import ValidAt
+    from alveus.store.times import ValidAt
 
 P = ParamSpec("P")
 T = TypeVar("T")

@@ -15,8 +15,7 @@ import click
 from alveus.errors import InvalidInput
 from alveus.server import json_forms
 from alveus.server.json_forms import Json, wired
-from alveus.store.fsync import sync_folder
-from alveus.store.part_files import part_of
+from alveus.store.files import part_of, sync_folder
 from alveus.values.storable import Value
 from alveus.values.times import Zone
 

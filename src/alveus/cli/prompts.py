@@ -11,7 +11,7 @@ from alveus.cli import options, output
 from alveus.cli.session import Owner, Session
 from alveus.memory.memory import Memory
 from alveus.memory.prompt import ALL, NEWEST, Context, Piece
-from alveus.store.as_of import ValidAt
+from alveus.store.times import ValidAt
 from alveus.values.storable import Value
 
 exact_option = options.option(

@@ -15,7 +15,7 @@ from alveus.runs.runner.run_records import given_up, overtaken
 from alveus.server.json_forms import error_of, run_fields
 from alveus.server.run_traces import Trace, TraceStep, input_of
 from alveus.store import Run, RunStatus
-from alveus.store.progress import LARGEST
+from alveus.store.runs import LARGEST
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 

@@ -16,7 +16,7 @@ from alveus.facts.fact import FACTS, TIMELESS, Fact, facts_of
 from alveus.sets import MemorySet
 from alveus.sets.writer import Writer
 from alveus.store import Scope, SetRef
-from alveus.store.as_of import ANY_TIME, AsOf, ValidAt, valid_time
+from alveus.store.times import ANY_TIME, AsOf, ValidAt, valid_time
 from alveus.text.statements import tokens
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, counted, moment

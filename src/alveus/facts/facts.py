@@ -52,9 +52,9 @@ from alveus.store import (
     SetRef,
     StoredItem,
 )
-from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.filters import Filter
 from alveus.store.records import item_of
+from alveus.store.times import AsOf, ValidAt
 from alveus.values.keywords import suggest_names_in
 from alveus.values.storable import checked_name, counted
 

@@ -56,8 +56,8 @@ from alveus.sets import search_options
 from alveus.sets.commits import BatchSource, CommitWriter, Refusal, commit_with_retries
 from alveus.sets.writer import Engine
 from alveus.store import Batch, Commit, ItemChange, Link, Scope, SetRef, StoredItem
-from alveus.store.as_of import ANY_TIME
 from alveus.store.records import item_of
+from alveus.store.times import ANY_TIME
 from alveus.text.messages import Message
 from alveus.text.statements import tokens
 from alveus.values import wire, words

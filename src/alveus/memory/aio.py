@@ -53,7 +53,7 @@ from alveus.sets.admission import Quarantine
 from alveus.sets.writer import Engine
 from alveus.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
 from alveus.store import Commit, Definition, Store
-from alveus.store.as_of import AsOf
+from alveus.store.times import AsOf
 from alveus.values.keywords import made_by
 from alveus.values.storable import Value
 

@@ -13,8 +13,8 @@ from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast
 from alveus.conversation import ConversationMemory
 from alveus.errors import StoreClosed
 from alveus.store import SetRef
-from alveus.store.as_of import AsOf
 from alveus.store.items import Item
+from alveus.store.times import AsOf
 from alveus.values.forks import FORKS, FreshLock, ProcessBound
 from alveus.values.keywords import UnknownKeyword
 from alveus.values.times import Zone

@@ -11,7 +11,7 @@ from alveus.errors.short_repr import short_repr
 from alveus.sets.writer import Engine
 from alveus.state import MISSING, MemoryObject
 from alveus.store import Node, Scope
-from alveus.store.as_of import AsOf
+from alveus.store.times import AsOf
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, checked_name, counted, moment

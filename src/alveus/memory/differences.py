@@ -10,10 +10,10 @@ from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.state import DottedPath
 from alveus.store import Node, Scope, SetInfo, Store, StoredItem
-from alveus.store.as_of import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
 from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.store.scope import is_hidden
+from alveus.store.times import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value, checked_name, moment

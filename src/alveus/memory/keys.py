@@ -60,10 +60,10 @@ from alveus.state import (
     root_of,
 )
 from alveus.store import Commit, Scope, SetRef, TreeDelta, parts_of
-from alveus.store.as_of import AsOf, Moment, ValidAt, check_tree
 from alveus.store.items import Hits
 from alveus.store.records import id_of
 from alveus.store.scope import set_name
+from alveus.store.times import AsOf, Moment, ValidAt, check_tree
 from alveus.values import wire
 from alveus.values.keywords import (
     check_keywords,

@@ -30,7 +30,7 @@ from alveus.store import (
     Retire,
     Scope,
 )
-from alveus.store.as_of import AsOf
+from alveus.store.times import AsOf
 from alveus.values.keywords import suggest_names_in_part
 from alveus.values.storable import (
     checked_name,

@@ -63,8 +63,8 @@ from alveus.sets.forgetting import Receipt, Scrub
 from alveus.sets.writer import Engine, Where
 from alveus.state import Ttl
 from alveus.store import Lease, Limits, Scope, Store, StoreStats
-from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.records import RecordMaker
+from alveus.store.times import AsOf, ValidAt
 from alveus.text.budget import Budget
 from alveus.values.forks import FORKS, variant_of
 from alveus.values.ids import new_id

@@ -26,7 +26,7 @@ from alveus.search.index import Index
 from alveus.sets.writer import Engine
 from alveus.state import Ttl
 from alveus.store import UNFINISHED_NOTE, Limits, Store
-from alveus.store.clocks import DisciplinedClock, elapsed_beside
+from alveus.store.times import DisciplinedClock, elapsed_beside
 from alveus.text import Summariser
 from alveus.values.storable import checked_function, choice, counted, microseconds
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file

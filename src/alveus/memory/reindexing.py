@@ -17,7 +17,7 @@ from alveus.embed import Embedder, embed_windows, quantise_each
 from alveus.errors import Conflict, StoreBusy
 from alveus.search.embedding_worker import note_of
 from alveus.store import PendingVectors, Scope, Store
-from alveus.store.fsync import give_to_owner
+from alveus.store.files import give_to_owner
 from alveus.store.records import text_to_embed
 
 BATCH = 64

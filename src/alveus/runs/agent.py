@@ -27,7 +27,7 @@ from alveus.errors.short_repr import short_repr
 from alveus.facts import LearnOptions, LearnReport
 from alveus.llm import ChatModel
 from alveus.state import Ttl
-from alveus.store.progress import MAX_POSITIONS
+from alveus.store.runs import MAX_POSITIONS
 from alveus.values.events import Event, InputEvent, OutputEvent
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass

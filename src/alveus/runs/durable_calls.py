@@ -25,7 +25,7 @@ from alveus.errors.short_repr import short_repr
 from alveus.memory.async_calls import ended, to_its_end
 from alveus.runs.agent import OnMismatch
 from alveus.store import DurableCall
-from alveus.store.observer import IGNORED_RUN, RunObserver
+from alveus.store.ledger import IGNORED_RUN, RunObserver
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import ONCE, Retry

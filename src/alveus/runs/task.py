@@ -33,9 +33,9 @@ from alveus.state.overlay import SealedOverlay
 from alveus.state.paths import PathCache
 from alveus.state.tree_values import ExactTree
 from alveus.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
-from alveus.store.as_of import Moment
 from alveus.store.items import Hits
 from alveus.store.scope import is_hidden
+from alveus.store.times import Moment
 from alveus.values import wire
 from alveus.values.events import Event
 from alveus.values.ids import derived_ids

@@ -53,12 +53,12 @@ from alveus.store import (
     Store,
     StoredItem,
 )
-from alveus.store.as_of import ANY_TIME, Moment, check_set
-from alveus.store.damage import raising_damage
 from alveus.store.filters import Filter
+from alveus.store.finder import raising_damage
 from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import item_of, value_of
 from alveus.store.scope import is_hidden
+from alveus.store.times import ANY_TIME, Moment, check_set
 from alveus.values import words
 from alveus.values.dates import past_days
 from alveus.values.forks import HandleLock

@@ -24,7 +24,7 @@ from alveus.server.callers import Caller, Unauthenticated, token_of
 from alveus.server.routes import RESPONSES, Asking, sends
 from alveus.sets.forgetting import ForgottenKeys, is_bare
 from alveus.store import Scope
-from alveus.store.as_of import FOREVER
+from alveus.store.times import FOREVER
 
 EVENTS = "text/event-stream"
 

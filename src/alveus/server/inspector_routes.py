@@ -28,8 +28,8 @@ from alveus.server.routes import (
 )
 from alveus.server.run_traces import Trace
 from alveus.sets.forgetting import ForgottenKeys, is_bare
-from alveus.store.as_of import FOREVER
 from alveus.store.scope import Scope, SetRef
+from alveus.store.times import FOREVER
 from alveus.values.storable import moment
 from alveus.values.times import format_time
 

@@ -10,7 +10,7 @@ from alveus.memory.memory import Memory
 from alveus.server.json_forms import Json
 from alveus.sets.set_compaction import MaySee
 from alveus.store import Run, Scope, SetRef, Store, StoredItem
-from alveus.store.stored_read_set import ReadSet
+from alveus.store.erasing import ReadSet
 from alveus.values.storable import moment
 from alveus.values.times import format_time
 

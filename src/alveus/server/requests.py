@@ -22,8 +22,8 @@ from pydantic_core import PydanticCustomError
 
 from alveus.errors import InvalidInput
 from alveus.facts import LearnOptions
-from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.items import ITEM_TEXTS
+from alveus.store.times import AsOf, ValidAt
 from alveus.values import wire
 from alveus.values.storable import DEFAULT_SPACE, ValidText, Value, valid_text
 from alveus.values.times import LONGEST_TTL, parse_time

@@ -11,8 +11,8 @@ from alveus.sets.forgetting import refuse_forgotten
 from alveus.state import MemoryKind, Overlay, PathCache, committed_tree
 from alveus.state.paths import dotted
 from alveus.store import DurableCall, Effects, Node, Run, SetRef, StepDone, StoredItem
-from alveus.store.progress import ENDED
-from alveus.store.stored_read_set import ReadSet
+from alveus.store.erasing import ReadSet
+from alveus.store.runs import ENDED
 from alveus.values import wire
 from alveus.values.storable import Path, Value, moment
 from alveus.values.times import format_time

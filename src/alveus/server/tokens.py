@@ -20,8 +20,7 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast, get_args
 
 from alveus.errors import AccessDenied, InvalidInput, NotFound
-from alveus.store.fsync import sync_folder
-from alveus.store.part_files import part_of
+from alveus.store.files import part_of, sync_folder
 from alveus.store.scope import Scope
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name

@@ -23,9 +23,9 @@ from alveus.store import (
     Replace,
     StoredItem,
 )
-from alveus.store.definition import SetRules
 from alveus.store.items import Item
 from alveus.store.records import request_json
+from alveus.store.sets import SetRules
 from alveus.values.ids import made_by
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, choice

@@ -44,10 +44,10 @@ from alveus.store import (
     parts_of,
     records_of,
 )
-from alveus.store.as_of import Moment
 from alveus.store.items import Hits
 from alveus.store.records import ItemEdit, feature_of, id_of, is_past, position_of, with_vectors
 from alveus.store.scope import is_hidden
+from alveus.store.times import Moment
 from alveus.values.forks import HandleLock
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value

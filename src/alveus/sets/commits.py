@@ -13,7 +13,7 @@ from alveus.sets.batch import Draft
 from alveus.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from alveus.state.committed_tree import Backoff
 from alveus.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta
-from alveus.store.observer import UNOBSERVED
+from alveus.store.ledger import UNOBSERVED
 from alveus.store.running_keys import refuse_own_tree
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value, checked

@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from alveus.search.index import SetIndex
 from alveus.store import StoredItem
-from alveus.store.as_of import expired, is_valid_at
 from alveus.store.records import feature_of, position_of
+from alveus.store.times import expired, is_valid_at
 
 AFTER_ALL = 1 << 62
 """Rows of drafted items: past every row of the store, so that they come last among their like."""

@@ -14,10 +14,10 @@ from typing import Protocol
 
 from alveus.errors import AlveusError, DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
 from alveus.store import Batch, Commit, ItemRecord, Store
-from alveus.store.clocks import DisciplinedClock
 from alveus.store.commit_queue import CommitQueue, CommitTicket
 from alveus.store.items import Item
 from alveus.store.records import RecordMaker
+from alveus.store.times import DisciplinedClock
 from alveus.values.forks import FORKS
 from alveus.values.times import Zone
 

@@ -20,10 +20,10 @@ from alveus.store import (
     Definition,
     StoredItem,
 )
-from alveus.store.as_of import Moment, ValidAt, valid_time
 from alveus.store.filters import Filter
 from alveus.store.items import Item
 from alveus.store.records import filter_fields, with_one_text
+from alveus.store.times import Moment, ValidAt, valid_time
 from alveus.values.storable import Value, checked_name, choice, counted
 from alveus.values.times import LONGEST_TTL
 

@@ -29,10 +29,10 @@ from alveus.store import (
     SetRef,
     StoredItem,
 )
-from alveus.store.as_of import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, valid_time
 from alveus.store.filters import Filter
 from alveus.store.items import Hits, Item, item_html
 from alveus.store.records import item_of, position_of
+from alveus.store.times import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, valid_time
 from alveus.values.keywords import suggest_names_in_part
 from alveus.values.markup import Figure, Html
 from alveus.values.storable import checked_name, counted, flag

@@ -42,13 +42,12 @@ from alveus.store import (
     await_vectors,
     unchecked_sets,
 )
-from alveus.store.as_of import AsOf, Moment, check_set, expired, moment_of
-from alveus.store.clocks import DisciplinedClock
-from alveus.store.definition import Plan, SetRules
 from alveus.store.filters import Filter
 from alveus.store.items import Hits, Item
 from alveus.store.records import RecordMaker, position_of
 from alveus.store.scope import is_hidden
+from alveus.store.sets import Plan, SetRules
+from alveus.store.times import AsOf, DisciplinedClock, Moment, check_set, expired, moment_of
 from alveus.values import wire
 from alveus.values.forks import HandleLock, KeyLocks, ProcessBound, variant_of
 from alveus.values.lazy_dataclass import dataclass

@@ -10,7 +10,7 @@ from alveus.errors import ObjectInTheWay, TreeConflict
 from alveus.state.paths import ParsedPath, path_key
 from alveus.state.tree_values import IGNORE_EXPIRY, Branch, ExactTree
 from alveus.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import ATOMS, Path, Value
 

@@ -35,9 +35,9 @@ from alveus.store import (
     Scope,
     TreeDelta,
 )
-from alveus.store.as_of import FOREVER, AsOf, check_tree, moment_of
-from alveus.store.name_ranges import NameRange
 from alveus.store.running_keys import refuse_own_tree
+from alveus.store.scope import NameRange
+from alveus.store.times import FOREVER, AsOf, check_tree, moment_of
 from alveus.values import wire
 from alveus.values.forks import HandleLock, call_within, let_go
 from alveus.values.lazy_dataclass import dataclass

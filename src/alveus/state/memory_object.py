@@ -9,8 +9,8 @@ from typing import Any, Protocol, TypeVar, cast
 from alveus.errors import InvalidInput, InvalidPath, TreeConflict
 from alveus.state.paths import DottedPath, MemoryKind, MemoryRef, ParsedPath, PathCache, Resolver
 from alveus.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_json, ttl_us
-from alveus.store.as_of import AsOf
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
+from alveus.store.times import AsOf
 from alveus.values.keywords import suggest_names
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, checked_prefix, counted, flag, microseconds

@@ -56,8 +56,8 @@ from alveus.store import (
     Refresh,
     TreeDelta,
 )
-from alveus.store.as_of import AsOf
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
+from alveus.store.times import AsOf
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import ATOMS, Path, Value, checked
 

@@ -11,7 +11,7 @@ from alveus.errors import InvalidInput, TooLarge
 from alveus.errors.short_repr import short_repr
 from alveus.state.paths import DottedPath, ParsedPath, dotted
 from alveus.store import Ledger, Node, Scope
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass

@@ -52,8 +52,7 @@ from alveus.store.changes import (
     unchecked_sets,
     upserted,
 )
-from alveus.store.definition import AdmissionCheck, Definition, SetInfo
-from alveus.store.erasures import Erased, Erasure, ReceiptState, StoredReceipt, UnreachableCopy
+from alveus.store.erasing import Erased, Erasure, ReceiptState, StoredReceipt, UnreachableCopy
 from alveus.store.finder import (
     CandidateQuery,
     ChangeKind,
@@ -66,7 +65,6 @@ from alveus.store.finder import (
     SearchView,
     WholeSets,
 )
-from alveus.store.lanes import Lanes
 from alveus.store.ledger import (
     CLOCK_STEP_US,
     CORROBORATED_TIME_NOTE,
@@ -76,16 +74,18 @@ from alveus.store.ledger import (
     OPS_KEPT,
     SWEEP_AFTER_US,
     UNFINISHED_NOTE,
+    UNOBSERVED,
     Ledger,
+    Observer,
     StoreStats,
     commit_time,
 )
-from alveus.store.observer import UNOBSERVED, Observer
-from alveus.store.progress import (
+from alveus.store.runs import (
     Accepted,
     Begin,
     CallStatus,
     DurableCall,
+    Lanes,
     Progress,
     QueuedInput,
     Retain,
@@ -97,6 +97,7 @@ from alveus.store.progress import (
     StoredOutput,
 )
 from alveus.store.scope import Lease, Scope, SetRef
+from alveus.store.sets import AdmissionCheck, Definition, SetInfo
 
 __all__ = [
     "CLOCK_STEP_US",
@@ -188,7 +189,7 @@ class Store(Ledger, Finder, Lanes, Protocol):
     """All of it, and what the handle itself can say.
 
     Attributes:
-        observer: Is called as commits, leases and inputs are asked for (`alveus.store.observer`).
+        observer: Called for commits, leases and inputs; see `alveus.store.ledger.Observer`.
     """
 
     observer: Observer = UNOBSERVED

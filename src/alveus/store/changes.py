@@ -10,9 +10,9 @@ from dataclasses import field
 from typing import Literal, TypeAlias
 
 from alveus.errors import InvalidInput
-from alveus.store.definition import AdmissionCheck, Definition
-from alveus.store.progress import Progress, StatusChange
+from alveus.store.runs import Progress, StatusChange
 from alveus.store.scope import Lease, Scope, SetRef
+from alveus.store.sets import AdmissionCheck, Definition
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import ATOMS, Path, Value, counted

@@ -30,9 +30,9 @@ from alveus.store.changes import (
     Undo,
     sets_in_batch,
 )
-from alveus.store.definition import AdmissionCheck, Definition
-from alveus.store.progress import DurableCall, Progress, RunStatus, Step
+from alveus.store.runs import DurableCall, Progress, RunStatus, Step
 from alveus.store.scope import Scope, SetRef
+from alveus.store.sets import AdmissionCheck, Definition
 
 ROW_BITS = 20
 """Rows that commit n began are n << 20 and up: at most 1,048,576 items and nodes a commit."""

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 
 from alveus.errors import AlveusError, Unavailable
 from alveus.store.changes import Batch
-from alveus.store.observer import IGNORED, Observed
+from alveus.store.ledger import IGNORED, Observed
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 

@@ -1,14 +1,25 @@
-"""What can be found: what search reads of items, and what changed in them."""
+"""What search reads of items, what changed in them, and the errors of a damaged file."""
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+import functools
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from typing import (
+    Concatenate,
+    Literal,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    runtime_checkable,
+)
 
+from alveus.errors import AlveusError, StoreDamaged
 from alveus.store.changes import ItemRecord, StoredItem
-from alveus.store.definition import SetInfo
 from alveus.store.filters import Filter
 from alveus.store.scope import Scope, SetRef
+from alveus.store.sets import SetInfo
 from alveus.values.lazy_dataclass import dataclass
 
 ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
@@ -339,3 +350,70 @@ class WholeSets:
     def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
         """See `Finder.neighbours`."""
         raise NotImplementedError(f"{set_number} is read whole: {rows}")
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+POSSIBLE_DAMAGE = (
+    ArithmeticError,
+    AssertionError,
+    AttributeError,
+    LookupError,
+    TypeError,
+    ValueError,
+)
+"""What our own mistakes raise, and also rows that are not as they were written."""
+
+
+@runtime_checkable
+class Examinable(Protocol):
+    """A store that can tell what is wrong with its file."""
+
+    @property
+    def location(self) -> str:
+        """The path of the file."""
+        ...
+
+    def damage(self) -> str | None:
+        """Return the first thing that is wrong; None: nothing."""
+        ...
+
+
+def damage_of(store: object) -> StoreDamaged | None:
+    """Return the error for what is wrong with the file of a store; None: nothing, or no file."""
+    if isinstance(store, type) or not isinstance(store, Examinable):
+        return None
+    problem = store.damage()
+    return None if problem is None else StoreDamaged(store.location, problem)
+
+
+class _Holder(Protocol):
+    @property
+    def store(self) -> object: ...
+
+
+H = TypeVar("H", bound=_Holder)
+
+
+def raising_damage(
+    method: Callable[Concatenate[H, P], R],
+) -> Callable[Concatenate[H, P], R]:
+    """Make a method of what reads a store raise `StoreDamaged` for whatever a damaged file causes.
+
+    Over a sound file another error is a fault of ours, and goes on as it is.
+    """
+
+    @functools.wraps(method)
+    def call(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return method(self, *args, **kwargs)
+        except AlveusError:
+            raise
+        except POSSIBLE_DAMAGE as error:
+            found = damage_of(self.store)
+            if found is None:
+                raise
+            raise found from error
+
+    return call

@@ -28,7 +28,7 @@ from alveus.store import (
     Store,
 )
 from alveus.store.items import Hits
-from alveus.store.observer import Observed, Observer, Outcome, RunObserver
+from alveus.store.ledger import Observed, Observer, Outcome, RunObserver
 from alveus.telemetry.catalogue import DURABLE_CALL, ERROR, OPERATION, SYSTEM, Facts
 from alveus.telemetry.open_telemetry import (
     NO_PARENT,

@@ -15,7 +15,7 @@ from typing import Any, Protocol, Self, TypeVar
 from weakref import WeakSet
 
 from alveus.errors import Unsupported
-from alveus.store.observer import Observed
+from alveus.store.ledger import Observed
 from alveus.telemetry.catalogue import (
     ATTRIBUTES,
     ERROR,

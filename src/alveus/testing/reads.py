@@ -18,8 +18,8 @@ from alveus.store import (
     StoredItem,
     StoredOutput,
 )
-from alveus.store.erasures import NO_SPACE
-from alveus.store.name_ranges import NameRange
+from alveus.store.erasing import NO_SPACE
+from alveus.store.scope import NameRange
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path

@@ -8,7 +8,7 @@ import pytest
 
 from alveus.errors import NotAnObject, ObjectInTheWay
 from alveus.store import SWEEP_AFTER_US, Clear, Create, Delete, Node, Put, Refresh, Scope, Store
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
 from alveus.testing.batches import (
     ADA,
     BOB,

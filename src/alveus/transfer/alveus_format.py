@@ -16,10 +16,10 @@ from alveus.sets.compaction.strategies import OWN, restored
 from alveus.sets.set_options import definition
 from alveus.state import MemoryKind, MemoryRef
 from alveus.store import Definition, Node
-from alveus.store.definition import HIGH_WATER, IN_THE_COMMIT, Plan
 from alveus.store.items import Item, counted_valid_item, text_of
 from alveus.store.records import check_spans
 from alveus.store.scope import HIDDEN
+from alveus.store.sets import HIGH_WATER, IN_THE_COMMIT, Plan
 from alveus.transfer.record_fields import (
     Ids,
     check_field_names,

@@ -1,5 +1,5 @@
 /* What takes most of the time of an add, and of a search among very many: see native.py; how objects
-   are made: lazy_dataclass.py; how a transaction is written: store/sqlite/log_writes.py.
+   are made: lazy_dataclass.py; how a transaction is written: store/sqlite/checksums.py.
 
 Each function does what a few lines of Python beside it do, to the last bit: tests/test_native.py
 compares them. Where a text needs more than is done here, the answer is None, and Python does it.

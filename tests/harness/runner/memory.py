@@ -18,7 +18,7 @@ from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
 from alveus.state import MemoryObject, MemoryRef, Ttl
 from alveus.store import Retain, Scope, SetRef
-from alveus.store.stored_read_set import ReadSet
+from alveus.store.erasing import ReadSet
 from alveus.testing.batches import present
 from alveus.values.events import Event, InputEvent, OutputEvent
 from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws

@@ -32,7 +32,7 @@ from alveus.store import (
     Step,
     Store,
 )
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
 from alveus.testing.batches import (
     ADA,
     BOB,

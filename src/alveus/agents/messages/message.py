@@ -22,7 +22,7 @@ from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput, NotJson
 from alveus.llm.answer_reader import text_said
 from alveus.search.similarity import embedding_function
-from alveus.store.fsync import sync_folder
+from alveus.store.files import sync_folder
 from alveus.values.urls import checked_urls
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"

@@ -15,9 +15,9 @@ from alveus.memory.prompt.quoting import OPENING
 from alveus.search.signals import Signals
 from alveus.sets.set_options import check_signals, checked_relevance
 from alveus.state.paths import path_names
-from alveus.store.as_of import AsOf, ValidAt, valid_time
 from alveus.store.filters import Filter
 from alveus.store.scope import Scope, set_name
+from alveus.store.times import AsOf, ValidAt, valid_time
 from alveus.text.budget import Budget
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass

@@ -12,9 +12,9 @@ from alveus.memory.prompt.quoting import CONTRADICTS, day_line, masked_item
 from alveus.sets import search_options
 from alveus.sets.writer import Writer
 from alveus.store import Scope, SetRef
-from alveus.store.as_of import Moment
 from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import item_of
+from alveus.store.times import Moment
 from alveus.values.lazy_dataclass import dataclass
 
 HITS = 20

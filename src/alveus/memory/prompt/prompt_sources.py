@@ -34,9 +34,9 @@ from alveus.sets.writer import Writer
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
 from alveus.store import SetRef, StoredItem
-from alveus.store.as_of import ANY_TIME, Moment, is_valid_at, valid_time
 from alveus.store.items import Hit, Item
 from alveus.store.records import item_of, position_of
+from alveus.store.times import ANY_TIME, Moment, is_valid_at, valid_time
 from alveus.text.budget import Budget, Unit, units
 from alveus.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
 from alveus.values import words

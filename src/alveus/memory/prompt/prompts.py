@@ -21,7 +21,7 @@ from alveus.memory.prompt.context_request import (
 )
 from alveus.search.signals import Signals
 from alveus.sets.writer import Where
-from alveus.store.as_of import AsOf, ValidAt
+from alveus.store.times import AsOf, ValidAt
 from alveus.text.budget import Budget
 from alveus.values.keywords import suggest_names_in_part
 

@@ -13,9 +13,9 @@ from alveus.sets.compaction.lineage import Ancestor, CompactionInfo, Lineage
 from alveus.sets.forgetting import OutOfReach, Receipt
 from alveus.state import NonValue
 from alveus.state.tree_values import MISSING, Branch, Expiry
-from alveus.store.as_of import FOREVER, AsOf, ValidAt, checked_as_of, valid_time
 from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import check_item, request_json
+from alveus.store.times import FOREVER, AsOf, ValidAt, checked_as_of, valid_time
 from alveus.values import wire
 from alveus.values.storable import Value, checked, microseconds, moment
 from alveus.values.times import Zone, format_time, parse_time

@@ -43,7 +43,7 @@ from alveus.memory.remote.remote_sets import where_json
 from alveus.memory.remote.remote_tree import RemoteCalls
 from alveus.sets.writer import Where
 from alveus.store import Scope
-from alveus.store.as_of import AsOf, ValidAt
+from alveus.store.times import AsOf, ValidAt
 from alveus.values.storable import checked_name, counted
 
 

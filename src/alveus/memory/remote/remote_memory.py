@@ -59,9 +59,9 @@ from alveus.sets.forgetting import HowForgotten, Receipt, Scrub
 from alveus.sets.writer import Where
 from alveus.state import MemoryObject, root_of
 from alveus.store import Commit, Scope, SetRef
-from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.items import Hits
 from alveus.store.scope import set_name
+from alveus.store.times import AsOf, ValidAt
 from alveus.text import tokens as word_pieces
 from alveus.values.storable import Path, choice
 from alveus.values.times import Zone

@@ -53,9 +53,9 @@ from alveus.sets.validity import SupersedeCall
 from alveus.sets.writer import Where, WriteCall, Writer
 from alveus.state import Ttl, ttl_us
 from alveus.store import Define, Definition, Scope, SetRef
-from alveus.store.as_of import AsOf, ValidAt
 from alveus.store.filters import Filter, plain_filter
 from alveus.store.items import Hits, Item
+from alveus.store.times import AsOf, ValidAt
 from alveus.values.storable import Value, checked_name, counted, flag, moment
 
 PAGE = 256

@@ -25,8 +25,8 @@ from alveus.state import MISSING, MemoryKind, NonValue, PathCache, Resolver
 from alveus.state.memory_object import TreeCalls
 from alveus.state.paths import ParsedPath
 from alveus.state.tree_values import Branch, Expiry
-from alveus.store.as_of import AsOf
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
+from alveus.store.times import AsOf
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, flag
 from alveus.values.times import Zone

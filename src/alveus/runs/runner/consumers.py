@@ -12,7 +12,7 @@ from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.runs.run import RunnerSetup
 from alveus.store import QueuedInput, StoredOutput
-from alveus.store.progress import LARGEST
+from alveus.store.runs import LARGEST
 from alveus.store.scope import Scope
 from alveus.values import wire
 from alveus.values.events import Event, InputEvent, OutputEvent, plain, restored

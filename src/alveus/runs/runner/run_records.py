@@ -10,7 +10,7 @@ from alveus.errors import InvalidInput, NotFound, StaleRun
 from alveus.errors.short_repr import short_repr
 from alveus.runs.run import RunnerSetup
 from alveus.store import Batch, Run, RunStatus, StatusChange, Store
-from alveus.store.progress import ENDED, LARGEST
+from alveus.store.runs import ENDED, LARGEST
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, choice, counted, moment

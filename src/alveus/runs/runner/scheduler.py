@@ -30,7 +30,7 @@ from alveus.runs.run import Finished, LiveRun
 from alveus.sets.writer import Engine
 from alveus.state.committed_tree import LeasedTree
 from alveus.store import Ledger, Run, Store
-from alveus.store.observer import Outcome
+from alveus.store.ledger import Outcome
 from alveus.store.scope import Lease, Scope
 from alveus.values.forks import Flag, HandleLock, began
 from alveus.values.lazy_dataclass import dataclass

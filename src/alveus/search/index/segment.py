@@ -29,7 +29,7 @@ from typing import IO, Any, Self, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.store.fsync import give_to_owner, sync_folder
+from alveus.store.files import give_to_owner, sync_folder
 from alveus.values.lazy_dataclass import dataclass
 
 FORMAT = 2

@@ -40,7 +40,7 @@ from alveus.search.index.segment import (
 from alveus.search.index.set_index import SetIndex
 from alveus.search.index.vectors import BLOCK, Bits, words
 from alveus.store import ChangeKind, Feature, FeatureChange, Finder
-from alveus.store.fsync import give_to_owner
+from alveus.store.files import give_to_owner
 
 FETCHED = 5_000
 """Features read at a time."""

@@ -23,9 +23,9 @@ from alveus.sets.admission.verdicts import (
     checked_verdict,
     plain,
 )
-from alveus.store.definition import Plan
 from alveus.store.items import Item
 from alveus.store.records import without_offset
+from alveus.store.sets import Plan
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, counted
 

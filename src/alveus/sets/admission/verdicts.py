@@ -10,8 +10,8 @@ from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
 
 from alveus.errors import InvalidInput
 from alveus.store import ItemRecord, Scope
-from alveus.store.definition import Plan
 from alveus.store.items import Item
+from alveus.store.sets import Plan
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value

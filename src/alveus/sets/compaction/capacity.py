@@ -22,8 +22,8 @@ from alveus.sets.compaction.set_snapshot import (
 )
 from alveus.sets.compaction.strategies import LocalStrategies, name_of, restored
 from alveus.store import Add, Compact, Define, Replace, Retire, SetInfo, StoredItem
-from alveus.store.definition import Definition
 from alveus.store.scope import SetRef
+from alveus.store.sets import Definition
 
 MOST_REWRITES = 100
 """Steps that one add takes of a strategy that rewrites items and leaves as many."""

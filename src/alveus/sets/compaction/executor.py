@@ -41,8 +41,8 @@ from alveus.sets.compaction.set_snapshot import (
 )
 from alveus.sets.compaction.strategies import Given, LocalStrategies, Trim, restored, stored_form
 from alveus.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
-from alveus.store.definition import IN_THE_COMMIT
 from alveus.store.scope import Lease, Scope, SetRef
+from alveus.store.sets import IN_THE_COMMIT
 from alveus.values.forks import KeyLocks, call_within, let_go
 
 _LOG = logging.getLogger(__name__)

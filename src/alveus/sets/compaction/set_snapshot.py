@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Protocol, Self
 
 from alveus.store import Feature, ItemRecord, SetInfo, Store, StoredItem
-from alveus.store.as_of import expired
-from alveus.store.definition import Definition
 from alveus.store.records import position_of
 from alveus.store.scope import SetRef
+from alveus.store.sets import Definition
+from alveus.store.times import expired
 from alveus.values.lazy_dataclass import dataclass
 
 PAGE = 512

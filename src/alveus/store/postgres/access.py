@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from alveus.errors import AccessDenied, InvalidInput
-from alveus.store.erasures import owner_of
+from alveus.store.erasing import owner_of
 from alveus.store.postgres.connection import PostgresConnection
 from alveus.store.scope import Scope
 from alveus.store.sql.connection import Connection, first, query

@@ -64,11 +64,10 @@ from alveus.store.postgres.outages import OutageLog
 from alveus.store.postgres.owners import ServerOwners
 from alveus.store.postgres.pipeline import PipelinedConnection
 from alveus.store.postgres.schema import SCHEMA, check_least
-from alveus.store.sql.apply import Transaction
 from alveus.store.sql.connection import Connection, first
 from alveus.store.sql.database import TRIES, SqlDatabase, explaining
-from alveus.store.sql.group_commit import StoreTicket, answers_of
-from alveus.store.sql.scope_rows import WriterCache
+from alveus.store.sql.transaction import StoreTicket, Transaction, answers_of
+from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import HandleLock
 
 POOL = 8

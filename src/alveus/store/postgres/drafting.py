@@ -62,14 +62,12 @@ from alveus.store.postgres.draft_numbers import (
     with_moved,
 )
 from alveus.store.records import MINUTE_US
-from alveus.store.sql.apply import Transaction
 from alveus.store.sql.connection import OwnerRegistry, Query, Row, Write
-from alveus.store.sql.group_commit import StoreTicket
-from alveus.store.sql.inputs import CLAIM_EVENT_ID, INSERT_LANE
 from alveus.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
 from alveus.store.sql.journal import BY_OP
-from alveus.store.sql.runs import INSERT_AGENT, LAST_RUN
-from alveus.store.sql.scope_rows import INSERT_SCOPE, INSERT_SET, WriterCache
+from alveus.store.sql.lanes import CLAIM_EVENT_ID, INSERT_LANE
+from alveus.store.sql.transaction import StoreTicket, Transaction
+from alveus.store.sql.writer import INSERT_AGENT, INSERT_SCOPE, INSERT_SET, LAST_RUN, WriterCache
 
 REFUSED = "FX001"
 """SQLSTATE of a draft that others were faster than; another draft may do."""

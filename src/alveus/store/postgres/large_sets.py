@@ -13,7 +13,7 @@ from alveus.store.filters import All, Condition, Filter, Key, Node, Some
 from alveus.store.finder import CandidateQuery, LargeSet
 from alveus.store.postgres.dialect import NumberArray, TextArray
 from alveus.store.sql.connection import Connection, Row
-from alveus.store.sql.row_values import FEATURE_COLUMNS
+from alveus.store.sql.rows import FEATURE_COLUMNS
 from alveus.values import wire
 
 LARGE = 200_000

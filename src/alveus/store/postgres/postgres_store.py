@@ -29,7 +29,6 @@ from alveus.store import (
     StoreStats,
     UnreachableCopy,
 )
-from alveus.store.name_ranges import end_of_prefix
 from alveus.store.postgres import access, health, large_sets, schema, vacuuming
 from alveus.store.postgres.access import RoleGrants
 from alveus.store.postgres.connection import EPOCH, PostgresConnection
@@ -37,14 +36,15 @@ from alveus.store.postgres.database import FLUSH, POOL, PostgresDatabase
 from alveus.store.postgres.health import HealthCheck
 from alveus.store.postgres.location import ServerLocation
 from alveus.store.postgres.search_views import LastView, read_view
-from alveus.store.sql import erased_runs, figures, receipts, retention, sweeping
+from alveus.store.scope import end_of_prefix
+from alveus.store.sql import erasing, ledger, past
 from alveus.store.sql.connection import Connection, first, query
 from alveus.store.sql.database import explaining, reads, writes
 from alveus.store.sql.erasing import Eraser
+from alveus.store.sql.finder import SNAPSHOTS, SqlFinder
 from alveus.store.sql.lanes import SqlLanes
-from alveus.store.sql.reads import SNAPSHOTS, SqlReads
-from alveus.store.sql.scope_rows import WriterCache
-from alveus.store.sql.writes import SqlWrites
+from alveus.store.sql.ledger import SqlLedger
+from alveus.store.sql.writer import WriterCache
 
 R = TypeVar("R")
 
@@ -107,7 +107,7 @@ _SPACES = """
 """
 
 
-class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
+class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     """See `alveus.store.Store`; opened by `PostgresStore.open`."""
 
     touch_sql = _TOUCH
@@ -395,19 +395,19 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
     @reads
     def stats(self, db: Connection) -> StoreStats:
         return replace(
-            figures.stats(db),
+            ledger.table_stats(db),
             file_bytes=first(db, _SIZE, self._server.schema) or 0,
             details={
                 "postgresql": first(db, "SHOW server_version"),
                 "schema": first(db, "SELECT schema FROM ledger"),
-                "versions_to_sweep": retention.overdue(db),
+                "versions_to_sweep": past.count_overdue(db),
             },
         )
 
     @writes
     def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         self._cache = WriterCache()
-        return sweeping.sweep(db, now=now, ops_kept=ops_kept, sees_all=self._is_owner)
+        return past.sweep(db, now=now, ops_kept=ops_kept, sees_all=self._is_owner)
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
         """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""
@@ -424,7 +424,7 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
         """See `Ledger.scrub`."""
         began = time.monotonic()
         with self.writing() as db:
-            unfinished = receipts.tidy(db, now=now)
+            unfinished = erasing.tidy_receipts(db, now=now)
         if not unfinished:
             return []
         if self._is_owner:
@@ -435,4 +435,4 @@ class PostgresStore(SqlReads, SqlLanes, SqlWrites, PostgresDatabase):
             hindrances = ["only the owner of the tables may vacuum them: have it run alveus scrub"]
         now += round((time.monotonic() - began) * 1_000_000)  # the log has it until then
         with self.writing() as db:
-            return receipts.finish(db, erased_runs.unfinished_receipts(db), hindrances, now=now)
+            return erasing.finish_receipts(db, erasing.unfinished_receipts(db), hindrances, now=now)

@@ -15,8 +15,7 @@ from alveus.errors import NotAStore, StoreTooNew, StoreTooOld
 from alveus.store.postgres.connection import BEGIN, PostgresConnection
 from alveus.store.postgres.dialect import for_schema
 from alveus.store.postgres.location import ServerLocation
-from alveus.store.sql.connection import first
-from alveus.store.sql.migrations import migrations
+from alveus.store.sql.connection import first, migrations
 
 SCHEMA = 1
 """The newest schema this code knows, and the one it needs."""
@@ -28,7 +27,7 @@ LEAST = 1
 """The least schema that a program must know to use the newest one."""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-"""The folder of the scripts that lead to it; see `alveus.store.sql.migrations`."""
+"""The folder of the scripts that lead to it; see `alveus.store.sql.connection.migrations`."""
 
 _OWNER = """
     SELECT pg_has_role(relowner, 'USAGE'), pg_get_userbyid(relowner) FROM pg_catalog.pg_class

@@ -12,9 +12,8 @@ from typing import NamedTuple
 
 from alveus.store import Feature, Scope, SearchCache, SearchView, SetInfo, SetRef
 from alveus.store.postgres.connection import EPOCH
-from alveus.store.sql import row_values
 from alveus.store.sql.connection import Connection, Row
-from alveus.store.sql.row_values import FEATURE_COLUMNS
+from alveus.store.sql.rows import FEATURE_COLUMNS, SETS_OF, feature_changes, info_of
 
 LINES = 2_000
 """Lines of the change log that come along at most; where there are more, they are asked for."""
@@ -35,7 +34,7 @@ _STATE = f"SELECT version, coalesce((SELECT max(seq) FROM change), 0), {EPOCH} F
 _IS_NEW = "(SELECT version FROM ledger) != ?"
 
 _SETS = f"""
-    {row_values.SETS_OF} AND (?::text[] IS NULL OR name = ANY(?::text[]))
+    {SETS_OF} AND (?::text[] IS NULL OR name = ANY(?::text[]))
     AND {_IS_NEW} ORDER BY name
 """
 
@@ -112,7 +111,7 @@ class _Reading:
             found = {
                 info.ref: info
                 for (scope, _), rows in zip(self._scopes, of_scopes[::2], strict=True)
-                for info in [row_values.info_of(scope, row) for row in rows]
+                for info in [info_of(scope, row) for row in rows]
             }
             wanted = found if isinstance(self._names, Scope) else self._names
             sets = [found[ref] for ref in wanted if ref in found]
@@ -122,7 +121,7 @@ class _Reading:
             seq,
             sets,
             since,
-            list(row_values.changes(lines, since)) if whole else None,
+            list(feature_changes(lines, since)) if whole else None,
             {row[1]: Feature._make(row[1:]) for row in changed if len(changed) <= FEATURES},
             {
                 number: features

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from psycopg import errors
 
-from alveus.store.erasures import UnreachableCopy
+from alveus.store.erasing import UnreachableCopy
 from alveus.store.postgres import large_sets
 from alveus.store.postgres.connection import PostgresConnection
 from alveus.store.sql.connection import Connection, first, query

@@ -7,7 +7,7 @@ from dataclasses import field, replace
 
 from alveus.errors import KeyBusy
 from alveus.store import Batch, Commit, Revive, Run, Scope, SetRef, StoredItem, StoredOutput
-from alveus.store.erasures import (
+from alveus.store.erasing import (
     ERASED_HOW,
     Erased,
     Erasure,

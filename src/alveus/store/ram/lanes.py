@@ -20,10 +20,10 @@ from alveus.store import (
     StoredOutput,
 )
 from alveus.store.checks import check_status
-from alveus.store.progress import space_of
 from alveus.store.ram.progress import AgentLanes
 from alveus.store.ram.row_versions import Undo, take_back
 from alveus.store.ram.tables import RamTables, locked
+from alveus.store.runs import space_of
 
 
 class RamLanes(RamTables):

@@ -10,8 +10,8 @@ from typing import Any
 from alveus.errors import IdempotencyConflict, NotFound, OutputsPruned
 from alveus.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from alveus.store.checks import ROW_BITS, check_run
-from alveus.store.progress import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
 from alveus.store.ram.row_versions import CommitDraft, Undo
+from alveus.store.runs import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
 from alveus.values.lazy_dataclass import dataclass
 
 _COMMIT, _SENSORY, _READ_SET = 1, 3, 4

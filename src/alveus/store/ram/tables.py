@@ -14,7 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from alveus.errors import ForkedStore, StoreClosed
 from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
-from alveus.store.observer import UNOBSERVED, Observer
+from alveus.store.ledger import UNOBSERVED, Observer
 from alveus.store.ram.progress import RunTable
 from alveus.store.ram.row_versions import ItemRow, Journal, VectorQueue
 from alveus.store.ram.sets import SetTable

@@ -1,8 +1,16 @@
-"""What a connection to an engine does for the shared statements."""
+"""What a connection to an engine does for the shared statements.
+
+Scripts that bring a store from an earlier schema to the newest one.
+
+A store's `schema.sql` makes the newest schema at once. A change of it raises the number `SCHEMA` of
+the store by one and adds a script `migrations/NNNN_name.sql` beside `schema.sql`, which leads from
+the schema before to number NNNN. Schema 1 is the first, so no store has a script yet.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
@@ -102,3 +110,9 @@ def query(db: Connection, sql: str, *bindings: object) -> list[Row]:
 def first(db: Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN401 - as the query says
     """Return the first row of a query, or its only column; None: no row."""
     return db.execute(sql, bindings).get
+
+
+def migrations(folder: Path, *, after: int) -> dict[int, str]:
+    """Return the scripts in *folder* that lead past schema *after*, in order, by their numbers."""
+    numbered = {int(file.name.split("_", 1)[0]): file for file in sorted(folder.glob("*.sql"))}
+    return {n: file.read_text(encoding="utf-8") for n, file in numbered.items() if n > after}

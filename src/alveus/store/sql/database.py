@@ -22,12 +22,11 @@ from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from alveus.errors import AlveusError, StoreDamaged
 from alveus.store import Scope, SetInfo, SetRef
-from alveus.store.observer import UNOBSERVED, Observer
-from alveus.store.sql.apply import Transaction
+from alveus.store.ledger import UNOBSERVED, Observer
 from alveus.store.sql.connection import Connection
-from alveus.store.sql.group_commit import StoreQueue, StoreTicket
-from alveus.store.sql.recent_trees import RecentTrees
-from alveus.store.sql.scope_rows import WriterCache
+from alveus.store.sql.transaction import StoreQueue, StoreTicket, Transaction
+from alveus.store.sql.tree import RecentTrees
+from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import ProcessBound, call_within
 
 TRIES = 4

@@ -42,11 +42,10 @@ from alveus.store import (
 from alveus.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from alveus.store.records import MINUTE_US, read_at
 from alveus.store.sql import journal
-from alveus.store.sql.batched_inserts import PendingRows
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.row_values import LIVE_OF_IDS
-from alveus.store.sql.scope_rows import ScopeRows
-from alveus.store.sql.staged_vectors import apply_past
+from alveus.store.sql.past import apply_past
+from alveus.store.sql.rows import LIVE_OF_IDS
+from alveus.store.sql.writer import PendingRows, ScopeRows
 from alveus.values.lazy_dataclass import dataclass
 
 LAST_VERSION = """

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 from alveus.errors import IdempotencyConflict
 from alveus.store import Commit, Compaction, SetRef
-from alveus.store.checks import ROW_BITS
-from alveus.store.erasures import forgotten
+from alveus.store.checks import ROW_BITS, check_note
+from alveus.store.erasing import forgotten
 from alveus.store.packed_values import restored
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.row_values import set_refs
+from alveus.store.sql.rows import set_refs
 from alveus.values import wire
 
 _DONE = """
@@ -98,3 +98,30 @@ def _existing(db: Connection, rows: Sequence[int]) -> list[int]:
     sql = "SELECT row FROM item WHERE row IN (SELECT value FROM carray(?))"
     there = {row for (row,) in query(db, sql, db.numbers(rows))}
     return [row for row in rows if row in there]
+
+
+def expect_notes(
+    db: Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
+) -> None:
+    """Raise `EmbedderConflict` unless every note stands as given; those in *cache* are not read."""
+    for name, text in expects:
+        if name not in cache:
+            cache[name] = note_text(db, name)
+        if cache[name] != text:
+            check_note(name, expected=text, actual=cache[name])
+
+
+def note_text(db: Connection, name: str) -> str | None:
+    """Return the text of a note, or None."""
+    """Return the text of a note, or None."""
+    return first(db, "SELECT text FROM note WHERE name IS ?", name)
+
+
+def put_note(db: Connection, name: str, text: str | None, expected: str | None) -> bool:
+    """Note *text* if what stands there is *expected*."""
+    if note_text(db, name) != expected:
+        return False
+    db.execute("DELETE FROM note WHERE name IS ?", (name,))
+    if text is not None:
+        db.execute("INSERT INTO note (name, text) VALUES (?, ?)", (name, text))
+    return True

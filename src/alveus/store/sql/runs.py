@@ -6,23 +6,19 @@ A lease has an epoch, which fences whoever had it before.
 from __future__ import annotations
 
 import json
-from dataclasses import field
 from functools import lru_cache
 
 from alveus.errors import NotFound
 from alveus.store import Batch, Commit, Lease
 from alveus.store.checks import ROW_BITS, check_run
 from alveus.store.packed_values import packed, restored
-from alveus.store.progress import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
+from alveus.store.runs import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
 from alveus.store.scope import Scope
-from alveus.store.sql.batched_inserts import PendingRows, RunRow
 from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
-from alveus.store.sql.row_values import found_again
+from alveus.store.sql.rows import found_again
+from alveus.store.sql.writer import PendingRows, RunCache, RunRow
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
-
-CACHED = 20_000
-"""Runs, lanes and leases that are remembered at most, of each."""
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 """By the number that stands for each in the file."""
@@ -32,21 +28,13 @@ CALL_STATUSES: tuple[CallStatus, ...] = ("pending", "returned", "raised")
 ORDINALS = (1 << ROW_BITS) - 1
 """The bits of a step's row that are its ordinal; those above are its run."""
 
-LAST_RUN = """
-    SELECT max(id) FROM
-        (SELECT max(id) AS id FROM run AS every_run
-            UNION ALL SELECT max(pruned) FROM agent AS every_agent UNION ALL SELECT 0)
-        AS used
-"""
+
 _RUN = """
     SELECT run.agent, agent.space, scope.key, status, now
     FROM run JOIN agent ON agent.id = run.agent JOIN lane ON lane.id = run.lane
     JOIN scope ON scope.id = lane.scope WHERE run.id = ?
 """
 _LAST_STEP = "SELECT max(id) FROM step WHERE id BETWEEN ? AND ?"
-INSERT_AGENT = "INSERT INTO agent (space, name) VALUES (?, ?) RETURNING id"
-
-_AGENT = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
 _COMPLETED = "SELECT n FROM durable_call WHERE step = ? AND position = ? AND status != 0"
 _TAKE_LEASE = """
     INSERT INTO lease (space, key, owner, epoch) VALUES (?, ?, ?, ?)
@@ -68,53 +56,6 @@ def task_row(run: int, ordinal: int) -> int:
 def task_rows(run: int) -> tuple[int, int]:
     """Return the first and the last row that a task of a run can have."""
     return task_row(run, 0), task_row(run, ORDINALS)
-
-
-@dataclass(slots=True)
-class LaneRow:
-    """A lane: the number of its next run, and how many have not ended."""
-
-    scope: Scope
-    id: int
-    next_number: int
-    open_runs: int
-
-
-@dataclass
-class RunCache:
-    """Part of a writer's cache: dropped with all of it."""
-
-    last_run: int | None = None
-    agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
-    lanes: dict[tuple[int, Scope], LaneRow] = field(
-        default_factory=dict[tuple[int, Scope], LaneRow]
-    )
-    runs: dict[int, RunRow] = field(default_factory=dict[int, RunRow])
-    leases: dict[Scope, tuple[str | None, int]] = field(
-        default_factory=dict[Scope, "tuple[str | None, int]"]
-    )
-
-    def trim(self) -> None:
-        """Clear what has grown too large."""
-        for each in (self.lanes, self.runs, self.leases):
-            if len(each) > CACHED:
-                each.clear()
-
-    def next_run(self, db: Connection) -> int:
-        """Return the id of a new run; none is used twice, pruned or not."""
-        last = first(db, LAST_RUN) if self.last_run is None else self.last_run
-        self.last_run = last + 1
-        return last + 1
-
-    def agent(self, db: Connection, space: str, name: str) -> int:
-        """Return the row of an agent, which is made if there is none."""
-        number = self.agents.get((space, name))
-        if number is None:
-            number = first(db, _AGENT, space, name)
-        if number is None:
-            number = first(db, INSERT_AGENT, space, name)
-        self.agents[space, name] = number
-        return number
 
 
 @dataclass(slots=True, eq=False)

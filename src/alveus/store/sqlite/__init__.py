@@ -1,6 +1,5 @@
 """One SQLite file as a store: embedded, crash-safe, shared by many threads and processes."""
 
-from alveus.store.sqlite.shared_store import SharedStore
-from alveus.store.sqlite.sqlite_store import SqliteStore
+from alveus.store.sqlite.store import SharedStore, SqliteStore
 
 __all__ = ["SharedStore", "SqliteStore"]

@@ -1,18 +1,23 @@
-"""A checksum on every page of a database file, written and verified by SQLite's checksum VFS.
+"""The VFS of a store's connections: a checksum on every page, and the log written in few calls.
 
-The VFS comes with apsw, as an extension. It writes the checksum into the last 8 bytes of a page,
-which a file reserves from its making on; where a page that is read does not match, SQLite raises an
-I/O error. A page is verified each time it is read from the file, written as the write-ahead log is
-moved into it; the log has checksums of its own.
+SQLite's checksum VFS writes a checksum into the last 8 bytes of a page, which a file reserves from
+its making on; a page that is read from the file and does not match is an I/O error. The write-ahead
+log has checksums of its own. A connection learns from the head of the file whether pages have
+checksums. One that was opened before they had could write pages without; so whatever moves the log
+reads the head first.
 
-Each connection learns from the head of the file whether pages have checksums. A connection that
-was opened before they had could write pages without; so whoever moves the log reads the head first.
+The VFS comes with apsw as an extension. SQLite would load it with its symbols global in the
+process: of two libraries that export one name, such as ``sqlite3_api``, both then use the first
+one's and call functions of an SQLite that is not theirs, and the process dies. So alveus has SQLite
+load nothing. A VFS in Python answers once in place of the system's loader, and keeps the address of
+the table of SQLite's functions (https://sqlite.org/loadext.html). The extension is loaded from a
+private copy, with a table in which three functions are others: it registers its VFS under our name,
+resting on the VFS of our choice, and changes neither the default VFS nor other connections.
 
-The extension is not loaded by SQLite, which would make its symbols global (see `c_functions`), but
-from a copy and for itself: it shares nothing with the program's own, and binds to nobody else's
-symbols. It gets a table of functions in which three are others, so that it registers its VFS under
-a name of ours, resting on the VFS of our choice, and changes neither the default VFS of the process
-nor what the connections of others can do.
+SQLite writes each page that a transaction changed in two calls, and a single add changes nine.
+`values/_c/log.h` gathers them, and writes them before the last call of the transaction returns.
+Where a commit waits for the disk, it also makes a growing log grow in advance, since a sync that
+has to record a new length takes twice as long. Without the compiled module a store works the same.
 """
 
 from __future__ import annotations
@@ -23,23 +28,149 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol, cast
 
 import apsw
 
 from alveus.errors import StoreDamaged, Unsupported
-from alveus.store.sqlite import log_writes
-from alveus.store.sqlite.c_functions import (
-    AUTO_EXTENSION,
-    ENTRIES,
-    FIND,
-    VFS_FIND,
-    VFS_REGISTER,
-    base_vfs,
-    function_table,
-    functions,
-    vfs_address,
-)
 from alveus.values.forks import FreshLock
+from alveus.values.native import compiled
+from alveus.values.sqlite_connections import PlainConnection
+
+SYSTEM_VFS = "unix"
+"""SQLite's own way to the files of Linux and macOS."""
+
+VFS_FIND, VFS_REGISTER, _DB_MUTEX, AUTO_EXTENSION = 141, 142, 164, 192
+"""Where functions are in the table: an entry never moves."""
+
+ENTRIES = 266
+"""How many entries the table of SQLite 3.40 has; later versions have more."""
+
+_LOADER = "alveus-functions"
+
+FIND = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
+"""The type of the function that finds a VFS by its name; without one, the default VFS."""
+
+_ENTRY_POINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+
+
+class _Loader(apsw.VFS):
+    """Answers SQLite where it loads an extension; `table` is what SQLite gave to that."""
+
+    def __init__(self) -> None:
+        self.table = 0
+        self._entry = _ENTRY_POINT(self._keep)
+        super().__init__(_LOADER, base_vfs())
+
+    def _keep(self, _db: int, _error: int, table: int) -> int:
+        self.table = table
+        return apsw.SQLITE_OK
+
+    def xDlOpen(self, filename: str) -> int:  # noqa: N802 - SQLite's name
+        """See SQLite's VFS; any number but 0."""
+        del filename
+        return 1
+
+    def xDlSym(self, handle: int, symbol: str) -> int:  # noqa: N802 - SQLite's name
+        """See SQLite's VFS: the function that SQLite calls with the table."""
+        del handle, symbol
+        return ctypes.cast(self._entry, ctypes.c_void_p).value or 0
+
+    def xDlClose(self, handle: int) -> None:  # noqa: N802 - SQLite's name
+        """See SQLite's VFS."""
+
+
+def base_vfs() -> str:
+    """Return the name of the VFS that alveus's own rest on, whichever is the default one."""
+    names = apsw.vfs_names()
+    return SYSTEM_VFS if SYSTEM_VFS in names else names[0]
+
+
+@functools.cache
+def function_table() -> int | None:
+    """Return the address of the table; None: this build of apsw loads no extensions.
+
+    Nothing of the process is changed: only a connection of this call goes through the VFS.
+
+    Raises:
+        Unsupported: The program has SQLite work without mutexes, for one thread alone, or within
+            a limit of memory.
+    """
+    if apsw.soft_heap_limit(-1):
+        raise Unsupported(
+            "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
+            "SQLite crashes where several threads use it; leave that setting out"
+        )
+    loader = _Loader()
+    connection = PlainConnection(":memory:", vfs=_LOADER)
+    try:
+        connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
+        connection.load_extension(_LOADER)
+        if loader.table and not _has_mutex(loader.table, connection):
+            raise Unsupported(
+                "this program set SQLite to a single thread (SQLITE_CONFIG_SINGLETHREAD), and "
+                "alveus uses several; leave that setting out"
+            )
+    except (AttributeError, apsw.Error):
+        return None
+    finally:
+        connection.close()
+        loader.unregister()
+    return loader.table or None
+
+
+def _has_mutex(table: int, connection: apsw.Connection) -> bool:
+    mutex_of = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(functions(table)[_DB_MUTEX])
+    return mutex_of(connection.sqlite3_pointer()) is not None
+
+
+def functions(table: int) -> ctypes.Array[ctypes.c_void_p]:
+    """Return the entries of the table that every version has."""
+    return (ctypes.c_void_p * ENTRIES).from_address(table)
+
+
+def vfs_address(table: int, name: str) -> int:
+    """Return the address of a VFS that is registered."""
+    return FIND(functions(table)[VFS_FIND])(name.encode())
+
+
+FUNCTIONS = ("gathering", "drop_undone")
+"""What a compiled module has to have; one that stayed from another version may not."""
+
+
+class CompiledLog(Protocol):
+    """The functions of `values/_c/log.h`; each is given the table of SQLite's functions."""
+
+    def gathering(self, table: int, below: int, /) -> int:
+        """Register a VFS that gathers, resting on another one; return its address."""
+        ...
+
+    def drop_undone(self, table: int, db: int, /) -> None:
+        """See `drop_undone` below."""
+        ...
+
+
+COMPILED = cast("CompiledLog | None", compiled(FUNCTIONS))
+"""The compiled module; None: there is none."""
+
+
+def gathering(table: int, below: int) -> int:
+    """Return the address of a VFS that does so, resting on the VFS *below*; else that one's."""
+    if COMPILED is None or base_vfs() != SYSTEM_VFS:  # whose writes are known to come so
+        return below
+    return COMPILED.gathering(table, below)
+
+
+def drop_undone(connection: apsw.Connection) -> None:
+    """Have what is gathered of a transaction that this connection undoes be dropped.
+
+    A large transaction may be written in parts before it is committed. What is left of one that
+    was undone would be written by a later call, over what others committed meanwhile.
+    """
+    table = function_table()
+    if COMPILED is not None and table is not None:
+        COMPILED.drop_undone(table, connection.sqlite3_pointer())
+
 
 VFS = "alveus-checksums"
 _EXTENSION = "cksumvfs"
@@ -94,7 +225,7 @@ def _loaded() -> object | None:
     except (AttributeError, ImportError, LookupError, OSError):
         return None
     known = functions(table)
-    below = log_writes.gathering(table, vfs_address(table, base_vfs()))
+    below = gathering(table, vfs_address(table, base_vfs()))
 
     name = VFS.encode()
 

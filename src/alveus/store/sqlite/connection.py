@@ -1,4 +1,4 @@
-"""Connections to one database file, set up alike, and SQLite's errors in our words."""
+"""Connections to one database file, set up alike and lent, and SQLite's errors in our words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import resource
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
+from types import TracebackType
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import apsw
 
@@ -28,10 +29,11 @@ from alveus.errors import (
     Unavailable,
 )
 from alveus.errors.short_repr import short_repr
-from alveus.store.damage import POSSIBLE_DAMAGE, damage_of
+from alveus.store.finder import POSSIBLE_DAMAGE, damage_of
 from alveus.store.records import has_meaning
 from alveus.store.sql.connection import Write
-from alveus.store.sqlite import checksums, log_writes
+from alveus.store.sqlite import checksums
+from alveus.values.forks import FORKS
 from alveus.values.lazy import lazy_attribute
 from alveus.values.sqlite_connections import PlainConnection
 
@@ -396,7 +398,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
     connection = SqliteConnection(name, flags=flags, vfs=checksums.vfs(), statementcachesize=200)
     try:
         if not read_only:
-            log_writes.drop_undone(connection)
+            checksums.drop_undone(connection)
         _configure(connection)
     except BaseException:  # no traceback may keep the file open until it is collected
         connection.close()
@@ -421,3 +423,64 @@ def _configure(connection: SqliteConnection) -> None:
     ):
         connection.execute(f"PRAGMA {pragma}")
     connection.create_scalar_function("is_meant", cast("Any", has_meaning), 2, deterministic=True)
+
+
+_leave = FORKS.leave
+"""Looked up once, as that takes memory: without any, the gate is left all the same."""
+
+
+class Lender(Protocol):
+    """An open file."""
+
+    def lend(self) -> SqliteConnection:
+        """Return a connection that only reads, to be given back by `take_back`."""
+        ...
+
+    def take_back(self, db: SqliteConnection) -> None:
+        """Keep what `lend` lent for the next one, or close it."""
+        ...
+
+
+class Borrowed:
+    """A reading connection, lent for a ``with`` block."""
+
+    __slots__ = ("_db", "_file")
+
+    def __init__(self, file: Lender) -> None:
+        self._file = file
+
+    def __enter__(self) -> SqliteConnection:
+        try:
+            FORKS.enter(self)
+            self._db = self._file.lend()
+        except BaseException:
+            _leave(self)
+            raise
+        return self._db
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self._file.take_back(self._db)
+        finally:
+            try:
+                _leave(self)
+            except BaseException:  # an interrupt: what stayed inside would hold up every fork
+                _leave(self)
+                raise
+
+
+def contents_at_rest(path: Path) -> object:
+    """Return what tells the contents of a file that holds all; None: a log may hold more."""
+    logs = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
+    return None if any(log.exists() and log.stat().st_size for log in logs) else contents(path)
+
+
+def contents(path: Path) -> object:
+    """Return what changes when a file is written to, or replaced."""
+    found = path.stat()
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -26,39 +26,40 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.store import MAX_SWEPT_VERSIONS
-from alveus.store.sql import sweeping
-from alveus.store.sql.apply import Transaction
+from alveus.store.sql import past
 from alveus.store.sql.connection import Connection
 from alveus.store.sql.database import SqlDatabase, explaining
-from alveus.store.sql.group_commit import (
+from alveus.store.sql.transaction import (
     StoreTicket,
+    Transaction,
     answers_one_by_one,
     answers_together,
     is_alone,
 )
-from alveus.store.sql.scope_rows import WriterCache
-from alveus.store.sqlite import checksums, connection, free_pages, guards, log_owner, schema
-from alveus.store.sqlite.at_rest import contents, contents_at_rest
-from alveus.store.sqlite.borrowing import Borrowed
+from alveus.store.sql.writer import WriterCache
+from alveus.store.sqlite import checksums, connection, locks, maintenance, schema
 from alveus.store.sqlite.connection import (
     BUSY_MS,
+    Borrowed,
     CallSubject,
     SqliteConnection,
     connect,
+    contents,
+    contents_at_rest,
     retried,
     translated,
     was_cut,
 )
-from alveus.store.sqlite.lock_files import (
+from alveus.store.sqlite.locks import (
     Owners,
     WriteLock,
     create_private,
     drop_locks,
+    identity,
     private_folder,
     refuse_unsupported,
 )
 from alveus.store.sqlite.log_mover import LogMover
-from alveus.store.sqlite.log_owner import identity
 from alveus.values.forks import FORKS, call_between, call_within
 
 logger = logging.getLogger(__name__)
@@ -151,7 +152,7 @@ class SqliteFile(SqlDatabase):
         self._collected.atexit = False
         FORKS.register(self)
         try:
-            self._guard = guards.join(path, self._connections)
+            self._guard = locks.join_guard(path, self._connections)
             if not read_only:
                 folder = private_folder(self.folder, path)
                 self._lock = WriteLock(folder, wait_s=wait_s)
@@ -198,7 +199,7 @@ class SqliteFile(SqlDatabase):
         path = Path(os.path.realpath(path))
         FORKS.check_sound(path)
         refuse_unsupported(path)
-        log_owner.refuse_other(folder_of(path), path)
+        locks.refuse_other_log(folder_of(path), path)
         if path.exists() and not path.is_file():
             raise NotAStore(path, "is not a file; choose another path")
         immutable = False
@@ -311,7 +312,7 @@ class SqliteFile(SqlDatabase):
         connections.log_identity = identity(self._log_location)
         if connections.log_identity is None:
             raise StoreBusy(f"{self._path} is being closed by another program; try again")
-        log_owner.note(self.folder, self._path)
+        locks.note_log(self.folder, self._path)
 
     def _join_readers(self, db: SqliteConnection) -> None:
         """Guard the log of a file that is only read; one without, as a backup is, lies at rest.
@@ -599,13 +600,11 @@ class SqliteFile(SqlDatabase):
         for _ in range(SWEEPS):
             with writer:
                 cache = self._cache
-                done = sweeping.sweep_unasked(
-                    writer, last=cache.time, corroborated=cache.corroborated
-                )
+                done = past.sweep_unasked(writer, last=cache.time, corroborated=cache.corroborated)
                 if done < MAX_SWEPT_VERSIONS:
                     break
         with writer:
-            free_pages.give_back(writer, pages=free_pages.IN_PASSING, spare=free_pages.SPARE)
+            maintenance.give_back(writer, pages=maintenance.IN_PASSING, spare=maintenance.SPARE)
         self._cache.nodes.clear()
         writer.log_pages()  # of what that committed itself
         if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
@@ -642,7 +641,7 @@ class SqliteFile(SqlDatabase):
                         if self._guard.unlock():
                             self._leave_log(self._writer)
                         self._connections.close()
-                        log_owner.forget(self.folder, self._path)
+                        locks.forget_log(self.folder, self._path)
                 self._lock.close()
                 self._mover.close()
         finally:
@@ -769,4 +768,4 @@ def _collect(connections: Connections) -> None:
     try:
         connections.close()
     finally:
-        guards.leave(connections)
+        locks.leave_guard(connections)

@@ -24,8 +24,8 @@ from pathlib import Path
 import apsw
 
 from alveus.errors import AlveusError
-from alveus.store.fsync import give_to_owner
-from alveus.store.sqlite import checksums, guards
+from alveus.store.files import give_to_owner
+from alveus.store.sqlite import checksums, locks
 from alveus.store.sqlite.connection import connect
 from alveus.values.forks import FORKS, BackgroundThread, HandleLock, began
 
@@ -138,7 +138,7 @@ class LogMover:
         ):
             if not is_alone:
                 return
-            guard = guards.join(self._path, user)
+            guard = locks.join_guard(self._path, user)
             try:
                 with closing(connect(self._path)) as db:
                     db.execute("SELECT 1 FROM note LIMIT 1").fetchall()  # opens the log
@@ -147,7 +147,7 @@ class LogMover:
                         checksums.head(db)
                         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
-                guards.leave(user)
+                locks.leave_guard(user)
 
 
 def _soon_done() -> None:

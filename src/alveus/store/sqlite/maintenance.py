@@ -1,48 +1,267 @@
-"""Care of a store: what expired, figures, checks, copies."""
+"""Care of a store file: figures, copies, free pages, and removing from it what was erased.
+
+Deleted rows leave free pages, which later writes use. SQLite gives pages back to the disk in small
+steps (``auto_vacuum = INCREMENTAL``).
+
+A deleted row stays in the pages of the file until they are overwritten, and in copies of pages in
+the write-ahead log. Only rewriting the whole file (VACUUM) and emptying the log remove it for sure.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
-from collections.abc import Generator
-from contextlib import contextmanager
+import time
+from collections.abc import Collection, Generator, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import apsw
 
 from alveus.errors import NotAStore, NotFound, StoreDamaged, StoreReadOnly
 from alveus.store import (
+    StoredReceipt,
     StoreStats,
 )
-from alveus.store.fsync import sync_folder
-from alveus.store.part_files import part_of
-from alveus.store.sql import figures, retention
-from alveus.store.sqlite import checksums, free_pages, schema, scrubbing
+from alveus.store.files import part_of, sync_folder
+from alveus.store.sql import erasing, ledger, past
+from alveus.store.sql.connection import query
+from alveus.store.sqlite import checksums, schema
 from alveus.store.sqlite.connection import (
+    BUSY_MS,
     CallSubject,
     SqliteConnection,
     as_alveus_error,
     connect,
 )
-from alveus.store.sqlite.lock_files import file_system
+from alveus.store.sqlite.locks import file_system
+from alveus.store.sqlite.log_mover import LogMover
+from alveus.values.forks import call_within
+
+IN_PASSING = 500
+"""Pages that a writer gives back when it moves the log into the main file: some 10 ms."""
+
+SPARE = 0.25
+"""Share of a file that may be free before pages are given back unasked: they are used again."""
+
+MIN_FREE_PAGES = 256
+"""Free pages (1 MB) that are never given back unasked."""
+
+_TRIM_CHANGES = """
+    DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change)
+        - max(?, (SELECT 2 * ifnull(sum(items), 0) FROM memory_set))
+"""
+
+FEW_LINES = 10_000
+"""Lines of the change log that are kept however few items there are."""
+
+
+def free_bytes(db: SqliteConnection) -> int:
+    """Return how many bytes of the file hold nothing."""
+    return db.pragma("freelist_count") * db.pragma("page_size")
+
+
+def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
+    """Give up to *pages* back, inside a transaction; return how many bytes that are.
+
+    Args:
+        spare: Share of the file that may stay free; above 0, so may `MIN_FREE_PAGES` pages.
+    """
+    free = db.pragma("freelist_count")
+    if spare:
+        free -= max(MIN_FREE_PAGES, int(spare * db.pragma("page_count")))
+    if free <= 0:
+        return 0
+    before = db.pragma("page_count")
+    query(db, f"PRAGMA incremental_vacuum({min(free, pages)})")
+    return (before - db.pragma("page_count")) * db.pragma("page_size")
+
+
+def trim_change_log(db: SqliteConnection) -> None:
+    """Drop lines of the change log that take longer to read than all items do."""
+    query(db, _TRIM_CHANGES, FEW_LINES)
+
+
+READERS_MS = 500
+"""How long readers are waited for that hold pages of the log."""
+
+PAUSE_S = 0.01
+"""Pause between two tries to empty it."""
+
+_FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
+"""Bytes of the -shm file that SQLite locks: for each who reads, and for each who has it open."""
+
+SMALL = 10_000
+"""Items under which a set is served from RAM: the index seals sets of twice as many."""
+
+LOCKS = Path("/proc/locks")
+
+IN_RAM = 256_000_000
+"""Bytes of a database up to which it is rewritten by way of RAM; a larger one by a nameless file
+in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
+
+
+def rewrite_erased(
+    db: SqliteConnection, unfinished: Sequence[StoredReceipt]
+) -> list[StoredReceipt]:
+    """Write the whole database anew, if it still holds what was erased; return the receipts.
+
+    The write lock is held, and no transaction is open.
+    """
+    if all(kept.state == "rewritten" for kept in unfinished):
+        return list(unfinished)
+    vacuum(db)
+    done = [replace(kept, state="rewritten") for kept in unfinished]
+    with db:
+        for kept in done:
+            erasing.update_receipt(db, kept)
+    return done
+
+
+def vacuum(db: SqliteConnection) -> None:
+    """Write the whole database anew; all of it or nothing, whatever happens meanwhile.
+
+    The write lock is held, and no transaction is open.
+    """
+    large = db.pragma("page_count") * db.pragma("page_size") > IN_RAM
+    db.execute(f"PRAGMA temp_store = {'FILE' if large else 'MEMORY'}")
+    try:
+        db.execute("VACUUM")
+    finally:
+        db.execute("PRAGMA temp_store = MEMORY")
+
+
+def empty_log(db: SqliteConnection, path: Path, mover: LogMover) -> list[str]:
+    """Move all of the log into the database, and cut it; return who hinders that, in words."""
+    checksums.head(db)
+    deadline = time.monotonic() + READERS_MS / 1000
+    db.set_busy_timeout(READERS_MS)
+    try:
+        while not call_within(mover.moving(), partial(_emptied, db)):
+            if time.monotonic() > deadline:
+                return readers(path) or [
+                    "a reader has an old state of the store open, or another process moves its log"
+                ]
+            time.sleep(PAUSE_S)
+    finally:
+        db.set_busy_timeout(BUSY_MS)
+    return []
+
+
+def _emptied(db: SqliteConnection, is_alone: bool) -> bool:  # noqa: FBT001 - of a block
+    if not is_alone:
+        return False
+    try:
+        db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
+    except apsw.BusyError:  # SQLite waits for readers, but for nobody who moves the log just now
+        return False
+    return True
+
+
+def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[str]:
+    """Remove side files of sets that lost rows; return who hinders that, in words."""
+    sets = {number for kept in unfinished for number in kept.erased.sets}
+    return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
+
+
+def clear_small_sets(db: SqliteConnection, folder: Path) -> None:
+    """Remove side files of sets that are gone, or too small by now to be served from one."""
+    files = {int(path.stem) for path in (folder / "index").glob("*.seg")}
+    sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
+    kept = query(db, sql, db.numbers([*files]), SMALL)
+    clear_files(folder / "index", files.difference(number for (number,) in kept))
+
+
+# --- who has the files open -------------------------------------------------------------------
+
+
+def readers(path: Path) -> list[str]:
+    """Return in words which processes read an old state, as far as this system tells."""
+    found = _lockers(path, _FIRST_READ_LOCK, _LAST_READ_LOCK)
+    return [f"{_named(process)} reads the store" for process in found]
+
+
+def other_processes(path: Path) -> list[int]:
+    """Return the other processes that have the store open, as far as this system tells."""
+    return [process for process in _lockers(path, _OPEN_LOCK, _OPEN_LOCK) if process != os.getpid()]
+
+
+def _named(process: int) -> str:
+    own = " (this one)" if process == os.getpid() else ""
+    return f"process {process}{own} of host {os.uname().nodename}"
+
+
+def _lockers(path: Path, start: int, end: int) -> list[int]:
+    return sorted({process for process, low, high in _locks(path) if low <= end and high >= start})
+
+
+def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
+    """Yield (process, first byte, last byte) of locks on the -shm file."""
+    with suppress(OSError):
+        place = Path(f"{path}-shm").stat()
+        device = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+        for line in LOCKS.read_text().splitlines():
+            words = line.replace("->", "").split()
+            if device in words:
+                at = words.index(device)
+                low, high = words[at + 1 : at + 3]
+                if int(words[at - 1]) > 0:  # else it is of another container
+                    yield int(words[at - 1]), int(low), (1 << 62) if high == "EOF" else int(high)
+
+
+def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
+    """Remove the sealed files of *sets*; return those that a process is just sealing.
+
+    Whoever seals a set has its file beside locked from before it reads the set until the file is
+    in its place, and looks before that whether something was removed meanwhile. So once the lock
+    was free, no file comes that holds what was erased before. No loss of power brings back what
+    was removed, here or before.
+    """
+    busy = [number for number in sorted(sets) if not _cleared(folder, number)]
+    if folder.exists():
+        sync_folder(folder)
+    return busy
+
+
+def _cleared(folder: Path, number: int) -> bool:
+    beside = folder / f"{number}.new"
+    try:
+        descriptor = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        (folder / f"{number}.seg").unlink(missing_ok=True)
+        # One may have begun to be sealed in between: then it reads what is there now.
+        return True
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    else:
+        beside.unlink(missing_ok=True)
+        (folder / f"{number}.seg").unlink(missing_ok=True)
+        return True
+    finally:
+        os.close(descriptor)
+
 
 BACKUP_PAGES = 2_000
 
 _ERASED = "SELECT EXISTS (SELECT 1 FROM receipt WHERE state = 0)"
 
 
-def stats(db: SqliteConnection, path: Path) -> StoreStats:
+def file_stats(db: SqliteConnection, path: Path) -> StoreStats:
     """Return figures of the store."""
     return replace(
-        figures.stats(db),
+        ledger.table_stats(db),
         file_bytes=_size(path),
         wal_bytes=_size(Path(f"{path}-wal")),
-        free_bytes=free_pages.free_bytes(db),
+        free_bytes=free_bytes(db),
         details={
             "sqlite": apsw.sqlite_lib_version(),
             "schema": db.pragma("user_version"),
             "file_system": file_system(path),
-            "versions_to_sweep": retention.overdue(db),
+            "versions_to_sweep": past.count_overdue(db),
         },
     )
 
@@ -76,7 +295,7 @@ def backup(db: SqliteConnection, target: Path) -> None:
                         work.step(BACKUP_PAGES)
             copy.execute("PRAGMA journal_mode = DELETE")
             if copy.execute(_ERASED).get:  # pages that are free were copied too
-                scrubbing.vacuum(copy)
+                vacuum(copy)
         finally:
             copy.close()
         part.replace(target)

@@ -10,7 +10,7 @@ from pathlib import Path
 import apsw
 
 from alveus.errors import NotAStore, StoreDamaged, StoreTooNew
-from alveus.store.sql.migrations import migrations
+from alveus.store.sql.connection import migrations
 from alveus.store.sqlite import checksums
 
 APPLICATION_ID = 0x616C7665
@@ -24,7 +24,7 @@ WHOLE = Path(__file__).with_name("schema.sql")
 open."""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-"""The folder of the scripts that lead to it; see `alveus.store.sql.migrations`."""
+"""The folder of the scripts that lead to it; see `alveus.store.sql.connection.migrations`."""
 
 
 def check(connection: apsw.Connection, path: Path) -> int:

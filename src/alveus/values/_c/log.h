@@ -223,7 +223,7 @@ static const Function *table_of(PyObject *const *given, Py_ssize_t count, void *
 }
 
 PyDoc_STRVAR(gathering_doc, "gathering(table, below) -> int\n\n"
-                            "See `alveus.store.sqlite.log_writes.CompiledLog.gathering`.");
+                            "See `alveus.store.sqlite.checksums.CompiledLog.gathering`.");
 
 static PyObject *gathering(PyObject *module, PyObject *const *given, Py_ssize_t count) {
     (void)module;
@@ -259,7 +259,7 @@ static void drop(void *db) {
 }
 
 PyDoc_STRVAR(drop_undone_doc, "drop_undone(table, db)\n\n"
-                              "See `alveus.store.sqlite.log_writes.drop_undone`.");
+                              "See `alveus.store.sqlite.checksums.drop_undone`.");
 
 /* The connection has no other rollback hook. */
 static PyObject *drop_undone(PyObject *module, PyObject *const *given, Py_ssize_t count) {

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias, cast
 from alveus.state.committed_tree import LeasedTree
 from alveus.state.tree_values import IGNORE_EXPIRY
 from alveus.store import Clear, Create, Delete, Ledger, Node, Put, Refresh, Scope, TreeDelta
-from alveus.store.name_ranges import NameRange
+from alveus.store.scope import NameRange
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value

@@ -1,4 +1,4 @@
-"""How far back the past is kept: what ended long enough ago is removed in bounded steps."""
+"""How far back the past is kept: old versions, names of ops and changes are removed in steps."""
 
 from __future__ import annotations
 
@@ -6,12 +6,23 @@ import json
 from collections.abc import Sequence
 from typing import Literal
 
-from alveus.store import MAX_SWEPT_VERSIONS, SWEEP_AFTER_US
-from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
-from alveus.store.erasures import stub_of
+from alveus.errors import NotFound
+from alveus.store import (
+    CORROBORATED_TIME_NOTE,
+    MAX_SWEPT_VERSIONS,
+    OP_RETENTION_US,
+    OPS_KEPT,
+    SWEEP_AFTER_US,
+    Compaction,
+    Past,
+)
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS, check_next, check_past
+from alveus.store.erasing import stub_of
 from alveus.store.sql import journal
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.row_values import salt_of
+from alveus.store.sql.journal import put_note
+from alveus.store.sql.rows import salt_of
+from alveus.store.sql.writer import PendingRows
 from alveus.values import wire
 
 ALL = (1 << 62) - 1
@@ -97,7 +108,7 @@ def oldest_needed_commit(db: Connection) -> int:
     return ALL if found is None else found
 
 
-def purge(db: Connection, *, now: int) -> int:
+def purge_items(db: Connection, *, now: int) -> int:
     """Remove ended versions of items that their sets no longer keep; return how many."""
     removed, oldest_needed = 0, None
     for number, retention_us in query(db, _RETAINED):
@@ -110,7 +121,7 @@ def purge(db: Connection, *, now: int) -> int:
     return removed
 
 
-def overdue(db: Connection) -> int:
+def count_overdue(db: Connection) -> int:
     """Return how many versions of items their sets keep no longer, as of the last commit."""
     now = first(db, _LAST_TIME) or 0
     count, until = 0, dict[int, int]()
@@ -165,7 +176,7 @@ def _keep_stubs(db: Connection, number: int, rows: object) -> None:
         query(db, _HAND_ON, row)
 
 
-def expire(db: Connection, *, now: int) -> int:
+def expire_nodes(db: Connection, *, now: int) -> int:
     """Remove nodes that expired by *now*; the past of their trees is whole from then on."""
     query(
         db,
@@ -184,7 +195,7 @@ def expire(db: Connection, *, now: int) -> int:
     return removed
 
 
-def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
+def prune_nodes(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
     """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
     last = first(db, _LAST_TIME) or 0
     until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
@@ -209,3 +220,131 @@ def prune(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, 
 def raise_history_start(db: Connection, scope: int, start: tuple[int, int]) -> None:
     """Note from which commit and time on the past of a tree is whole."""
     db.execute(_RAISE_START, (scope, *start))
+
+
+_LAST_VERSION = """
+    SELECT version, ended IS NULL FROM item WHERE set_id = ? AND id IS ?
+    ORDER BY version DESC LIMIT 1
+"""
+
+_END_ITEM = "UPDATE item SET ended = ?1 WHERE set_id = ?2 AND row = ?3 AND ended IS NULL"
+
+_END_FEATURE = "UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0 AND row = ?3"
+
+
+_INSERT_LINK = """
+    INSERT INTO link (row, source) SELECT ?1, ?2
+    WHERE EXISTS (SELECT 1 FROM item WHERE row = ?1) AND EXISTS (SELECT 1 FROM item WHERE row = ?2)
+    ON CONFLICT DO NOTHING
+"""
+
+
+def apply_past(
+    db: Connection, gathered: PendingRows, number: int, past: Past, commit: int
+) -> list[int]:
+    """Do to set *number* what *past* says; return the rows that ended."""
+    check_past(past, commit)
+    gathered.flush()
+    ended = set(past.ended_rows)
+    for row in sorted(ended.difference(item.row for item in past.begun_items)):
+        _end(db, number, row, past, commit)
+    following = -1
+    for item in past.begun_items:
+        if item.row != following:  # the change log names rows without a gap
+            gathered.flush()
+        following = item.row + 1
+        if gathered.has_item(number, item.record.id):
+            gathered.flush()
+        check_next(item, first(db, _LAST_VERSION, number, item.record.id))
+        version = (item.row, item.first, item.version, item.created, item.updated)
+        gathered.add_item(number, commit, item.record, version)
+        if item.row in ended:
+            gathered.flush()
+            _end(db, number, item.row, past, commit)
+    gathered.flush()
+    db.execute(
+        "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", (number, past.history_start)
+    )
+    _lineage(db, number, past, commit)
+    return list(past.ended_rows)
+
+
+def _lineage(db: Connection, number: int, past: Past, commit: int) -> None:
+    db.write((_INSERT_LINK, list(past.links)))
+    for done in past.compactions:
+        _keep(db, number, done)
+    for undone in past.undone_compactions:
+        sql = "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?"
+        query(db, sql, commit, undone, number)
+        if not db.changes():
+            raise NotFound(f"set {past.set.name!r} has no compaction {undone}")
+
+
+def _end(db: Connection, number: int, row: int, past: Past, commit: int) -> None:
+    db.execute(_END_ITEM, (commit, number, row))
+    if not db.changes():
+        raise NotFound(f"set {past.set.name!r} has no live version of row {row}")
+    db.execute(_END_FEATURE, (commit, number, row))
+
+
+def _keep(db: Connection, number: int, done: Compaction) -> None:
+    retired = json.dumps([*done.retired, *[0] * done.erased])  # no row has the number 0
+    query(
+        db,
+        "INSERT INTO compaction (id, set_id, how, retired, added, purged) "
+        "VALUES (?, ?, ?, ?, ?, ?)",
+        *(done.id, number, done.how, retired, json.dumps([*done.added]), done.purged),
+    )
+
+
+CHANGES_KEPT = 200_000
+"""Lines of the change log that are kept; a cache that is further behind is built anew."""
+
+OPS_SWEPT = "ops swept"
+"""The note that says up to which commit names of ops were let go."""
+
+
+def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool = True) -> int:
+    """Remove expired nodes, what sets keep no longer, names of old ops and old changes.
+
+    Args:
+        sees_all: Whether this user sees all spaces, and so may note how far it came.
+    """
+    done = expire_nodes(db, now=now - SWEEP_AFTER_US) + purge_items(db, now=now)
+    last = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
+    old = journal.commit_at(db, now - OP_RETENTION_US)
+    done += _forget_ops(db, until=min(old, last - ops_kept), sees_all=sees_all)
+    db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
+    return done
+
+
+def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int:
+    """Sweep by the time of the *last* commit, as far as it is corroborated.
+
+    Args:
+        corroborated: What the last batches said; None: what a memory noted.
+    """
+    if corroborated is None:
+        noted = first(db, "SELECT text FROM note WHERE name IS ?", CORROBORATED_TIME_NOTE)
+        if noted is None:
+            return 0
+        corroborated = int(noted)
+    return sweep(db, now=min(last, corroborated))
+
+
+def _forget_ops(db: Connection, *, until: int, sees_all: bool) -> int:
+    """Let go of the names of ops up to a commit, and return how many; see `OPS_SWEPT`."""
+    noted = "SELECT text FROM note WHERE name IS ?"
+    since = first(db, noted, OPS_SWEPT) if sees_all else None
+    if until <= int(since or 0):
+        return 0
+    query(
+        db,
+        "UPDATE journal SET op = NULL, request = NULL WHERE n > ? AND n <= ? AND op IS NOT NULL",
+        int(since or 0),
+        until,
+    )
+    done = db.changes()
+    if sees_all:
+        put_note(db, OPS_SWEPT, str(until), since)
+    return done

@@ -1,4 +1,4 @@
-"""Files that appear whole: a backup, an export; until then each is written beside its place."""
+"""Files that appear whole or not at all, and that survive loss of power."""
 
 from __future__ import annotations
 
@@ -11,6 +11,35 @@ from pathlib import Path
 from typing import IO
 
 from alveus.errors import StoreBusy
+
+
+def sync_folder(folder: Path) -> None:
+    """Have what was made, renamed and removed in a folder survive loss of power.
+
+    A sync of a file keeps its contents; its name is an entry of the folder, and has to be synced
+    there.
+
+    Raises:
+        OSError: The folder cannot be opened, or not be synced.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def give_to_owner(path: Path, like: Path) -> None:
+    """Give what root made at *path* to the owner of *like*, as SQLite does with its log.
+
+    Else whoever the store belongs to could not open it after ``sudo alveus``.
+    """
+    if os.geteuid():
+        return
+    with suppress(OSError):  # of a system that maps users, and knows no such one
+        owner = like.stat()
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
+
 
 POLL_S = 0.01
 """Pause between two tries for a file that another process writes."""

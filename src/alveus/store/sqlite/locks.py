@@ -1,16 +1,25 @@
-"""The files of a store: what lies beside the database, who may write, and who is alive.
+"""The files beside a database, and the locks on them: who may write, and who is alive.
 
 Beside ``app.db`` SQLite keeps ``app.db-wal`` and ``app.db-shm``; alveus keeps a folder
 ``app.db.alveus`` with ``lock`` and ``turn`` (who writes), ``moving`` (who moves the log),
-``owners/`` (who is alive), ``log`` (see `log_owner`) and what can be dropped at any time
-(``index/``). The database, -wal and -shm are never opened but through SQLite, and by `guards`:
-closing any other descriptor of them would drop SQLite's own locks in this process.
+``owners/`` (who is alive), ``log`` (whose the log is) and ``index/``, which can be dropped.
+
+SQLite's locks are those of POSIX: they belong to the process, and end when *any* descriptor of the
+file is closed in it, such as by ``shutil.copy`` or by Python's own ``sqlite3``. Another process
+could then delete the write-ahead log that this one writes. So `FileGuard` holds a second pair of
+locks on the same bytes, which belong to descriptors that only this module closes. Nothing else
+opens the database, -wal and -shm but SQLite.
+
+SQLite applies the log that it finds at a path to any database there. If another file was moved to
+that path and the process that wrote the log was killed, the pages of both would be mixed. So a note
+says to which database the log belongs.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
+import struct
 import sys
 import threading
 import time
@@ -18,11 +27,124 @@ import weakref
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Final, Self, TypeAlias
 
-from alveus.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported
-from alveus.store.fsync import give_to_owner
-from alveus.values.forks import is_owned
+from alveus.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported, Unusable
+from alveus.store.files import give_to_owner
+from alveus.values.forks import FORKS, FreshLock, is_owned
+
+_SHARED: Final = (0x40000002, 510)
+"""The bytes of a database that SQLite locks: shared while it is open, exclusively by the last."""
+
+_IN_USE: Final = (128, 1)
+"""The byte of the -shm file that is locked by each who has the log open."""
+
+_SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
+"""Locks of an open file description; None: this system has none."""
+
+
+class FileGuard:
+    """The locks of this process on one database; shared by all who have it open here.
+
+    Its descriptors are closed when the last of them leaves, after all their connections.
+
+    Attributes:
+        users: They themselves, and no count: one that an interrupt kept from leaving is none once
+            it is collected, and the next one that leaves closes for both.
+    """
+
+    def __init__(self, path: Path, key: tuple[int, int]) -> None:
+        self.key = key
+        self.users = weakref.WeakSet[object]()
+        self._path = path
+        self._database, self._log = -1, -1
+        FORKS.register(self)
+
+    def lock(self) -> None:
+        """Hold the locks from now on; SQLite has the database and its log open.
+
+        Raises:
+            StoreBusy: Another program has the whole database locked.
+        """
+        if _SET_LOCK is None:
+            return
+        with _mutex:
+            self._open()
+            try:
+                _set_lock(self._database, fcntl.F_RDLCK, _SHARED)
+                if self._log >= 0:
+                    _set_lock(self._log, fcntl.F_RDLCK, _IN_USE)
+            except BlockingIOError as error:
+                raise StoreBusy(f"{self._path} is locked by another program; try again") from error
+
+    def _open(self) -> None:
+        if self._database < 0:
+            self._database = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        shm = f"{self._path}-shm"
+        with suppress(FileNotFoundError):  # a store that is read where it lies, without a log
+            found = os.stat(shm)  # noqa: PTH116 - beside the samestat of a descriptor
+            if self._log >= 0 and not os.path.samestat(found, os.fstat(self._log)):
+                descriptor, self._log = self._log, -1  # first: nobody closes a number twice
+                os.close(descriptor)
+            if self._log < 0:
+                self._log = os.open(shm, os.O_RDONLY | os.O_CLOEXEC)
+
+    def unlock(self) -> bool:
+        """Let SQLite look whether it is the last, if nobody else here has the file open."""
+        with _mutex:
+            if len(self.users) != 1:
+                return False
+            for descriptor, place in ((self._database, _SHARED), (self._log, _IN_USE)):
+                if descriptor >= 0:
+                    _set_lock(descriptor, fcntl.F_UNLCK, place)
+        return True
+
+    def forked(self, *, quiet: bool) -> None:
+        """See `Inherited`. The locks are the parent's: they stay, as long as it has them."""
+        del quiet
+        if _guards.get(self.key) is self:
+            del _guards[self.key]
+        self.close()
+
+    def close(self) -> None:
+        """Close its descriptors, which gives up the locks; after an interrupt, those left."""
+        if self._database >= 0:
+            descriptor, self._database = self._database, -1
+            os.close(descriptor)
+        if self._log >= 0:
+            descriptor, self._log = self._log, -1
+            os.close(descriptor)
+
+
+_mutex = FreshLock()
+_guards: dict[tuple[int, int], FileGuard] = {}
+
+
+def join_guard(path: Path, user: object) -> FileGuard:
+    """Return the guard of an existing database, which *user* is to `leave` again."""
+    found = path.stat()
+    key = found.st_dev, found.st_ino
+    with _mutex:
+        guard = _guards.setdefault(key, FileGuard(path, key))
+        guard.users.add(user)
+    return guard
+
+
+def leave_guard(user: object) -> None:
+    """Give up what `join` gave to *user*, if it did; all its connections are closed."""
+    with _mutex:
+        for guard in [one for one in _guards.values() if user in one.users]:
+            guard.users.discard(user)
+            if not guard.users:
+                guard.close()
+                _guards.pop(guard.key, None)
+
+
+def _set_lock(descriptor: int, kind: int, place: tuple[int, int]) -> None:
+    start, length = place
+    assert _SET_LOCK is not None  # noqa: S101 - there would be no descriptor
+    fcntl.fcntl(descriptor, _SET_LOCK, struct.pack("@hhqqi4x", kind, os.SEEK_SET, start, length, 0))
+
 
 POLL_S = 0.001
 """Longest pause between two tries for a lock that another process holds."""
@@ -300,3 +422,79 @@ def private_folder(path: Path, database: Path) -> Path:
         ) from error
     give_to_owner(path, database)
     return path
+
+
+LOG_NOTE = "log"
+"""The note, in the folder beside the database: numbers of the database, and of its log."""
+
+
+Identity: TypeAlias = tuple[int, int]
+"""What tells a file from any other: its device, and its number there."""
+
+
+def identity(path: str | Path) -> Identity | None:
+    """Return what tells the file at *path* from any other; None: there is none."""
+    try:
+        found = os.stat(path)  # noqa: PTH116 - at every commit, and twice as quick
+    except FileNotFoundError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def note_log(folder: Path, path: Path) -> None:
+    """Write down that the log beside *path* belongs to the database that is there.
+
+    Where there is no room for that, the log is that of nobody known.
+    """
+    database, log = identity(path), identity(f"{path}-wal")
+    if database is None or log is None or _noted(folder) == (database, log):
+        return
+    new = folder / f"{LOG_NOTE}.new"
+    with suppress(OSError):
+        new.unlink(missing_ok=True)
+        create_private(new)
+        give_to_owner(new, folder)
+        new.write_text(" ".join(map(str, (*database, *log))), encoding="ascii")
+        new.replace(folder / LOG_NOTE)
+
+
+def forget_log(folder: Path, path: Path) -> None:
+    """Remove the note, if the log is gone."""
+    if identity(f"{path}-wal") is None:
+        with suppress(OSError):
+            (folder / LOG_NOTE).unlink()
+
+
+def refuse_other_log(folder: Path, path: Path) -> None:
+    """Refuse to open what is at *path* where the log beside it belongs to another file.
+
+    Raises:
+        Unusable: It does.
+    """
+    noted = _noted(folder)
+    if noted is None:
+        return
+    owner, log = noted
+    found = identity(path)
+    if found == owner or identity(f"{path}-wal") != log or not _holds_something(f"{path}-wal"):
+        return
+    problem = "is gone" if found is None else "was replaced by another file"
+    raise Unusable(
+        f"{path} {problem}, but {path}-wal still holds what was written last to the file before "
+        f"it. Move that file back; or, if what was written last may be lost, delete {path}-wal "
+        f"and {path}-shm"
+    )
+
+
+def _holds_something(log: str) -> bool:
+    with suppress(FileNotFoundError):
+        return Path(log).stat().st_size > 0
+    return False
+
+
+def _noted(folder: Path) -> tuple[Identity, Identity] | None:
+    """Return the database and the log of the note; None: there is none that can be read."""
+    with suppress(OSError, ValueError):
+        first, second, third, fourth = map(int, (folder / LOG_NOTE).read_text("ascii").split())
+        return (first, second), (third, fourth)
+    return None

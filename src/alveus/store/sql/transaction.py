@@ -1,12 +1,14 @@
-"""A batch as SQL: everything here runs inside the write transaction of the one writer."""
+"""Batches as SQL, inside the write transaction of the one writer, and groups of them."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Self
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Self, TypeAlias, TypeVar
 
 from alveus.errors import (
+    AlveusError,
     DuplicateItem,
     InvalidInput,
     LimitReached,
@@ -19,16 +21,16 @@ from alveus.store import (
     commit_time,
 )
 from alveus.store.checks import ROW_BITS, check_base, check_batch, check_leases
+from alveus.store.commit_queue import CommitQueue, CommitTicket
+from alveus.store.ledger import IGNORED, Observed
 from alveus.store.packed_values import packed
-from alveus.store.sql import retention
-from alveus.store.sql.batched_inserts import PendingRows, RunRow
+from alveus.store.sql import past
 from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
 from alveus.store.sql.items import Changes
-from alveus.store.sql.journal import adopted
+from alveus.store.sql.journal import adopted, expect_notes
 from alveus.store.sql.runs import RunWriter
-from alveus.store.sql.scope_rows import ScopeRows, WriterCache
-from alveus.store.sql.staged_vectors import expect
 from alveus.store.sql.tree import apply_tree, lookups
+from alveus.store.sql.writer import PendingRows, RunRow, ScopeRows, WriterCache
 from alveus.values import wire
 
 _EARLIER = "SELECT 1 FROM item WHERE set_id = ? AND id IS ? AND begun <= ? LIMIT 1"
@@ -106,7 +108,7 @@ class Transaction:
         time = self._time(batch, number)
         scope = self.rows.scope_row_of(batch.scope)
         if batch.expects is not self.cache.expected:
-            expect(self._db, batch.expects, self.cache.notes)
+            expect_notes(self._db, batch.expects, self.cache.notes)
             self.cache.expected = batch.expects
         run = self._check(batch, scope, number)
         ended_nodes: list[int] = []
@@ -125,7 +127,7 @@ class Transaction:
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
         if batch.history_start != (0, 0):
-            retention.raise_history_start(self._db, scope, batch.history_start)
+            past.raise_history_start(self._db, scope, batch.history_start)
         if batch.release and batch.epoch is not None:
             self.runs.release_lease(batch.scope, batch.epoch)
         self.pending_rows.add_commit(
@@ -239,3 +241,98 @@ class Transaction:
                 return DuplicateItem(item_id, set_name=change.set.name)
             seen.add((change.set, item_id))
         return InvalidInput("a batch adds an id that is taken")
+
+
+R = TypeVar("R")
+
+StoreTicket: TypeAlias = CommitTicket[Callable[[Transaction], object]]
+"""Work that is done in an open transaction."""
+
+
+class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
+    """Where the writes of one open store gather."""
+
+    def do(
+        self,
+        work: Callable[[Transaction], R],
+        batches: Sequence[Batch] = (),
+        *,
+        raises: bool = True,
+        drafts: bool = False,
+        caller: Observed = IGNORED,
+    ) -> R:
+        """Return what *work* answers once it is durable, or raise what refused it.
+
+        Work that raises an `AlveusError` is undone by itself; what else raises undoes its group.
+
+        Args:
+            batches: See `CommitTicket`: with those of other threads they take fewer statements.
+            raises, drafts, caller: See `CommitTicket`.
+        """
+        answer: R = self.pass_in(work, batches, raises=raises, drafts=drafts, caller=caller)
+        return answer
+
+
+def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+    """Do the work of a group; return an answer, or the error that refuses it, for each ticket."""
+    if is_alone(group):
+        return [group[0].work(tx)]
+    db = tx.connection
+    db.execute("SAVEPOINT together")
+    try:
+        answers = answers_together(tx, group)
+    except (AlveusError, db.taken):
+        db.roll_back("ROLLBACK TO together")
+        tx.reset()
+        answers = answers_one_by_one(tx, group)
+    db.execute("RELEASE together")
+    return answers
+
+
+def is_alone(group: Sequence[StoreTicket]) -> bool:
+    """Return whether what refuses the work of a group is raised, and there is nothing to undo."""
+    return len(group) == 1 and group[0].raises
+
+
+def answers_together(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+    """Do the work of a group with few statements.
+
+    Raises:
+        AlveusError, `Connection.taken`: One of them is refused; the transaction is to be undone.
+    """
+    answers = [_gathered(tx, ticket) for ticket in group]
+    tx.pending_rows.flush()
+    tx.connection.settle()
+    return answers
+
+
+def _gathered(tx: Transaction, ticket: StoreTicket) -> object:
+    if ticket.batches:
+        return [tx.apply_unflushed(batch) for batch in ticket.batches]
+    tx.pending_rows.flush()
+    return ticket.work(tx)
+
+
+def answers_one_by_one(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+    """Do the work of a group, each in a savepoint."""
+    return [_in_savepoint(tx, ticket.work) for ticket in group]
+
+
+def apply_each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
+    """Apply batches, each in a savepoint."""
+    return [_in_savepoint(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
+
+
+def _in_savepoint(tx: Transaction, work: Callable[[Transaction], R]) -> R | AlveusError:
+    """Do one piece of work in a savepoint; what refuses it concerns it alone."""
+    db = tx.connection
+    db.execute("SAVEPOINT batch")
+    try:
+        answer = work(tx)
+    except AlveusError as error:
+        db.roll_back("ROLLBACK TO batch")
+        db.execute("RELEASE batch")
+        tx.reset()
+        return error
+    db.execute("RELEASE batch")
+    return answer

@@ -1,35 +1,55 @@
-"""What the store reads: trees, the journal, sets and items, and what search reads of them."""
+"""What a store reads and writes of commits, trees, sets and items."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
 
+from alveus.errors import AlveusError
 from alveus.store import (
+    OPS_KEPT,
+    Batch,
     Commit,
     Compaction,
     Effects,
-    Feature,
-    FeatureChange,
+    Lease,
     Node,
-    PendingVectors,
     Scope,
-    SearchCache,
-    SearchView,
     SetInfo,
     SetRef,
     StoredItem,
     StoredReceipt,
-    WholeSets,
+    StoreStats,
 )
 from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
-from alveus.store.name_ranges import NameRange
+from alveus.store.erasing import Erased, Erasure
 from alveus.store.packed_values import restored
-from alveus.store.sql import erased_runs, journal, row_values, staged_vectors
+from alveus.store.scope import NameRange
+from alveus.store.sql import erasing, journal, past
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.database import SetSnapshot, SqlDatabase, reads
+from alveus.store.sql.database import SqlDatabase, reads, writes
+from alveus.store.sql.erasing import DryRunDone, Eraser
 from alveus.store.sql.items import MIN_BULK_IDS
-from alveus.store.sql.row_values import hidden_id, rows_of, scope_id
+from alveus.store.sql.rows import (
+    BY_ID,
+    BY_ID_AT,
+    BY_IDS,
+    BY_ROW,
+    EVERY_VERSION,
+    ITEM,
+    REFS,
+    VERSIONS,
+    hidden_id,
+    page_sql,
+    ref_of,
+    rows_of,
+    scope_id,
+    set_number,
+    set_refs,
+    sets_of,
+    stored_item,
+)
+from alveus.store.sql.transaction import apply_each
 from alveus.store.sql.tree import (
     commits_of_node,
     few_fields_of,
@@ -42,6 +62,7 @@ from alveus.store.sql.tree import (
     split,
     unescaped,
 )
+from alveus.store.sql.writer import WriterCache
 from alveus.values import wire
 from alveus.values.storable import Path as TreePath
 
@@ -77,7 +98,7 @@ _SPACES = """
 """
 """From space to space: their keys are not looked at."""
 
-_EXPIRED = """
+_EXPIRED_ITEMS = """
     WITH RECURSIVE expiring (number) AS (
         SELECT min(set_id) FROM item INDEXED BY item_expires
             WHERE ended IS NULL AND expires IS NOT NULL
@@ -91,15 +112,9 @@ _EXPIRED = """
 """
 """From set to set: what is still to live is not looked at."""
 
-SNAPSHOTS = 10_000
-"""Answers of `seq_and_sets` that a connection remembers."""
 
-FEATURES = 5_000
-"""Features read at a time."""
-
-
-class SqlReads(WholeSets, SqlDatabase):
-    """What `Ledger` and `Finder` promise of reading."""
+class SqlLedger(SqlDatabase):
+    """The methods of `Ledger`, but leases."""
 
     # --- the exact tree -----------------------------------------------------------------------
 
@@ -300,12 +315,14 @@ class SqlReads(WholeSets, SqlDatabase):
     ) -> list[StoredReceipt]:
         where = "owner IS ? AND n < ? ORDER BY n DESC LIMIT ?"
         last = (1 << 63) - 1 if before is None else before
-        found = [r for owner in owners for r in erased_runs.receipts(db, where, owner, last, limit)]
+        found = [
+            r for owner in owners for r in erasing.stored_receipts(db, where, owner, last, limit)
+        ]
         return sorted(found, key=lambda one: one.erased.commit or 0, reverse=True)[:limit]
 
     @reads
     def receipt(self, db: Connection, receipt: str) -> StoredReceipt | None:
-        return next(iter(erased_runs.receipts(db, "id = ?", receipt)), None)
+        return next(iter(erasing.stored_receipts(db, "id = ?", receipt)), None)
 
     # --- sets ---------------------------------------------------------------------------------
 
@@ -329,11 +346,11 @@ class SqlReads(WholeSets, SqlDatabase):
 
     @reads
     def set_info(self, db: Connection, ref: SetRef) -> SetInfo | None:
-        return next(iter(row_values.sets_of(db, ref.scope, ref.name)), None)
+        return next(iter(sets_of(db, ref.scope, ref.name)), None)
 
     @reads
     def set_infos(self, db: Connection, scope: Scope) -> list[SetInfo]:
-        return row_values.sets_of(db, scope)
+        return sets_of(db, scope)
 
     @reads
     def all_sets(self, db: Connection, scope: Scope) -> list[SetRef]:
@@ -358,7 +375,7 @@ class SqlReads(WholeSets, SqlDatabase):
     ) -> list[StoredItem | None]:
         if at is None and len(ids) >= MIN_BULK_IDS and "\0" not in "".join(ids):
             return self._get_many(db, ref, ids)
-        sql, moment = (row_values.BY_ID, ()) if at is None else (row_values.BY_ID_AT, (at,))
+        sql, moment = (BY_ID, ()) if at is None else (BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
             if len(ids) == 1:  # by itself: it is asked for most
                 row = db.execute(sql, (number, ids[0], *moment)).get
@@ -372,7 +389,7 @@ class SqlReads(WholeSets, SqlDatabase):
 
     def _get_many(self, db: Connection, ref: SetRef, ids: Sequence[str]) -> list[StoredItem | None]:
         """Return live versions in the order asked; a carray ends its texts at a NUL."""
-        stored = self._first_found(db, ref, row_values.BY_IDS, db.texts(ids))
+        stored = self._first_found(db, ref, BY_IDS, db.texts(ids))
         found = {one.record.id: one for one in stored}
         return [found.get(item_id) for item_id in ids]
 
@@ -387,15 +404,13 @@ class SqlReads(WholeSets, SqlDatabase):
         newest_first: bool = False,
         at: int | None = None,
     ) -> list[StoredItem]:
-        sql = row_values.page_sql(
-            newest_first=newest_first, at=at is not None, after=after is not None
-        )
+        sql = page_sql(newest_first=newest_first, at=at is not None, after=after is not None)
         bindings = (limit, *(() if at is None else (at,)), *(after or ()))
         return self._first_found(db, ref, sql, *bindings)
 
     @reads
     def versions(self, db: Connection, ref: SetRef, item_id: str) -> list[StoredItem]:
-        return self._first_found(db, ref, row_values.VERSIONS, item_id)
+        return self._first_found(db, ref, VERSIONS, item_id)
 
     @reads
     def all_versions(
@@ -406,7 +421,7 @@ class SqlReads(WholeSets, SqlDatabase):
         after: tuple[str, int] | None = None,
         limit: int = 256,
     ) -> list[StoredItem]:
-        return self._first_found(db, ref, row_values.EVERY_VERSION, *(after or ("", -1)), limit)
+        return self._first_found(db, ref, EVERY_VERSION, *(after or ("", -1)), limit)
 
     def _first_found(
         self, db: Connection, ref: SetRef, sql: str, *bindings: object
@@ -425,12 +440,12 @@ class SqlReads(WholeSets, SqlDatabase):
         cached = self._cache.sets.get(ref)
         if cached is not None:
             yield cached[0]
-        number = row_values.set_number(db, ref)
+        number = set_number(db, ref)
         if number is not None and (cached is None or number != cached[0]):
             yield number
 
     def _stored(self, row: Row, ref: SetRef) -> StoredItem:
-        return row_values.stored(row, ref, self._touch_times.get(row[1]))
+        return stored_item(row, ref, self._touch_times.get(row[1]))
 
     @reads
     def items_by_row(self, db: Connection, rows: Sequence[int]) -> list[StoredItem]:
@@ -440,16 +455,16 @@ class SqlReads(WholeSets, SqlDatabase):
         if not rows:
             return []
         numbers = (db.numbers(rows),)
-        versions, sets = db.query_all((row_values.BY_ROW, numbers), (row_values.REFS, numbers))
+        versions, sets = db.query_all((BY_ROW, numbers), (REFS, numbers))
         by_row = {row[0]: row for row in versions}
-        refs = {number: row_values.ref_of(*names) for number, *names in sets}
+        refs = {number: ref_of(*names) for number, *names in sets}
         wanted = [by_row[row] for row in rows if row in by_row]
         # What was erased between the two queries may leave no set.
         return [self._stored(row, refs[row[19]]) for row in wanted if row[19] in refs]
 
     @reads
     def expired_items(self, db: Connection, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        return self._versions(db, sorted(row for (row,) in query(db, _EXPIRED, now, limit)))
+        return self._versions(db, sorted(row for (row,) in query(db, _EXPIRED_ITEMS, now, limit)))
 
     @reads
     def compactions(
@@ -481,114 +496,83 @@ class SqlReads(WholeSets, SqlDatabase):
         )
         return query(db, sql, db.numbers(rows))
 
-    # --- what search needs --------------------------------------------------------------------
+    # --- writing ---------------------------------------------------------------------------
 
-    @reads
-    def seq(self, db: Connection) -> int:
-        return first(db, "SELECT max(seq) FROM change") or 0
+    def commit(self, batch: Batch) -> Commit:
+        """See `Ledger.commit`."""
+        self.check_open()
+        with self.observer.commit([batch]) as observed:
+            answers = self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,), caller=observed)
+            commit = observed.answered(answers)[0]
+        if batch.state and not commit.adopted:
+            self._known.trees.committed(batch.scope, batch.base, batch.state, commit.number)
+        return commit
 
-    @reads
-    def seq_and_sets(
-        self, db: Connection, sets: Sequence[SetRef] | Scope
-    ) -> tuple[int, list[SetInfo]]:
-        # While nobody commits, a connection answers from what it read before.
-        name = sets if isinstance(sets, Scope) else tuple(sets)
-        key = self._snapshot_key(db)
-        snapshot = self._snapshots.get(key)
-        infos = None if snapshot is None else snapshot.sets.get(name)
-        if infos is not None and snapshot is not None and self._version(db) == snapshot.version:
-            return snapshot.seq, infos
-        with self._snapshot(db):
-            version = self._version(db)
-            if snapshot is None or snapshot.version != version or len(snapshot.sets) >= SNAPSHOTS:
-                seq = first(db, "SELECT max(seq) FROM change") or 0
-                snapshot = self._snapshots[key] = SetSnapshot(version, seq, {})
-            if isinstance(name, Scope):
-                infos = row_values.sets_of(db, name)
-            else:
-                infos = [i for ref in name for i in row_values.sets_of(db, ref.scope, ref.name)]
-        snapshot.sets[name] = infos
-        return snapshot.seq, infos
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
+        """See `Ledger.commit_many`."""
+        self.check_open()
+        if not batches:
+            return []
+        with self.observer.commit(batches) as observed:
+            answers = self.commit_queue.do(
+                lambda tx: apply_each(tx, batches), batches, raises=False, caller=observed
+            )
+            return observed.answered(answers)
 
-    def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:  # noqa: ARG002 - all is near
-        """See `Finder.search_view`."""
-        return SearchView(*self.seq_and_sets(sets))
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        """See `Ledger.touch`."""
+        self.check_open()
+        if not self._read_only:
+            self._note_touches(rows, time)
 
-    @reads
-    def changes(
-        self, db: Connection, since: int, *, limit: int = 10_000
-    ) -> list[FeatureChange] | None:
-        before = first(db, "SELECT seq - rows FROM change ORDER BY seq LIMIT 1")
-        if before is not None and before > since:
-            return None
-        sql = "SELECT seq, set_id, row, kind, rows FROM change WHERE seq > ? ORDER BY seq LIMIT ?"
-        return list(islice(row_values.changes(query(db, sql, since, limit), since), limit))
+    @writes
+    def renew(self, db: Connection, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
+        return sum(
+            len(list(query(db, _RENEW, row, expires, now))) for row, expires in sorted(expiries)
+        )
 
-    def features(
-        self, set_number: int, *, after: int = 0, at: int | None = None
-    ) -> Iterator[Feature]:
-        """See `Finder.features`."""
-        while chunk := self._features(set_number, after, at):
-            yield from chunk
-            if len(chunk) < FEATURES:
-                break
-            after = chunk[-1].row
+    # --- vectors and notes --------------------------------------------------------------------
 
-    @reads
-    def _features(
-        self, db: Connection, set_number: int, after: int, at: int | None
-    ) -> list[Feature]:
-        if at is None:
-            rows = db.execute(row_values.LIVE_FEATURES, (set_number, after, FEATURES))
-        else:
-            rows = db.execute(row_values.FEATURES_AT, (set_number, at, after, FEATURES))
-        return [Feature._make(row) for row in rows]
+    @writes
+    def put_note(
+        self, db: Connection, name: str, text: str | None, *, expected: str | None
+    ) -> bool:
+        self._cache = WriterCache()
+        return journal.put_note(db, name, text, expected)
 
-    @reads
-    def features_of(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[Feature]:
-        found = db.query_all(*[(row_values.FEATURE_ROW, (set_number, row)) for row in rows])
-        return [Feature._make(row) for some in found for row in some]
+    # --- what goes ----------------------------------------------------------------------------
 
-    @reads
-    def expired_or_invalid_rows(
-        self,
-        db: Connection,
-        set_number: int,
-        *,
-        now: int,
-        valid_at: int | None,
-        at: int | None = None,
-    ) -> list[int]:
-        if at is None:
-            rows = query(db, row_values.OUT_OF_TIME, set_number, now, valid_at)
-        else:
-            rows = query(db, row_values.OUT_OF_TIME_AT, set_number, now, valid_at, at)
-        return [row for (row,) in rows]
+    @writes
+    def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
+        self._cache = WriterCache()
+        return past.sweep(db, now=now, ops_kept=ops_kept)
 
-    @reads
-    def access_times(self, db: Connection, set_number: int) -> list[tuple[int, int]]:
-        touched = self._touch_times
-        rows = [
-            (row, max(time or 0, touched.get(item, 0)))
-            for row, item, time in query(db, row_values.ACCESSED, set_number)
-        ]
-        return [(row, time) for row, time in rows if time]
+    @writes
+    def prune_history(
+        self, db: Connection, *, before: int, after: int = 0, limit: int = 10_000
+    ) -> tuple[int, int | None]:
+        return past.prune_nodes(db, before=before, after=after, limit=limit)
 
-    @reads
-    def count_pending(self, db: Connection) -> int:
-        return first(db, "SELECT count(*) FROM feature WHERE vectors IS NULL") or 0
+    def erase(self, erasure: Erasure) -> Erased:
+        """See `Ledger.erase`."""
+        try:
+            erased = self._erase(erasure, self.salt())
+        except DryRunDone as rehearsed:
+            return replace(rehearsed.erased, commit=None)
+        self._known.trees.clear()
+        return erased
 
-    @reads
-    def pending_vectors(
-        self, db: Connection, *, limit: int, set_numbers: Sequence[int] | None = None
-    ) -> list[PendingVectors]:
-        return staged_vectors.pending(db, set_numbers, limit)
+    @property
+    def _eraser(self) -> type[Eraser]:
+        return Eraser
 
-    @reads
-    def versions_to_stage(
-        self, db: Connection, set_numbers: Sequence[int], *, limit: int
-    ) -> list[PendingVectors]:
-        return staged_vectors.unstaged(db, set_numbers, limit)
+    @writes
+    def _erase(self, db: Connection, erasure: Erasure, salt: bytes) -> Erased:
+        self._cache = WriterCache()
+        erased = self._eraser(self._transaction(db, WriterCache()), erasure, salt).run()
+        if erasure.dry_run:
+            raise DryRunDone(erased)
+        return erased
 
 
 def _nodes(
@@ -602,6 +586,46 @@ def _nodes(
 
 
 def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
-    rows = query(db, f"{row_values.ITEM} WHERE {where} ORDER BY item.row", *bindings)
-    refs = row_values.set_refs(db, sorted({row[19] for row in rows}))
-    return [row_values.stored(row, refs[row[19]]) for row in rows if row[19] in refs]
+    rows = query(db, f"{ITEM} WHERE {where} ORDER BY item.row", *bindings)
+    refs = set_refs(db, sorted({row[19] for row in rows}))
+    return [stored_item(row, refs[row[19]]) for row in rows if row[19] in refs]
+
+
+_RENEW = """
+    UPDATE item SET expires = ?2
+    WHERE row = ?1 AND ended IS NULL AND expires > ?3 AND expires < ?2 RETURNING row
+"""
+
+
+def table_stats(db: Connection) -> StoreStats:
+    """Return what the tables say; the sizes of files are the engine's to add."""
+    commits = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
+    keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
+    sets, items = db.execute("SELECT count(*), coalesce(sum(items), 0) FROM memory_set").get
+    pending, oldest = db.execute(
+        "SELECT count(*), min(every_commit.time) FROM feature "
+        "JOIN journal AS every_commit ON every_commit.n = feature.begun WHERE vectors IS NULL"
+    ).get
+    leases = query(
+        db,
+        "SELECT space, key, owner, epoch FROM lease WHERE owner IS NOT NULL ORDER BY space, key",
+    )
+    unfinished = dict(
+        query(db, "SELECT status, count(*) FROM run WHERE ended IS NULL GROUP BY status")
+    )
+    return StoreStats(
+        commits=commits,
+        keys=keys,
+        sets=sets,
+        items=items,
+        item_versions=db.execute("SELECT count(*) FROM item").get,
+        nodes=db.execute("SELECT count(*) FROM node WHERE ended IS NULL").get,
+        pending=pending,
+        oldest_pending=oldest,
+        file_bytes=0,
+        wal_bytes=0,
+        runs_waiting=unfinished.get(0, 0),
+        runs_parked=unfinished.get(1, 0),
+        runs_ended=db.execute("SELECT count(*) FROM run WHERE ended IS NOT NULL").get,
+        leases=[Lease(Scope(s, k or None), owner, epoch) for s, k, owner, epoch in leases],
+    )

@@ -16,7 +16,7 @@ from alveus.store import (
     StoredItem,
 )
 from alveus.store.checks import ROW_BITS
-from alveus.store.erasures import NO_SPACE, hidden_scope
+from alveus.store.erasing import NO_SPACE, hidden_scope
 from alveus.store.packed_values import restored
 from alveus.store.sql.connection import Connection, Row, query
 from alveus.values import wire
@@ -145,7 +145,7 @@ def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
     return f"{' UNION ALL '.join(both)} {tail}"
 
 
-def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
+def stored_item(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     """Return the item version that a row of `ITEM` holds."""
     accessed = row[7] if touched is None else max(touched, row[7] or 0)
     begun, ended, version, created, updated = row[2:7]
@@ -172,7 +172,7 @@ def stored(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
     )
 
 
-def changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
+def feature_changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
     """Yield what lines of the change log stand for, past *since*."""
     for seq, set_number, first_row, kind, rows in lines:
         before, name = seq - rows, KINDS[int(kind)]

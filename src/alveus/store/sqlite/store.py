@@ -1,0 +1,382 @@
+"""The store on one SQLite file: what writes to it, and what looks after the file.
+
+A write takes the thread queue, then the write lock among processes, then SQLite's own; every
+commit is one transaction and one fsync.
+
+One open file for all who open it in this process in the same way: `SharedStore.open`.
+
+What costs room and time is there once: connections, locks, the queue of commits, what is known of
+rows. What belongs to one handle stays its own: whether it is closed, and the owners of leases that
+it made count as alive, which are dead once it is closed.
+"""
+
+from __future__ import annotations
+
+import os
+import weakref
+from collections.abc import Callable, Generator, Hashable, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Self, TypeVar
+
+from alveus.errors import StoreBusy, StoreDamaged
+from alveus.store import MAX_SHRUNK_BYTES, Accepted, Lease, QueuedInput, Scope, StoreStats
+from alveus.store.sql import erasing
+from alveus.store.sql.database import explaining
+from alveus.store.sql.finder import SqlFinder
+from alveus.store.sql.lanes import SqlLanes
+from alveus.store.sql.ledger import SqlLedger
+from alveus.store.sql.writer import WriterCache
+from alveus.store.sqlite import checking, checksums, maintenance
+from alveus.store.sqlite.connection import SqliteConnection, translated
+from alveus.store.sqlite.database_file import Connections, Durability, SqliteFile
+from alveus.values.forks import FORKS, FreshLock, call_within
+
+
+class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
+    """See `alveus.store.Store`; opened by `SqliteStore.open`."""
+
+    @explaining
+    def scrub(self, *, now: int) -> list[str]:
+        """See `Ledger.scrub`."""
+        if not call_within(self.writing(), partial(erasing.tidy_receipts, now=now)):
+            return []
+        return call_within(self._between_commits(), partial(self._scrubbed, now=now))
+
+    def _scrubbed(self, db: SqliteConnection, *, now: int) -> list[str]:
+        """Remove what was erased from every file; return who hinders that, in words."""
+        unfinished = maintenance.rewrite_erased(db, erasing.unfinished_receipts(db))
+        hindrances = maintenance.empty_log(db, self._path, self._mover)
+        hindrances += maintenance.clear_side_files(self.folder, unfinished)
+        remaining: list[str] = []
+        with db:
+            remaining = erasing.finish_receipts(db, unfinished, hindrances, now=now)
+        return remaining  # noqa: RET504 - to its types, the block may end early
+
+    def refuse_closed_index(self) -> None:
+        """Refuse what has to remove index files where this user may not.
+
+        Raises:
+            StoreReadOnly: It may not.
+        """
+        maintenance.refuse_closed(self.folder / "index")
+
+    @explaining
+    def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
+        """See `Ledger.shrink`."""
+        pruned = partial(_given_back, limit=limit, keep_free=keep_free)
+        given, is_last = call_within(self.writing(), pruned)
+        if is_last and not keep_free:
+            call_within(self._between_commits(), self._shrink_files)
+        return given
+
+    def _shrink_files(self, db: SqliteConnection) -> None:
+        """Have the file itself shrink, and what lies beside it."""
+        maintenance.empty_log(db, self._path, self._mover)
+        maintenance.clear_small_sets(db, self.folder)
+
+    @explaining
+    def stats(self) -> StoreStats:
+        """See `Ledger.stats`."""
+        with self.reader() as db:
+            return maintenance.file_stats(db, self._path)
+
+    def size_bytes(self) -> int:
+        """See `Ledger.size_bytes`."""
+        self.check_open()
+        return maintenance.size_bytes(self._path)
+
+    # --- the file -----------------------------------------------------------------------------
+
+    @property
+    def open_elsewhere(self) -> list[int]:
+        """Other processes that have the store open, as far as the system tells."""
+        return maintenance.other_processes(self._path)
+
+    @explaining
+    def backup(self, target: Path) -> None:
+        """Write a copy of the store, as it is now, to *target*; others may go on writing."""
+        with self.reader() as db:
+            maintenance.backup(db, target)
+
+    @classmethod
+    @translated
+    def check_backup(cls, source: Path, *, whole: bool = False) -> None:
+        """Refuse what is no backup that `restore` takes, by its head; see there.
+
+        Args:
+            whole: By each of its pages, too.
+        """
+        source = Path(os.path.realpath(source))
+        with maintenance.opened_backup(source) as copy:
+            damaged = checksums.damaged_pages(copy) if whole else []
+        if damaged:
+            raise StoreDamaged(str(source), f"page {damaged[0]} does not match its checksum")
+
+    @explaining
+    def restore(self, source: Path) -> None:
+        """Replace everything by what the backup *source* holds; all of it, or nothing.
+
+        Raises:
+            NotFound: There is no such backup.
+            NotAStore, StoreTooNew: It is something else, or empty.
+            StoreDamaged: The backup cannot be read.
+            StoreBusy: Somebody else has the store open.
+        """
+        backup = Path(os.path.realpath(source))
+        call_within(self._alone(), partial(self._restored, source=backup))
+
+    def _restored(self, db: SqliteConnection, *, source: Path) -> None:
+        maintenance.restore(db, source, side_files=self.folder / "index")
+        self._add_checksums(db)
+        self._cache, self._known.salt = WriterCache(), None
+        self._known.trees.clear()
+        self._snapshots.clear()
+
+    @explaining
+    def repair(
+        self,
+        *,
+        dimensions: Callable[[Scope], int | None],
+        progress: Callable[[int], None] = lambda _count: None,
+    ) -> list[str]:
+        """Rebuild what is derived from items and runs, in one transaction; return what was done.
+
+        Side files are removed: they are rebuilt as they are needed.
+
+        Args:
+            dimensions: Of the vectors of a scope; None: not known.
+            progress: Called with how many items were examined since the last call.
+
+        Raises:
+            StoreDamaged: The file itself is damaged; nothing was changed.
+            StoreBusy: Somebody else has the store open.
+        """
+        work = partial(self._repaired, dimensions=dimensions, progress=progress)
+        return call_within(self._alone(), work)
+
+    def _repaired(
+        self,
+        db: SqliteConnection,
+        *,
+        dimensions: Callable[[Scope], int | None],
+        progress: Callable[[int], None],
+    ) -> list[str]:
+        damage = checking.damage(db)
+        if damage is not None:
+            raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
+        maintenance.drop_side_files(self.folder / "index")
+        done: list[str] = []
+        with db:
+            done = checking.repair_derived(db, dimensions=dimensions, progress=progress)
+        if self._add_checksums(db):
+            done.append("checksums given to every page")
+        self._cache = WriterCache()
+        self._snapshots.clear()
+        return done
+
+    @explaining
+    def problems(self, *, deep: bool = False) -> list[str]:
+        """Return what SQLite's and our own checks find wrong with the file; empty: nothing.
+
+        Args:
+            deep: Read every page, used or not, and every text, too.
+        """
+        with self.reader() as db:
+            return checking.problems(db, deep=deep)
+
+    def damage(self) -> str | None:
+        """Return the first thing that is wrong with the structure of the file; None: nothing."""
+        if self._state != "open":
+            return None
+        with self.reader() as db:
+            return next(iter(checking.problems(db)), None)
+
+    @explaining
+    def is_repairable(self) -> bool:
+        """Return whether `repair` may be tried: not if the file itself is damaged."""
+        with self.reader() as db:
+            return checking.damage(db) is None
+
+    @explaining
+    def has_checksums(self) -> bool:
+        """Return whether the pages of the file have checksums."""
+        with self.reader() as db:
+            return checksums.are_kept(db)
+
+
+def _given_back(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, bool]:
+    """Return how many bytes were given back, and whether that was all there is to give."""
+    if not keep_free:
+        maintenance.trim_change_log(db)
+    pages = max(1, limit // db.pragma("page_size"))
+    given = maintenance.give_back(db, pages=pages, spare=keep_free)
+    return given, not (given and maintenance.free_bytes(db))
+
+
+T = TypeVar("T")
+
+
+class OpenFile:
+    """A file that is open once, and the handles that use it; it closes with the last of them."""
+
+    def __init__(self, store: SqliteStore, key: Hashable) -> None:
+        self.store, self.users = store, 0
+        self._key = key
+        self._common: weakref.WeakValueDictionary[Hashable, object] = weakref.WeakValueDictionary()
+
+    def common(self, key: Hashable, made: T) -> T:
+        """Return what the handles have in common as *key*: *made*, if there is none yet."""
+        with _mutex:
+            found = self._common.setdefault(key, made)
+        assert isinstance(found, type(made))  # noqa: S101 - a key stands for one kind
+        return found
+
+    def join(self) -> None:
+        """Count one handle more."""
+        with _mutex:
+            self.users += 1
+
+    def release(self) -> None:
+        """Close the file, if this was the last handle."""
+        if self._left():
+            self.store.close()
+
+    def collected(self, owners: set[str]) -> None:
+        """Do so for a handle that was never closed: without a commit, and without waiting.
+
+        Args:
+            owners: Those that count as alive by it; they are dead now, whoever has the file open.
+        """
+        if self._left():
+            self.store.collect()
+        else:
+            self.store.dismiss(owners)
+
+    def _left(self) -> bool:
+        with _mutex:
+            self.users -= 1
+            if not self.users and _files.get(self._key) is self:
+                del _files[self._key]
+            return not self.users
+
+
+_CLOSED = Connections()
+"""What a handle has in place of the file's connections once it is closed."""
+
+_CLOSED.state = "closed"
+
+_mutex = FreshLock()
+_files: weakref.WeakValueDictionary[Hashable, OpenFile] = weakref.WeakValueDictionary()
+
+
+class SharedStore(SqliteStore):
+    """A handle of an open file: closed by itself, while others go on with the file."""
+
+    def __init__(self, file: OpenFile) -> None:
+        vars(self).update(vars(file.store))  # objects that both work on; none is exchanged
+        self._file, self._is_closed = file, False
+        self._my_owners: set[str] = set()
+        file.join()  # before anything that may collect another handle, which would be the last
+        self._collected = weakref.finalize(self, file.collected, self._my_owners)
+        self._collected.atexit = False
+
+    @classmethod
+    def open(
+        cls,
+        path: Path | str,
+        *,
+        read_only: bool = False,
+        durability: Durability = "full",
+        wait_s: float = 10,
+        still: bool = False,
+    ) -> Self:
+        """Open the store at *path*, or join those who have it open in the same way.
+
+        The same file, that is, in this process, with the same arguments; another file that is at
+        the path by now, or a log that was taken away, is opened anew. See `SqliteFile.open`.
+        """
+        path = Path(os.path.realpath(path))
+        FORKS.check_sound(path)
+        key = (path, read_only, durability, wait_s)
+        joined = cls._joined(key)
+        if joined is not None:
+            return joined
+        store = SqliteStore.open(
+            path, read_only=read_only, durability=durability, wait_s=wait_s, still=still
+        )
+        with _mutex:
+            joined = cls._joined(key)
+            if joined is None:
+                file = OpenFile(store, key)
+                if not store.is_immutable:  # as it is at rest: a later one may find it written to
+                    _files[key] = file
+                return cls(file)
+        store.close()  # another thread was first
+        return joined
+
+    @classmethod
+    def _joined(cls, key: Hashable) -> Self | None:
+        with _mutex:
+            file = _files.get(key)
+            if file is None:
+                return None
+            file.join()  # a handle may be collected here, and is not the last one then
+        try:
+            return cls(file) if file.store.is_in_place() else None
+        finally:
+            file.collected(set())
+
+    def common(self, key: Hashable, make: Callable[[SqliteStore], T]) -> T:
+        """Return what the handles of the file have in common as *key*.
+
+        Args:
+            make: Makes it, from a store that is open as long as any of the handles is.
+        """
+        return self._file.common(key, make(self._file.store))
+
+    # --- what is the file's -------------------------------------------------------------------
+
+    def take_back(self, db: SqliteConnection) -> None:
+        """See `SqliteFile.take_back`: the file is open, whether this handle is or not."""
+        self._file.store.take_back(db)
+
+    def _refuse_handles(self) -> None:
+        if self._file.users > 1:
+            raise StoreBusy(f"{self._path} is open elsewhere; close it there first")
+
+    # --- what is the handle's -----------------------------------------------------------------
+
+    def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
+        """See `Ledger.acquire_lease`."""
+        with self._enlisting(owner):
+            return super().acquire_lease(scope, owner)
+
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """See `Lanes.accept`."""
+        with self._enlisting(owner):
+            return super().accept(agent, inputs, owner=owner)
+
+    @contextmanager
+    def _enlisting(self, owner: str | None) -> Generator[None]:
+        """Note for a block which owner it may make count as alive: no longer than this handle."""
+        if owner is not None:
+            self._my_owners.add(owner)
+        try:
+            yield
+        finally:
+            if self._is_closed and owner is not None:
+                self.dismiss({owner})  # closing may have been before it was enlisted
+
+    def close(self) -> None:
+        """Close this handle, and with the last one the file; twice is fine."""
+        if self._state != "open" or self._collected.detach() is None:
+            return
+        self._is_closed, self._connections = True, _CLOSED
+        try:
+            self.dismiss(self._my_owners)
+        finally:
+            self._file.release()
