@@ -26,7 +26,7 @@ if not __package__:
 
 from alveus import Agent, Event, InputEvent, OutputEvent, action
 from alveus.runs.runner.flink import FlinkRunner
-from alveus.runs.runner.flink.subtask import Mode
+from alveus.runs.runner.flink.settings import Mode
 from bench import measure
 from bench.measure import Report, Result
 from bench.postgres_server import Server

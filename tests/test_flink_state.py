@@ -17,11 +17,11 @@ from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, a
 from alveus.errors import InvalidInput
 from alveus.runs.run import RunnerHooks
 from alveus.runs.runner.flink import FlinkRunner, FlinkSettings
-from alveus.runs.runner.flink.checkpoints import MARGIN_S, TIMEOUT_S, covered_until, latest
+from alveus.runs.runner.flink.flink_runner import files_of, folders_of, reference_to
 from alveus.runs.runner.flink.hot_tree import CHUNK_NAMES, MOST_NODES, HotRecords, HotTree
 from alveus.runs.runner.flink.records import input_from, key_of, key_text
+from alveus.runs.runner.flink.settings import MARGIN_S, TIMEOUT_S, covered_until, latest
 from alveus.runs.runner.flink.subtask import FlinkJob, KeyState, Subtask
-from alveus.runs.runner.flink.workers import agent_of, files_of, folders_of, reference_to
 from alveus.store import Clear, Create, Delete, Put
 from alveus.store.sqlite import SqliteStore
 from alveus.testing import (
@@ -461,7 +461,7 @@ def test_the_latest_complete_checkpoint_is_gone_on_from(tmp_path):
 def test_an_agent_travels_by_its_name_where_it_has_one(tmp_path):
     job = FlinkJob(reference_to(AGENT), "memory.db")
     assert job.agent.endswith("test_flink_state:AGENT")
-    assert agent_of(job) is AGENT
+    assert job.load_agent() is AGENT
     assert files_of(AGENT) == []  # it is in a package
     assert folders_of(AGENT) == [str(Path(__file__).parent.parent)]
     assert reference_to(Pair()).endswith("test_flink_state:Pair")
@@ -471,7 +471,7 @@ def test_an_agent_travels_by_its_name_where_it_has_one(tmp_path):
     with pytest.raises(InvalidInput, match="into a variable of a module"):
         reference_to(nameless)
     with pytest.raises(InvalidInput, match="is no agent"):
-        agent_of(FlinkJob("json:dumps", "memory.db"))
+        FlinkJob("json:dumps", "memory.db").load_agent()
 
 
 def test_what_no_checkpoint_covers_is_not_pruned(tmp_path):

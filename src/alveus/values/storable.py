@@ -15,6 +15,7 @@ import re
 from datetime import UTC, datetime, timedelta
 from enum import Enum
 from sys import float_info
+from types import UnionType
 from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar, cast
 
 from alveus.errors import InvalidInput, InvalidName, InvalidTime, InvalidValue, TooLarge
@@ -274,6 +275,17 @@ def checked_function(given: T, what: str) -> T:
     if not callable(given):
         raise InvalidInput(f"{what}, not {short_repr(given)}")
     return cast("T", given)
+
+
+def checked_kind(given: T, kind: type | UnionType, what: str) -> T:
+    """Return *given* if it is an instance of *kind*.
+
+    Args:
+        what: The start of the error message, as in ``retain must be a Retain(…)``.
+    """
+    if not isinstance(given, kind):
+        raise InvalidInput(f"{what}, not {short_repr(given)}")
+    return given
 
 
 def checked_progress(given: T | None, *, told: str) -> T | None:

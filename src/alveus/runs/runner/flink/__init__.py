@@ -1,6 +1,6 @@
 """Agents on Apache Flink: the runner of a key where Flink sends its inputs.
 
-Only `operators` and `job` import Flink, which the extra ``alveus[flink]`` installs.
+Only `job` imports Flink, which the extra ``alveus[flink]`` installs.
 """
 
 from alveus.runs.runner.flink.flink_runner import FlinkRunner

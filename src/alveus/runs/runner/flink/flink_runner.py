@@ -1,25 +1,27 @@
 """FlinkRunner: an agent as a part of a Flink job, each input exactly once.
 
-Flink sends the inputs of a key to one place, in order, and sends them again from the last
-checkpoint when something fails. There a local runner runs the agent on the store, which knows what
-was done: a run that was committed is not run again, its recorded outputs are emitted.
+Flink sends the inputs of a key to one parallel part of the job, in order, and sends them again from
+the last checkpoint after a failure. There a local runner runs the agent on the store. A committed
+run is not run again: its recorded outputs are emitted.
 """
 
 from __future__ import annotations
 
+import sys
+import sysconfig
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import alveus
 from alveus.embed import Embedder
 from alveus.errors import InvalidInput, NotFound, Unsupported
 from alveus.errors.short_repr import short_repr
 from alveus.runs.agent import Agent, DispatchTable
 from alveus.runs.runner.flink.records import Extract
-from alveus.runs.runner.flink.settings import FlinkSettings
-from alveus.runs.runner.flink.subtask import FlinkJob, Mode
-from alveus.runs.runner.flink.workers import files_of, folders_of, reference_to
+from alveus.runs.runner.flink.settings import FlinkSettings, Mode
+from alveus.runs.runner.flink.subtask import FlinkJob
 from alveus.runs.runner.local_runner import CONCURRENCY
 from alveus.store import Retain
 from alveus.values.storable import counted
@@ -32,11 +34,11 @@ class FlinkRunner:
     """Runs an agent inside a Flink job.
 
     Args:
-        agent: A subclass of `Agent`, or an instance of one, which workers import by the name that
-            its module, or script, gives it.
+        agent: A subclass of `Agent`, or an instance of one; workers import it by its name in its
+            module or script.
         store_url: The store of items, journal and exact memory: ``postgresql://…``, which all
-            workers can reach; a path, where all of them are on one machine.
-        name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
+            workers can reach; a path if all of them are on one machine.
+        name: The name of inbox, run numbers and outputs; by default the agent's name.
         space, knowledge, embedder: As for `Memory.open`, in every worker.
         mode: "concurrent": keys side by side, a slow action holds up its own key alone.
             "synchronous": one input after the other in each parallel part of the job.
@@ -46,12 +48,12 @@ class FlinkRunner:
         checkpoints: Where Flink keeps checkpoints: a folder, or a URL that Flink can write to.
         interval_s: Seconds between checkpoints.
         parallelism: Parallel parts; None: Flink's default.
-        retain: What is kept of runs that ended. Runs that a checkpoint in a local folder does not
-            cover are kept beyond it.
-        overrides: Settings of Flink by name, which go before those of alveus; see `settings`.
+        retain: The runs that are kept after they ended. Runs that no checkpoint in a local folder
+            covers are kept longer.
+        overrides: Settings of Flink by name; they override those of alveus; see `settings`.
 
     Raises:
-        InvalidInput: A setting cannot be used, or the agent is none.
+        InvalidInput: A setting cannot be used, or *agent* is no agent.
     """
 
     def __init__(  # noqa: PLR0913 - all but the first two by name
@@ -116,28 +118,26 @@ class FlinkRunner:
         """Return the outputs of the agent on the inputs of a stream, as lines of JSON.
 
         An output is ``{"key": …, "id": …, "run": …, "number": …, "position": …, "output": …}``:
-        the id of its input, the run and its number among those of the key, and the place of the
-        output in its run. What cannot be run, and runs that are parked, are in `problems` of what
-        this returns.
+        the id of its input, the run and its number among the runs of the key, and the position of
+        the output in its run. `problems` of the returned stream has the inputs that cannot be run,
+        and the runs that are parked.
 
         Args:
             stream: Records: ``(key, value, id)``, dicts with these names, or such dicts as JSON.
-            key: Takes the key out of a record: a str, or an int, bool, float or bytes, for which
-                see `key_text`.
-            value: Takes the value out: a storable one, for an `InputEvent`.
-            event_id: Takes the id out, by which an input is recognised when it comes again.
+            key: Returns the key of a record: a str, or an int, bool, float or bytes; see
+                `key_text`.
+            value: Returns its value: a storable one, for an `InputEvent`.
+            event_id: Returns its id, which identifies an input that comes again.
         """
-        from alveus.runs.runner.flink.operators import INPUT_TYPE, ReadInputs, RunAgent
-
-        _types = _pyflink_types()
+        job = _flink()
         inputs = (
-            stream.process(ReadInputs(key, value, event_id), output_type=INPUT_TYPE)
+            stream.process(job.ReadInputs(key, value, event_id), output_type=job.INPUT_TYPE)
             .name(f"{self.name}: inputs")
             .uid(f"alveus-{self.name}-inputs")
         )
         outputs = (
-            inputs.key_by(_key, key_type=_types.STRING())
-            .process(RunAgent(self._job), output_type=_types.STRING())
+            inputs.key_by(_key, key_type=job.TEXT)
+            .process(job.RunAgent(self._job), output_type=job.TEXT)
             .name(f"{self.name}: runs")
             .uid(f"alveus-{self.name}-runs")
         )
@@ -147,15 +147,13 @@ class FlinkRunner:
         return outputs
 
     def problems(self, outputs: DataStream) -> DataStream:
-        """Return what could not be run, and which runs are parked, as lines of JSON.
+        """Return the inputs that cannot be run and the runs that are parked, as lines of JSON.
 
         Args:
-            outputs: What `build` returned last.
+            outputs: The stream that `build` returned last.
         """
-        from alveus.runs.runner.flink.operators import PROBLEMS
-
-        rejected = self._inputs.get_side_output(PROBLEMS)
-        return rejected.union(outputs.get_side_output(PROBLEMS))
+        tag = _flink().PROBLEMS
+        return self._inputs.get_side_output(tag).union(outputs.get_side_output(tag))
 
     def environment(
         self, *, jobmanager: str | None = None, resume: str | None = None
@@ -164,15 +162,13 @@ class FlinkRunner:
 
         Args:
             jobmanager: ``host:port`` of a cluster; None: Flink runs here, for this job alone.
-            resume: The checkpoint to go on from, or "latest".
+            resume: The checkpoint from which the job continues, or "latest".
         """
-        _types = _pyflink_types()
-        from alveus.runs.runner.flink.job import environment
-
+        job = _flink()
         settings = self.settings.at(jobmanager).resumed(resume)
         if jobmanager is None and self._folders:
             settings = settings.with_overrides({"python.pythonpath": ":".join(self._folders)})
-        return environment(settings, self._files)
+        return job.environment(settings, self._files)
 
     def run(
         self,
@@ -189,23 +185,20 @@ class FlinkRunner:
             source: A file of lines ``{"key": …, "value": …, "id": …}``, or a folder of them.
             sink: A folder for the outputs; its files appear with the checkpoints that cover them.
                 Problems are in the folder ``problems`` below it.
-            watch: Go on with files that are added to the folder, until the job is cancelled.
+            watch: Continue with files that are added to the folder, until the job is cancelled.
             jobmanager: ``host:port`` of a cluster; None: Flink runs here, for this job alone.
-            resume: The checkpoint to go on from, or "latest". Outputs that it covers are not
-                written again; without one, the outputs of all inputs are.
+            resume: The checkpoint from which the job continues, or "latest". The outputs that it
+                covers are not written again; without one, the outputs of all inputs are.
 
         Raises:
-            NotFound: There are no such inputs.
+            NotFound: *source* does not exist.
             Unsupported: Flink, or Java, is not installed here.
             Unavailable: The cluster does not answer.
             RunFailed: The job failed.
         """
-        _check_source(source)
-        env = self.environment(jobmanager=jobmanager, resume=resume)
-        from alveus.runs.runner.flink.job import told
-
-        with told():
-            self._files_job(env, source, sink, watch=watch).execute(self.job_name)
+        env = self._on_files(source, sink, watch=watch, jobmanager=jobmanager, resume=resume)
+        with _flink().java_errors():
+            env.execute(self.job_name)
 
     def submit(
         self,
@@ -217,28 +210,27 @@ class FlinkRunner:
         resume: str | None = None,
     ) -> str:
         """Send the job of `run` to a cluster, and return its id at once."""
-        _check_source(source)
-        env = self.environment(jobmanager=jobmanager, resume=resume)
-        from alveus.runs.runner.flink.job import told
-
-        with told():
-            self._files_job(env, source, sink, watch=watch)
+        env = self._on_files(source, sink, watch=watch, jobmanager=jobmanager, resume=resume)
+        with _flink().java_errors():
             return str(env.execute_async(self.job_name).get_job_id())
 
     @property
     def job_name(self) -> str:
-        """How Flink's own pages name the job."""
+        """The name of the job on Flink's pages."""
         return f"alveus: {self.name}"
 
-    def _files_job(
-        self, env: StreamExecutionEnvironment, source: str, sink: str, *, watch: bool
+    def _on_files(
+        self, source: str, sink: str, *, watch: bool, jobmanager: str | None, resume: str | None
     ) -> StreamExecutionEnvironment:
-        from alveus.runs.runner.flink.job import lines, write
-
-        outputs = self.build(lines(env, source, watch=watch))
-        below = f"{sink.rstrip('/')}/problems"
-        write(outputs, sink, uid=f"alveus-{self.name}-outputs")
-        write(self.problems(outputs), below, uid=f"alveus-{self.name}-problems")
+        """Return an environment with the job from files to files."""
+        if "://" not in source and not Path(source).exists():
+            raise NotFound(f"{source}: there is no such file or folder of inputs")
+        env, job = self.environment(jobmanager=jobmanager, resume=resume), _flink()
+        with job.java_errors():
+            outputs = self.build(job.lines(env, source, watch=watch))
+            job.write(outputs, sink, uid=f"alveus-{self.name}-outputs")
+            problems, below = self.problems(outputs), f"{sink.rstrip('/')}/problems"
+            job.write(problems, below, uid=f"alveus-{self.name}-problems")
         return env
 
 
@@ -246,21 +238,90 @@ def _key(record: Any) -> str:  # noqa: ANN401 - Flink's tuple
     return record[0]
 
 
-def _check_source(source: str) -> None:
-    if "://" not in source and not Path(source).exists():
-        raise NotFound(f"{source}: there is no such file or folder of inputs")
-
-
 def _absolute(store_url: str) -> str:
     return store_url if "://" in store_url else str(Path(store_url).absolute())
 
 
-def _pyflink_types() -> Any:  # noqa: ANN401 - a class of Flink
+def _flink():  # noqa: ANN202 - a module has no type with a name
+    """Return the module that imports Flink."""
     try:
-        from pyflink.common import Types
+        from alveus.runs.runner.flink import job
     except ModuleNotFoundError as error:
         raise Unsupported(
             "Apache Flink is not installed here; pip install 'alveus[flink]', in an environment "
             "of its own with Python 3.11 or 3.12, and Java 17"
         ) from error
-    return Types
+    return job
+
+
+# --- the agent, for workers -----------------------------------------------------------------
+
+
+def reference_to(agent: Agent | type[Agent]) -> str:
+    """Return ``module:name`` of an agent, from which workers import it.
+
+    Raises:
+        InvalidInput: No module has a name for it.
+    """
+    for wanted in (agent, type(agent)) if _is_as_its_class_makes_it(agent) else (agent,):
+        for module_name in _modules_of(agent):
+            module = sys.modules.get(module_name)
+            for name, value in vars(module).items() if module else ():
+                if value is wanted:
+                    return f"{_imported_as(module_name)}:{name}"
+    raise InvalidInput(
+        f"workers of Flink import the agent by its name in a module, and {short_repr(agent)} has "
+        "none: put it into a variable of a module, SHOP = Agent(…) or class Shop(Agent), not into "
+        "a function"
+    )
+
+
+def _is_as_its_class_makes_it(agent: Agent | type[Agent]) -> bool:
+    """Return whether a call of its class makes an equal agent."""
+    if isinstance(agent, type) or type(agent) is Agent:
+        return False
+    try:
+        return vars(type(agent)()) == vars(agent)
+    except TypeError:  # the class needs arguments
+        return False
+
+
+def _imported_as(module_name: str) -> str:
+    """Return the name by which workers import a module; for a script, the name of its file."""
+    file = getattr(sys.modules[module_name], "__file__", None)
+    return Path(file).stem if module_name == "__main__" and file else module_name
+
+
+def files_of(agent: Agent | type[Agent]) -> list[str]:
+    """Return the files of an agent that a cluster sends to its workers: single modules.
+
+    Packages are to be installed where the workers run.
+    """
+    return [str(path) for path in _sources(agent) if path.is_file()]
+
+
+def folders_of(agent: Agent | type[Agent]) -> list[str]:
+    """Return the folders from which workers on this machine import an agent."""
+    return list(dict.fromkeys(str(path.parent) for path in _sources(agent)))
+
+
+def _sources(agent: Agent | type[Agent]) -> list[Path]:
+    """Return the files and packages of an agent and its actions, without installed ones."""
+    found: list[Path] = []
+    for module_name in _modules_of(agent):
+        top = sys.modules.get(module_name.partition(".")[0])
+        folders = list(getattr(top, "__path__", ()))
+        source = folders[0] if folders else getattr(top, "__file__", None)
+        if source is not None and top is not alveus:
+            path = Path(source).absolute()
+            if not path.is_relative_to(sysconfig.get_path("purelib")):
+                found.append(path)
+    return found
+
+
+def _modules_of(agent: Agent | type[Agent]) -> list[str]:
+    """Return the names of the modules where an agent and its actions are defined."""
+    owner = agent if isinstance(agent, type) else type(agent)
+    functions = [action.call for action in DispatchTable.of(agent).actions.values()]
+    names = [owner.__module__, *(getattr(f, "__module__", None) for f in functions)]
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))

@@ -1,19 +1,31 @@
-"""Where a job runs, and the files that it reads and writes."""
+"""The parts of a job in Flink's API: operators, environment, sources and sinks.
+
+This is the only module that imports Flink. Operators hold no logic: see `subtask`.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
-from collections.abc import Generator, Sequence
+import time
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pyflink
 from py4j.protocol import Py4JJavaError
-from pyflink.common import Configuration, Duration, Encoder, WatermarkStrategy
-from pyflink.datastream import DataStream, StreamExecutionEnvironment
+from pyflink.common import Configuration, Duration, Encoder, Types, WatermarkStrategy
+from pyflink.datastream import (
+    DataStream,
+    KeyedProcessFunction,
+    OutputTag,
+    ProcessFunction,
+    RuntimeContext,
+    StreamExecutionEnvironment,
+    TimeDomain,
+)
 from pyflink.datastream.connectors.file_system import (
     FileSink,
     FileSource,
@@ -21,24 +33,126 @@ from pyflink.datastream.connectors.file_system import (
     RollingPolicy,
     StreamFormat,
 )
+from pyflink.datastream.state import MapStateDescriptor
 from pyflink.java_gateway import get_gateway
 
-from alveus.errors import RunFailed, Unavailable, Unsupported
+from alveus.errors import AlveusError, RunFailed, Unavailable, Unsupported
+from alveus.runs.runner.flink.records import Extract, FlinkInput, input_from, problem_line
 from alveus.runs.runner.flink.settings import FlinkSettings, find_interpreter, flink_path
+from alveus.runs.runner.flink.subtask import Emission, FlinkJob, KeyState, Subtask
+
+TEXT = Types.STRING()
+INPUT_TYPE = Types.TUPLE([TEXT, TEXT, TEXT])
+PROBLEMS = OutputTag("alveus-problems", TEXT)
+
+POLL_MS = (1, 64)
+"""Shortest and longest time between two polls of a key that waits for outputs."""
+
+END_OF_INPUT = (1 << 63) - 2
+"""The event time at which a bounded input ends, or a job is drained."""
+
+
+class ReadInputs(ProcessFunction):
+    """Makes inputs of the records of a user's stream; records that are none go to the problems."""
+
+    def __init__(
+        self, key: Extract | None, value: Extract | None, event_id: Extract | None
+    ) -> None:
+        self._parts = key, value, event_id
+
+    def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:  # noqa: ANN401, ARG002 - Flink's
+        """Yield the input."""
+        try:
+            yield tuple(input_from(value, *self._parts))
+        except AlveusError as error:
+            yield PROBLEMS, problem_line(error, given=None, record=value)
+
+
+class RunAgent(KeyedProcessFunction):
+    """Runs the agent on the inputs of the keys of one parallel part."""
+
+    def __init__(self, job: FlinkJob) -> None:
+        self._job = job
+        self._hot_ms = round(job.hot_for.total_seconds() * 1000)
+
+    def open(self, runtime_context: RuntimeContext) -> None:
+        """Open the memory, and continue the runs that a crash left."""
+        self._state = KeyState(
+            runtime_context.get_map_state(MapStateDescriptor("exact", TEXT, TEXT)),
+            runtime_context.get_map_state(MapStateDescriptor("inputs", TEXT, TEXT)),
+        )
+        self._subtask = Subtask(self._job, self._job.load_agent())
+        self._pauses: dict[str, int] = {}
+        self._hot_until: dict[str, int] = {}
+
+    def close(self) -> None:
+        """Stop the runner, and close the memory."""
+        if hasattr(self, "_subtask"):  # `open` was called
+            self._subtask.close()
+
+    def process_element(
+        self, value: tuple[str, str, str], ctx: KeyedProcessFunction.Context
+    ) -> Iterator[Any]:
+        """Accept an input, and yield the outputs that are known."""
+        given = FlinkInput(*value)
+        yield from map(_sent, self._subtask.take(given, self._state))
+        now = _now_ms()
+        until = self._hot_until[given.key] = (now // self._hot_ms + 2) * self._hot_ms
+        ctx.timer_service().register_processing_time_timer(until)
+        self._pauses[given.key] = POLL_MS[0]
+        self._look_later(given.key, ctx, now)
+
+    def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
+        """Yield the outputs that are known; drop the copy of a key that had no inputs for long."""
+        key = ctx.get_current_key()
+        ends = ctx.time_domain() is TimeDomain.EVENT_TIME
+        yield from map(_sent, self._subtask.emit(key, self._state, wait=ends))
+        if ends:
+            return
+        self._look_later(key, ctx, _now_ms())
+        if timestamp % self._hot_ms == 0 and timestamp >= self._hot_until.get(key, 0):
+            self._hot_until.pop(key, None)
+            self._subtask.evict(key, self._state)
+
+    def _look_later(self, key: str, ctx: KeyedProcessFunction.Context, now: int) -> None:
+        """Set the next poll of a key whose outputs are not complete."""
+        if self._job.mode == "synchronous":
+            return
+        timers = ctx.timer_service()
+        if not self._subtask.is_waiting(key):
+            if self._pauses.pop(key, None) is not None:
+                timers.delete_event_time_timer(END_OF_INPUT)
+            return
+        shortest, longest = POLL_MS
+        pause = self._pauses.get(key, shortest)
+        self._pauses[key] = min(2 * pause, longest)
+        timers.register_processing_time_timer(now + pause)
+        timers.register_event_time_timer(END_OF_INPUT)
+
+
+def _sent(emission: Emission) -> Any:  # noqa: ANN401 - Flink's
+    return (PROBLEMS, emission.line) if emission.is_problem else emission.line
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+# --- environments and files -----------------------------------------------------------------
 
 ANSWER_S = 5
-"""How long a cluster is waited for."""
+"""Seconds that a cluster has to answer."""
 
 WATCH_S = 1
-"""How often is looked for new files."""
+"""Seconds between two looks for new files."""
 
 
 def environment(settings: FlinkSettings, files: Sequence[str]) -> StreamExecutionEnvironment:
-    """Return an environment of Flink with these settings, which sends files to its workers.
+    """Return an environment of Flink with these settings, which sends *files* to its workers.
 
     Raises:
-        Unsupported: There is no Java here.
-        Unavailable: Nothing answers where the cluster is to be.
+        Unsupported: Java is not installed.
+        Unavailable: The cluster does not answer.
         RunFailed: Flink refuses a setting.
     """
     if not (os.environ.get("JAVA_HOME") or shutil.which("java")):
@@ -49,7 +163,7 @@ def environment(settings: FlinkSettings, files: Sequence[str]) -> StreamExecutio
     if settings.cluster is not None:
         _check_cluster(*settings.cluster)
     find_interpreter()
-    with told():
+    with java_errors():
         configuration = Configuration()
         for setting in settings.all():
             configuration.set_string(setting.name, setting.value)
@@ -65,7 +179,7 @@ def environment(settings: FlinkSettings, files: Sequence[str]) -> StreamExecutio
 
 
 def _check_cluster(host: str, port: int) -> None:
-    """Refuse a cluster that does not answer: Flink itself would try for a minute."""
+    """Refuse a cluster that does not answer; Flink would try for a minute."""
     try:
         socket.create_connection((host, port), timeout=ANSWER_S).close()
     except OSError as error:
@@ -76,12 +190,8 @@ def _check_cluster(host: str, port: int) -> None:
 
 
 @contextmanager
-def told() -> Generator[None]:
-    """Raise what fails in Java as an error that says the cause; Flink's log has the rest.
-
-    Raises:
-        RunFailed: The job failed, or Flink refused it.
-    """
+def java_errors() -> Generator[None]:
+    """Raise an error of Java as `RunFailed` with its cause; Flink's log has the rest."""
     try:
         yield
     except Py4JJavaError as error:
@@ -93,7 +203,7 @@ def told() -> Generator[None]:
 
 
 def _of_cluster(host: str, port: int, configuration: Configuration) -> StreamExecutionEnvironment:
-    """Return the environment of a cluster, which is sent what its workers need to run Python."""
+    """Return the environment of a cluster; its workers receive what they need to run Python."""
     gateway = get_gateway()
     java: Any = gateway.jvm
     (jar,) = (Path(pyflink.__file__).parent / "opt").glob("flink-python-*.jar")
@@ -115,7 +225,7 @@ def lines(env: StreamExecutionEnvironment, source: str, *, watch: bool) -> DataS
 
 
 def write(stream: DataStream, sink: str, *, uid: str) -> None:
-    """Write lines to files of a folder, which appear with the checkpoints that cover them."""
+    """Write lines to files of a folder; a file appears with the checkpoint that covers it."""
     files = (
         FileSink.for_row_format(flink_path(sink), Encoder.simple_string_encoder())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())

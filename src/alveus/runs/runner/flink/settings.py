@@ -1,22 +1,37 @@
-"""The settings of Flink that alveus needs, each with the reason; all can be overridden."""
+"""The settings of a Flink job, and its complete checkpoints.
+
+`settings.toml` lists the settings that alveus chooses, each with the reason; a user can override
+all of them.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Mapping
+import tomllib
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple, TypeAlias, get_args
 from urllib.parse import quote
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.runs.runner.flink.checkpoints import TIMEOUT_S, latest
-from alveus.runs.runner.flink.subtask import Mode
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_number, choice, counted
 
-EXECUTION_MODE = "python.execution-mode"
+Mode: TypeAlias = Literal["concurrent", "synchronous"]
+
+EXECUTION_MODE, CHECKPOINTS = "python.execution-mode", "execution.checkpointing.dir"
+
+TIMEOUT_S = 600.0
+"""The longest time of a checkpoint: Flink gives a longer one up."""
+
+MARGIN_S = 60.0
+"""The largest difference between the clocks of the machines of a cluster."""
+
+_CHECKPOINT = re.compile(r"chk-([0-9]+)")
 
 
 class Setting(NamedTuple):
@@ -29,17 +44,17 @@ class Setting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FlinkSettings:
-    """What a job is run with.
+    """The settings of a job.
 
     Attributes:
-        name: Of the job; its checkpoints are in the folder of that name.
+        name: The name of the job, and of the folder of its checkpoints.
         mode: "concurrent": keys side by side, a slow action holds up its own key alone.
             "synchronous": one input after the other in each parallel part.
-        checkpoints: Where Flink keeps checkpoints: a folder, or a URL that Flink can write to.
-        interval_s: Time between checkpoints.
-        parallelism: Parallel parts of the job; None: what the cluster has as its default.
-        overrides: Settings of Flink by name; they go before all others.
-        cluster: Host and port of the job manager; None: Flink runs here, for one job.
+        checkpoints: The folder of checkpoints, or a URL that Flink can write to.
+        interval_s: Seconds between checkpoints.
+        parallelism: Parallel parts of the job; None: the default of the cluster.
+        overrides: Settings of Flink by name; they override all others.
+        cluster: Host and port of the job manager; None: Flink runs in this process.
     """
 
     name: str = "agent"
@@ -51,31 +66,17 @@ class FlinkSettings:
     cluster: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be used."""
-        if self.mode not in ("concurrent", "synchronous"):
-            raise InvalidInput(
-                f"mode must be 'concurrent' or 'synchronous', not {short_repr(self.mode)}"
-            )
-        if type(self.interval_s) not in (int, float) or not 0.01 <= self.interval_s <= 86_400:  # noqa: PLR2004 - a day
-            raise InvalidInput(
-                f"interval_s must be a number of seconds from 0.01 to a day, not "
-                f"{short_repr(self.interval_s)}"
-            )
-        if self.parallelism is not None and (
-            type(self.parallelism) is not int or self.parallelism < 1
-        ):
-            raise InvalidInput(
-                f"parallelism must be a whole number from 1, not {short_repr(self.parallelism)}"
-            )
+        """Refuse settings that cannot be used."""
+        choice(self.mode, "mode", *get_args(Mode))
+        checked_number(self.interval_s, "interval_s", least=0.01, most=86_400)
+        if self.parallelism is not None:
+            counted(self.parallelism, "parallelism")
         for name, value in (self.overrides or {}).items():
             if not isinstance(name, str) or not isinstance(value, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
                 raise InvalidInput(
                     f"settings of Flink are texts by name, not {short_repr(name)}: "
                     f"{short_repr(value)}"
                 )
-        self._check_mode()
-
-    def _check_mode(self) -> None:
         thread = (self.overrides or {}).get(EXECUTION_MODE, "thread") == "thread"
         if self.mode == "concurrent" and not thread:
             raise InvalidInput(
@@ -86,24 +87,26 @@ class FlinkSettings:
 
     @property
     def checkpoints_url(self) -> str | None:
-        """Where Flink keeps the checkpoints of the job, as a URL."""
-        place, name = self.checkpoints, quote(self.name, safe="")
-        if place is None:
+        """The URL of the folder in which Flink keeps the checkpoints of the job."""
+        if self.checkpoints is None:
             return None
-        return f"{flink_path(place)}/{name}"
+        return f"{flink_path(self.checkpoints)}/{quote(self.name, safe='')}"
 
     @property
     def local_checkpoints(self) -> str | None:
-        """The folder of the checkpoints, if it is one of this machine."""
+        """The folder of the checkpoints, if it is on this machine."""
         url = self.checkpoints_url
         return url.removeprefix("file://") if url and url.startswith("file:///") else None
 
     def resumed(self, checkpoint: str | None) -> FlinkSettings:
-        """Return settings by which a job goes on from a checkpoint.
+        """Return settings with which a job continues from a checkpoint.
 
         Args:
-            checkpoint: Its folder, or "latest": the last complete one, if there is one; None: the
-                job begins anew.
+            checkpoint: Its folder; "latest": the last complete one, if any; None: the job begins
+                anew.
+
+        Raises:
+            InvalidInput: "latest", and the checkpoints are not on this machine.
         """
         if checkpoint == "latest":
             if self.local_checkpoints is None:
@@ -117,9 +120,9 @@ class FlinkSettings:
         return self.with_overrides({"execution.state-recovery.path": flink_path(checkpoint)})
 
     def at(self, jobmanager: str | None) -> FlinkSettings:
-        """Return settings by which a job is sent to a cluster: ``host:port`` of its REST server.
+        """Return settings that send a job to a cluster: ``host:port`` of its REST server.
 
-        None: it runs in this process, and processes that this one starts.
+        None: the job runs in this process and its children.
         """
         if jobmanager is None:
             return self.with_overrides({"rest.bind-port": "0"})
@@ -131,106 +134,74 @@ class FlinkSettings:
         return replace(self, cluster=(host, int(port)))
 
     def with_overrides(self, settings: Mapping[str, str]) -> FlinkSettings:
-        """Return the same with more settings; those that were given before stand."""
+        """Return these settings with more overrides; existing overrides stay."""
         return replace(self, overrides={**settings, **(self.overrides or {})})
 
     def all(self) -> list[Setting]:
-        """Return every setting, the overridden ones too."""
+        """Return every setting: those of alveus, and the overrides."""
         settings = {each.name: each for each in self._defaults()}
         for name, value in (self.overrides or {}).items():
             settings[name] = Setting(name, value, "given")
         return list(settings.values())
 
     def _defaults(self) -> list[Setting]:
-        interval = f"{round(self.interval_s * 1000)} ms"
-        settings = [
-            Setting("python.executable", sys.executable, "workers need the packages of this one"),
-            Setting("python.client.executable", sys.executable, "the same, for the job's main"),
-            Setting(
-                EXECUTION_MODE,
-                "thread",
-                "4 to 5 times as fast as process mode, whose timers can be lost",
-            ),
-            Setting(
-                "python.fn-execution.bundle.size",
-                "20",
-                "process mode: a checkpoint waits for the inputs of a bundle",
-            ),
-            Setting(
-                "python.fn-execution.bundle.time",
-                "20",
-                "process mode: an input waits so many milliseconds at most for its bundle",
-            ),
-            Setting("execution.checkpointing.interval", interval, "how much is done again at most"),
-            Setting(
-                "execution.checkpointing.min-pause",
-                f"{round(self.interval_s * 500)} ms",
-                "the next checkpoint is not begun at once while one is slow",
-            ),
-            Setting(
-                "execution.checkpointing.timeout",
-                f"{round(TIMEOUT_S * 1000)} ms",
-                "what is pruned rests on how long a checkpoint may take",
-            ),
-            Setting("execution.checkpointing.mode", "EXACTLY_ONCE", "outputs are not sent twice"),
-            Setting(
-                "execution.checkpointing.unaligned.enabled",
-                "true",
-                "a checkpoint does not wait for inputs that queue before a slow action",
-            ),
-            Setting(
-                "execution.checkpointing.aligned-checkpoint-timeout",
-                "100 ms",
-                "never 0: then a checkpoint overtakes files that were just assigned to a busy "
-                "source, and after a restart nobody reads them",
-            ),
-            Setting(
-                "execution.checkpointing.externalized-checkpoint-retention",
-                "RETAIN_ON_CANCELLATION",
-                "a job that was killed or cancelled goes on from its last checkpoint",
-            ),
-            Setting("execution.checkpointing.num-retained", "3", "the last one may be damaged"),
-            Setting(
-                "taskmanager.memory.segment-size",
-                "4kb",
-                "few inputs wait in buffers, where a checkpoint has to store them",
-            ),
-            Setting("taskmanager.network.memory.buffers-per-channel", "1", "the same"),
-            Setting("taskmanager.network.memory.floating-buffers-per-gate", "2", "the same"),
-            Setting("restart-strategy.type", "exponential-delay", "a store may be away for long"),
-            Setting("restart-strategy.exponential-delay.initial-backoff", "200 ms", "the same"),
-            Setting("restart-strategy.exponential-delay.max-backoff", "10 s", "the same"),
-            Setting(
-                "restart-strategy.exponential-delay.reset-backoff-threshold",
-                "1 min",
-                "a job that was up for so long is restarted at once again",
-            ),
-            Setting(
-                "restart-strategy.exponential-delay.attempts-before-reset-backoff",
-                "20",
-                "a job that never gets up fails, and says why, after some minutes",
-            ),
-            Setting("state.backend.type", "hashmap", "rocksdb for more keys than RAM has room for"),
+        values = {
+            "python": sys.executable,
+            "interval_ms": round(self.interval_s * 1000),
+            "pause_ms": round(self.interval_s * 500),
+            "timeout_ms": round(TIMEOUT_S * 1000),
+            "checkpoints": self.checkpoints_url,
+        }
+        text = Path(__file__).with_suffix(".toml").read_text(encoding="utf-8")
+        settings = [Setting(**each) for each in tomllib.loads(text)["settings"]]
+        return [
+            each._replace(value=each.value.format_map(values))
+            for each in settings
+            if each.name != CHECKPOINTS or self.checkpoints_url is not None
         ]
-        if self.checkpoints_url is not None:
-            settings.append(
-                Setting(
-                    "execution.checkpointing.dir",
-                    self.checkpoints_url,
-                    "checkpoints survive the job's processes",
-                )
-            )
-        return settings
 
 
 def flink_path(place: str) -> str:
-    """Return a path, or a URL, as Flink takes it: with a scheme, and with nothing quoted."""
+    """Return a path or URL as Flink takes it: with a scheme, and with nothing quoted."""
     return place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"
 
 
 def find_interpreter() -> None:
-    """Put the folder of this interpreter first on PATH: thread mode starts what it finds there."""
+    """Put the folder of this interpreter first on PATH: thread mode starts the Python found there."""
     folder = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", "")
     if path.split(os.pathsep)[0] != folder:
         os.environ["PATH"] = f"{folder}{os.pathsep}{path}"
+
+
+# --- checkpoints that are complete ----------------------------------------------------------
+
+
+def covered_until(folder: str) -> int | None:
+    """Return a time, in microseconds: every kept checkpoint covers the runs that ended before it.
+
+    None: the folder has no complete checkpoint. It may hold checkpoints of several jobs, also of
+    ended ones: a job may continue from any of them.
+
+    A checkpoint is complete when its metadata exist; it began at most `TIMEOUT_S` earlier. A job
+    that continues from it does not send inputs again whose runs had ended then.
+    """
+    oldest = min(_complete(Path(folder)), default=None)
+    return None if oldest is None else round((oldest[0] - TIMEOUT_S - MARGIN_S) * 1_000_000)
+
+
+def latest(folder: str) -> str | None:
+    """Return the last complete checkpoint of a folder, or None."""
+    found = max(_complete(Path(folder)), default=None)
+    return None if found is None else str(found[2])
+
+
+def _complete(folder: Path) -> Iterator[tuple[float, int, Path]]:
+    """Yield the time of completion, the number and the folder of each."""
+    for entry in folder.glob("*/chk-*"):
+        named = _CHECKPOINT.fullmatch(entry.name)
+        try:
+            if named is not None:
+                yield (entry / "_metadata").stat().st_mtime, int(named[1]), entry
+        except FileNotFoundError:  # incomplete, or just removed
+            continue

@@ -14,12 +14,13 @@ holds what must come back with a checkpoint:
 
 from __future__ import annotations
 
+import importlib
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
-from typing import Any, Literal, NamedTuple, ParamSpec, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 from alveus.embed import Embedder
 from alveus.errors import (
@@ -36,9 +37,9 @@ from alveus.errors import (
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, DispatchTable
 from alveus.runs.run import RunnerHooks
-from alveus.runs.runner.flink.checkpoints import covered_until
 from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
 from alveus.runs.runner.flink.records import FlinkInput, output_line, problem_line
+from alveus.runs.runner.flink.settings import Mode, covered_until
 from alveus.runs.runner.local_runner import LocalRunner
 from alveus.runs.runner.tickets import Outputs, Ticket
 from alveus.state.committed_tree import LeasedTree
@@ -61,8 +62,6 @@ LOOK_AT_PARKED_S = 1.0
 
 _UNFIT = InvalidInput, InvalidValue, IdempotencyConflict, AgentChanged
 """What is wrong with an input, whoever runs it."""
-
-Mode: TypeAlias = Literal["concurrent", "synchronous"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +87,27 @@ class FlinkJob:
     hot_for: timedelta = timedelta(hours=1)
     retain: Retain | None = None
     checkpoints: str | None = None
+
+    def load_agent(self) -> Agent | type[Agent]:
+        """Return the agent, in a worker.
+
+        Raises:
+            NotFound: The worker cannot import it.
+            InvalidInput: The name is not that of an agent.
+        """
+        module_name, _, name = self.agent.partition(":")
+        try:
+            found: Any = importlib.import_module(module_name)
+        except ModuleNotFoundError as error:
+            raise NotFound(
+                f"a worker of Flink has no module {error.name!r}, where agent {self.agent} is to "
+                "be; add it to the job (add_python_file) or install it where the workers run"
+            ) from error
+        for part in name.split("."):
+            found = getattr(found, part, None)
+        if not (isinstance(found, Agent) or (isinstance(found, type) and issubclass(found, Agent))):
+            raise InvalidInput(f"{self.agent} is no agent")
+        return found
 
 
 class KeyedMap(Protocol):
