@@ -167,7 +167,7 @@ def flink_path(place: str) -> str:
 
 
 def find_interpreter() -> None:
-    """Put the folder of this interpreter first on PATH: thread mode starts the Python found there."""
+    """Put this interpreter first on PATH: thread mode starts the Python it finds there."""
     folder = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", "")
     if path.split(os.pathsep)[0] != folder:
