@@ -66,10 +66,10 @@ REFUSED: dict[str, Callable[[Memory], object]] = {
     ),
     "learn(model=…)": lambda m: m.key("ada").learn("x", model=ScriptedChat(["x"])),
     "learn(progress=…)": lambda m: m.key("ada").learn("x", model=None, progress=print),
-    "LearnOptions(asking=…)": lambda m: m.key("ada").learn(
+    "learn(options=…): asking=": lambda m: m.key("ada").learn(
         "x", model=None, options=LearnOptions(asking=Asking(attempts=1))
     ),
-    "facts.cost(model=, options=)": lambda m: m.key("ada").facts.cost(
+    "facts.cost(model=…)": lambda m: m.key("ada").facts.cost(
         m.key("ada").conversation("c"), model=ScriptedChat(["x"])
     ),
     "reranker=": lambda m: m.key("ada").search("x", reranker=Backwards()),

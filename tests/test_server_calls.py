@@ -51,19 +51,28 @@ CALLS: dict[str, dict[str, Any]] = {
     "conversation.add": {"conversation": "chat", "messages": [MESSAGE]},
     **{
         f"conversation.{name}": {"conversation": "chat"}
-        for name in ("get_memory", "messages", "describe", "state_dict", "compress", "clear")
+        for name in (
+            "get_memory",
+            "messages",
+            "size",
+            "summary",
+            "state_dict",
+            "compress",
+            "clear",
+        )
     },
     "conversation.uncompress": {"conversation": "summed"},
     "conversation.load_state_dict": {"conversation": "chat", "state": {"content": []}},
-    "conversation.mark": {"conversation": "summed", "new_mark": "seen"},
-    "conversation.summary": {"conversation": "chat", "summary": "They met."},
+    "conversation.update_messages_mark": {"conversation": "summed", "new_mark": "seen"},
+    "conversation.update_compressed_summary": {"conversation": "chat", "summary": "They met."},
     "quarantine.list": {},
     **{f"quarantine.{name}": {"id": "x"} for name in ("get", "release", "discard")},
     **{
         f"facts.{name}": {}
-        for name in ("list", "count", "learnings", "check", "entities", "timeline", "profile")
+        for name in ("list", "size", "learnings", "check", "entities", "timeline", "profile")
     },
-    **{f"facts.{name}": {"id": "x"} for name in ("history", "get", "why")},
+    **{f"facts.{name}": {"id": "x"} for name in ("history", "get")},
+    "facts.why": {"fact": "x"},
     **{f"facts.{name}": {"name": "Lisbon"} for name in ("about", "neighbours", "split")},
     "facts.cost": {"conversation": "chat"},
     "facts.merge": {"name": "Grace", "others": ["Gracie"]},
@@ -140,8 +149,11 @@ def test_only_who_may_write_has_items_live_longer(tmp_path: Path) -> None:
         '"call": "update", "id": "a", "changes": {}, "if_version": "1"',
         '"call": "supersede", "id": "a", "item": {"value": "x", "sources": ["b"]}',
         *(
-            f'"call": "conversation.{name}", "conversation": "chat", {more}, "ids": [{HALF}]'
-            for name, more in (("mark", '"new_mark": "a"'), ("summary", '"summary": "x"'))
+            f'"call": "conversation.{name}", "conversation": "chat", {more}, "msg_ids": [{HALF}]'
+            for name, more in (
+                ("update_messages_mark", '"new_mark": "a"'),
+                ("update_compressed_summary", '"summary": "x"'),
+            )
         ),
         '"call": "__class__"',
         '"call": "compact"',
@@ -382,7 +394,7 @@ def test_a_repeated_call_is_answered_as_the_first_one_was(served: ServedHere) ->
     call("conversation.compress", conversation="summed", keep_recent=2)
     call("conversation.compress", conversation="summed", keep_recent=1)
     client.ask("POST", "/v1/learn", {"conversation": "chat"}, key="repeated")
-    learnings = call("facts.learnings")[1]["learnings"]
+    learnings = call("facts.learnings")[1]["result"]
     more = {"facts.undo": {"learnings": [learnings[0]["id"]]}}
     done = set[str]()
     for name, kind in kinds().items():

@@ -13,19 +13,6 @@ export interface AddItems {
   on_rejected?: "error" | "skip";
 }
 
-/** Add messages; those that are there already stay as they are. */
-export interface AddMessages {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.add";
-  messages: Array<Record<string, any>>;
-  marks?: Array<string>;
-  /** Whether a `timestamp` of the last minute is the time of the message. */
-  keeps_times?: boolean;
-}
-
 /** The ids of items that were added, in the order of the request. */
 export interface AddedIds {
   ids: Array<string>;
@@ -57,7 +44,7 @@ export interface BatchAnswer {
 
 /** Calls that are made together, or not at all. */
 export interface BatchBody {
-  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | AddMessages | ReadMessages | TellMessages | DescribeConversation | ConversationState | LoadConversation | ClearConversation | MarkMessages | SetSummary | CompressConversation | UncompressConversation | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | ListFacts | CountFacts | FactHistory | ReadFact | ListLearnings | ExplainFact | CostOfLearning | CheckFacts | ReadEntity | ListEntities | ListNeighbours | ReadTimeline | ReadProfile | MergeNames | SplitName | UndoLearnings | MakePrompt>;
+  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize | MakePrompt>;
   /** Commit nothing; tell the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
@@ -78,22 +65,14 @@ export interface BatchCommit {
   adopted: boolean;
 }
 
+/** How many tokens a prompt may have, and who counts them. */
+export interface Budget {
+  tokens?: number | null;
+  message_tokens?: number;
+}
+
 /** What the call answers in Python, as fields; none if that is nothing. */
 export type CallAnswer = Record<string, any>;
-
-/** Tell what is wrong with the sources of the facts. */
-export interface CheckFacts {
-  call: "facts.check";
-}
-
-/** Delete all messages, and the summary. */
-export interface ClearConversation {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.clear";
-}
 
 /** Remove all below an object, which stays; an empty path is the root. */
 export interface ClearObject {
@@ -156,21 +135,6 @@ export interface CompareMoments {
   tree?: boolean;
 }
 
-/** Sum up what was said, but for the end of it, by sentences that are chosen; see alveus. */
-export interface CompressConversation {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.compress";
-  keep_recent?: number | null;
-  keep_tokens?: number | null;
-  trigger_tokens?: number | null;
-  message_tokens?: number;
-  beside_tokens?: number;
-  max_tokens?: number;
-}
-
 /** A prompt: as messages of a chat, and as one text. */
 export interface ContextAnswer {
   messages: Array<Record<string, any>>;
@@ -199,13 +163,159 @@ export interface ContextBody {
   min_score?: number | null;
 }
 
-/** Read all of it: messages with their marks, and the summary. */
-export interface ConversationState {
+/** Add messages, or one; return their ids, in order. */
+export interface ConversationAdd {
   /** Its name; it is the set of that name. */
   conversation: string;
-  /** Where it takes place; left out: where the reader is. */
+  /** Where it takes place; by default where the reader is. */
   timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.add";
+  messages: Record<string, any> | Message | Array<Record<string, any> | Message> | null;
+  marks?: string | Array<string> | null;
+}
+
+/** Delete all messages, and the summary; return how many messages there were. */
+export interface ConversationClear {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.clear";
+}
+
+/** Sum up what was said, but for the end of it; nothing that was said is lost. */
+export interface ConversationCompress {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.compress";
+  keep_recent?: number | null;
+  keep_tokens?: number | null;
+  trigger_tokens?: number | Budget | null;
+  beside_tokens?: number;
+  max_tokens?: number;
+}
+
+/** Return messages in order, as they were added, with their ids. */
+export interface ConversationGetMemory {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.get_memory";
+  mark?: string | null;
+  exclude_mark?: string | null;
+  prepend_summary?: boolean;
+  recent_n?: number | null;
+}
+
+/** Have what `state_dict` returned instead of what there is, in one commit. */
+export interface ConversationLoadStateDict {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.load_state_dict";
+  state: Record<string, any>;
+  strict?: boolean;
+}
+
+/** Return what a model is to be told: the summary, and the messages that it is not of. */
+export interface ConversationMessages {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.messages";
+  recent_n?: number | null;
+  mark?: string | null;
+  exclude_mark?: string | null;
+  prepend_summary?: boolean;
+  for_chat?: boolean;
+}
+
+/** Return how many messages there are; the summary is none. */
+export interface ConversationSize {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.size";
+}
+
+/** Return all of it as JSON has it: messages with their marks, and the summary. */
+export interface ConversationStateDict {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
   call: "conversation.state_dict";
+}
+
+/** What stands for the messages that are marked `COMPRESSED`; "" if there is none. */
+export interface ConversationSummary {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.summary";
+}
+
+/** Undo the last summary: the one before is back, and messages that it stood for are open. */
+export interface ConversationUncompress {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.uncompress";
+}
+
+/** Have another summary, and in the same commit mark messages as compressed. */
+export interface ConversationUpdateCompressedSummary {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.update_compressed_summary";
+  summary: string;
+  msg_ids?: string | Array<string>;
+}
+
+/** Give messages a mark, take one off, or put one in the place of another. */
+export interface ConversationUpdateMessagesMark {
+  /** Its name; it is the set of that name. */
+  conversation: string;
+  /** Where it takes place; by default where the reader is. */
+  timezone?: string | null;
+  /** Whether `add` keeps a `timestamp` of the last minute. */
+  keeps_times?: boolean;
+  call: "conversation.update_messages_mark";
+  new_mark?: string | null;
+  old_mark?: string | null;
+  msg_ids?: string | Array<string> | null;
 }
 
 /** Copy an object of this memory, or one that is sent, with all below it. */
@@ -220,17 +330,6 @@ export interface CopyObject {
   source?: Array<string> | null;
   /** As `exact.to_dict` tells. */
   nodes?: Array<NewNode> | null;
-}
-
-/** Tell what learning from a conversation by rules would read now. */
-export interface CostOfLearning {
-  call: "facts.cost";
-  conversation: string;
-}
-
-/** Count the items of the set "facts". */
-export interface CountFacts {
-  call: "facts.count";
 }
 
 /** Retire items by id, or those that match a filter; `{}` matches all. */
@@ -251,15 +350,6 @@ export interface DeletedCount {
 export interface Describe {
   set?: NamedSet;
   call: "describe";
-}
-
-/** Tell how many messages there are, and the summary. */
-export interface DescribeConversation {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.describe";
 }
 
 /** Retire what is held. */
@@ -291,10 +381,30 @@ export interface ExactValue {
   replaced_characters?: number | null;
 }
 
-/** Tell where a fact comes from. */
-export interface ExplainFact {
-  call: "facts.why";
-  id: string;
+/** A fact, as its item in the set "facts" has it. */
+export interface Fact {
+  id?: string;
+  text?: string;
+  subject?: string;
+  kind?: string;
+  entities?: Array<string>;
+  confidence?: number;
+  quotations?: Array<Quotation>;
+  conversation?: string;
+  sources?: Array<string>;
+  when?: Array<string | null>;
+  zone?: string;
+  valid_from?: string | null;
+  valid_to?: string | null;
+  confirmed?: number;
+  replaces?: Array<string>;
+  replaced_by?: Array<string>;
+  contradicts?: Array<string>;
+  learning?: string;
+  model?: string;
+  prompt?: string;
+  version?: number;
+  retired?: string | null;
 }
 
 /** A fact, and what it rests on. */
@@ -323,15 +433,119 @@ export interface FactAnswer {
   retired: string | null;
 }
 
-/** Read every version of a fact that is kept, the oldest first. */
-export interface FactHistory {
+/** What was learnt. */
+export interface FactList {
+  facts: Array<FactAnswer>;
+}
+
+/** Return the page of a person, a place or a thing. */
+export interface FactsAbout {
+  call: "facts.about";
+  name: string;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+/** Return what is wrong with the sources of the facts: nothing, unless they were changed. */
+export interface FactsCheck {
+  call: "facts.check";
+}
+
+/** Return what learning from a conversation would cost now; asks nobody, changes nothing. */
+export interface FactsCost {
+  call: "facts.cost";
+  conversation: string;
+  options?: LearnOptions | null;
+}
+
+/** Return the names of all people, places and things, with how many facts name each. */
+export interface FactsEntities {
+  call: "facts.entities";
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+/** Return a fact by its id; None: there is none. */
+export interface FactsGet {
+  call: "facts.get";
+  id: string;
+}
+
+/** Return every version of a fact that is kept, oldest first. */
+export interface FactsHistory {
   call: "facts.history";
   id: string;
 }
 
-/** What was learnt. */
-export interface FactList {
-  facts: Array<FactAnswer>;
+/** Return the learnings of the key, the last one first. */
+export interface FactsLearnings {
+  call: "facts.learnings";
+  limit?: number;
+}
+
+/** Return facts, by the time of their messages. */
+export interface FactsList {
+  call: "facts.list";
+  subject?: string | null;
+  where?: Record<string, any> | null;
+  limit?: number | null;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+/** Let other names be of the same entity; return its page. `split` takes it back. */
+export interface FactsMerge {
+  call: "facts.merge";
+  name: string;
+  others: Array<string>;
+}
+
+/** Return the entities that facts lead to from one, the nearest first. */
+export interface FactsNeighbours {
+  call: "facts.neighbours";
+  name: string;
+  steps?: number;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+/** Return what is always told of somebody: the facts that hold, within a budget. */
+export interface FactsProfile {
+  call: "facts.profile";
+  name?: string | null;
+  budget?: number;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+export interface FactsSize {
+  call: "facts.size";
+}
+
+/** Let another name of an entity be of one of its own again. */
+export interface FactsSplit {
+  call: "facts.split";
+  name: string;
+}
+
+/** Return what took place and what is planned, by when it does; what has no date is last. */
+export interface FactsTimeline {
+  call: "facts.timeline";
+  name?: string | null;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+/** Take back learnings, in one commit; return how many facts are gone with them. */
+export interface FactsUndo {
+  call: "facts.undo";
+  learnings: Array<string | LearnReport>;
+}
+
+/** Return where a fact comes from: messages, model, prompt, and what it replaced. */
+export interface FactsWhy {
+  call: "facts.why";
+  fact: string | Fact;
 }
 
 /** What went wrong: the class of the error, what to do about it, and its attributes. */
@@ -564,6 +778,33 @@ export interface LearnBody {
   options?: LearnSettings | null;
 }
 
+/** How messages are read. */
+export interface LearnOptions {
+  batch_messages?: number;
+  batch_tokens?: number;
+  tries?: number;
+  skipped?: "leave" | "retry";
+  at_least?: number;
+  idle_s?: number;
+  calls_per_hour?: number | null;
+}
+
+/** What `KeyMemory.learn` did. */
+export interface LearnReport {
+  added?: Array<Fact>;
+  confirmed?: Array<string>;
+  superseded?: Array<string>;
+  contradicted?: Array<string>;
+  taken_back?: Array<string>;
+  refused?: Record<string, number>;
+  model_calls?: number;
+  messages?: number;
+  set_aside?: number;
+  waiting?: number;
+  learnings?: Array<string>;
+  commits?: Array<number>;
+}
+
 /** How messages are read; see `LearnOptions` of alveus. */
 export interface LearnSettings {
   batch_messages?: number;
@@ -581,23 +822,6 @@ export interface ListCompactions {
   call: "compactions";
   before?: number | null;
   limit?: number;
-}
-
-/** List people, places and things, with how many facts name each. */
-export interface ListEntities {
-  as_of?: string | null;
-  valid_at?: string | null;
-  call: "facts.entities";
-}
-
-/** List facts, by the time of their messages. */
-export interface ListFacts {
-  as_of?: string | null;
-  valid_at?: string | null;
-  call: "facts.list";
-  subject?: string | null;
-  where?: any;
-  limit?: number | null;
 }
 
 /** List what is held, by set and time. */
@@ -621,12 +845,6 @@ export interface ListItems {
   valid_at?: string | null;
 }
 
-/** List what was learnt when, the last first. */
-export interface ListLearnings {
-  call: "facts.learnings";
-  limit?: number;
-}
-
 /** List names of fields in their own order, from one on, so many of them. */
 export interface ListNames {
   /** The names from the root down. */
@@ -639,31 +857,11 @@ export interface ListNames {
   newest_first?: boolean;
 }
 
-/** List the entities that facts lead to from one, the nearest first. */
-export interface ListNeighbours {
-  as_of?: string | null;
-  valid_at?: string | null;
-  call: "facts.neighbours";
-  name: string;
-  steps?: number;
-}
-
 /** List sets by name, with how many items each has. */
 export interface ListSets {
   call: "sets";
   prefix?: string;
   knowledge?: boolean;
-}
-
-/** Have another state in place of all of it. */
-export interface LoadConversation {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.load_state_dict";
-  state: any;
-  strict?: boolean;
 }
 
 /** Make a prompt, and say what is in it and why; see `context` of alveus. */
@@ -694,24 +892,13 @@ export interface MakePrompt {
   details?: "hide" | "show";
 }
 
-/** Give messages a mark, take one off, or put one in the place of another. */
-export interface MarkMessages {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.mark";
-  new_mark?: string | null;
-  old_mark?: string | null;
-  /** Left out: all messages. */
-  ids?: Array<string> | null;
-}
-
-/** Let other names be of the same entity, in one commit. */
-export interface MergeNames {
-  call: "facts.merge";
-  name: string;
-  others: Array<string>;
+/** One message; a value: what it says is never changed. */
+export interface Message {
+  content?: string;
+  role?: "system" | "user" | "assistant" | "tool";
+  name?: string | null;
+  calls?: Array<string>;
+  answers?: Array<string>;
 }
 
 /** Move a value, or an object with all below it. */
@@ -847,25 +1034,19 @@ export interface PromptShares {
 }
 
 /** The words of a message that a fact rests on. */
+export interface Quotation {
+  source?: string;
+  start?: number;
+  end?: number;
+  text?: string;
+}
+
+/** The words of a message that a fact rests on. */
 export interface QuotationAnswer {
   source: string;
   start: number;
   end: number;
   text: string;
-}
-
-/** Read the page of a person, a place or a thing. */
-export interface ReadEntity {
-  as_of?: string | null;
-  valid_at?: string | null;
-  call: "facts.about";
-  name: string;
-}
-
-/** Read a fact; null: there is none. */
-export interface ReadFact {
-  call: "facts.get";
-  id: string;
 }
 
 /** Read the fields of an object; of those that are objects, only that they are. */
@@ -892,41 +1073,11 @@ export interface ReadLineage {
   id: string;
 }
 
-/** Read messages as they were added, with their ids. */
-export interface ReadMessages {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.get_memory";
-  mark?: string | null;
-  exclude_mark?: string | null;
-  prepend_summary?: boolean;
-  recent_n?: number | null;
-}
-
-/** Read what is always told of somebody. */
-export interface ReadProfile {
-  as_of?: string | null;
-  valid_at?: string | null;
-  call: "facts.profile";
-  name?: string | null;
-  budget?: number;
-}
-
 /** Read the items that an item was derived from, as they were then. */
 export interface ReadSources {
   set?: NamedSet;
   call: "sources";
   id: string;
-}
-
-/** List what took place and what is planned, by when it does. */
-export interface ReadTimeline {
-  as_of?: string | null;
-  valid_at?: string | null;
-  call: "facts.timeline";
-  name?: string | null;
 }
 
 /** Read a value; of an object only that it is one. */
@@ -1119,24 +1270,6 @@ export interface SetList {
   sets: Array<SetAndSize>;
 }
 
-/** Have another summary; an empty one takes it away. */
-export interface SetSummary {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.summary";
-  summary: string;
-  /** Messages that it stands for besides those it did. */
-  ids?: Array<string>;
-}
-
-/** Let another name of an entity be of one of its own again. */
-export interface SplitName {
-  call: "facts.split";
-  name: string;
-}
-
 /** How large a memory is, and what waits. */
 export interface StatsAnswer {
   space: string;
@@ -1178,20 +1311,6 @@ export interface SupersedeItem {
   at?: string | null;
 }
 
-/** Read what a model is to be told: the summary, and the messages that it is not of. */
-export interface TellMessages {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.messages";
-  recent_n?: number | null;
-  mark?: string | null;
-  exclude_mark?: string | null;
-  prepend_summary?: boolean;
-  for_chat?: boolean;
-}
-
 /** A version of an item that a batch changes; 0 where it adds one. */
 export interface TouchedItem {
   key: string | null;
@@ -1200,26 +1319,11 @@ export interface TouchedItem {
   version: number;
 }
 
-/** Undo the last summary. */
-export interface UncompressConversation {
-  /** Its name; it is the set of that name. */
-  conversation: string;
-  /** Where it takes place; left out: where the reader is. */
-  timezone?: string | null;
-  call: "conversation.uncompress";
-}
-
 /** Bring back what a compaction retired, and remove what it added. */
 export interface UndoCompaction {
   set?: NamedSet;
   call: "undo";
   compaction: number;
-}
-
-/** Take back learnings, in one commit. */
-export interface UndoLearnings {
-  call: "facts.undo";
-  learnings: Array<string>;
 }
 
 /** What the undoing of a compaction brought back and removed: ids of items. */
@@ -1537,7 +1641,7 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | AddMessages | ReadMessages | TellMessages | DescribeConversation | ConversationState | LoadConversation | ClearConversation | MarkMessages | SetSummary | CompressConversation | UncompressConversation | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | ListFacts | CountFacts | FactHistory | ReadFact | ListLearnings | ExplainFact | CostOfLearning | CheckFacts | ReadEntity | ListEntities | ListNeighbours | ReadTimeline | ReadProfile | MergeNames | SplitName | UndoLearnings | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
+  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, and say what is in it and why. */
   makeContext(query: {
     /** The user, session or device. */

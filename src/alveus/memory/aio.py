@@ -34,7 +34,10 @@ from alveus.memory.async_calls import (
     direct,
     ended,
     in_thread,
+    over_http,
+    read,
     shown,
+    write,
 )
 from alveus.memory.blocks import Blocks
 from alveus.memory.keys import (
@@ -253,6 +256,8 @@ class AsyncMemorySet:
 class AsyncFacts:
     """The `Facts` of a key, whose calls are awaited."""
 
+    FAMILY = "facts"
+
     def __init__(self, loop: CallLane, sync: Facts) -> None:
         self.loop, self.sync = loop, sync
 
@@ -263,11 +268,12 @@ class AsyncFacts:
             raise no_attribute_of_facts(self, name)
 
     __repr__ = shown
-    list = awaited(Facts.list)
-    get = awaited(Facts.get)
-    history = awaited(Facts.history)
-    learnings = awaited(Facts.learnings)
+    list = read(Facts.list)
+    get = read(Facts.get)
+    history = read(Facts.history)
+    learnings = read(Facts.learnings)
 
+    @over_http(Facts.cost, "read")
     async def cost(
         self,
         conversation: AsyncConversation,
@@ -279,17 +285,17 @@ class AsyncFacts:
         talk = conversation.sync if isinstance(conversation, AsyncConversation) else conversation  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         return await self.loop.run(lambda: self.sync.cost(talk, model=model, options=options))
 
-    about = awaited(Facts.about)
-    entities = awaited(Facts.entities)
-    neighbours = awaited(Facts.neighbours)
-    timeline = awaited(Facts.timeline)
-    profile = awaited(Facts.profile)
-    merge = awaited(Facts.merge)
-    split = awaited(Facts.split)
-    why = awaited(Facts.why)
-    check = awaited(Facts.check)
-    undo = awaited(Facts.undo)
-    size = awaited(Facts.__len__)
+    about = read(Facts.about)
+    entities = read(Facts.entities)
+    neighbours = read(Facts.neighbours)
+    timeline = read(Facts.timeline)
+    profile = read(Facts.profile)
+    merge = write(Facts.merge)
+    split = write(Facts.split)
+    why = read(Facts.why)
+    check = read(Facts.check)
+    undo = write(Facts.undo)
+    size = read(Facts.__len__)
 
 
 class AsyncBlocks:

@@ -8,7 +8,17 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
-from typing import Any, Concatenate, Literal, ParamSpec, Protocol, TypeVar, cast, overload
+from typing import (
+    Any,
+    Concatenate,
+    Literal,
+    ParamSpec,
+    Protocol,
+    TypeAlias,
+    TypeVar,
+    cast,
+    overload,
+)
 
 from alveus.conversation import ConversationMemory
 from alveus.errors import StoreClosed
@@ -25,6 +35,7 @@ THREADS = 16
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+C = TypeVar("C", bound=Callable[..., object])
 
 
 class CallExecutor(ProcessBound):
@@ -181,6 +192,40 @@ def awaited(
     return call
 
 
+Access: TypeAlias = Literal["read", "write"]
+"""What a call does to the memory that it is made on."""
+
+
+def read(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
+    """Return *method* as `awaited` does; over HTTP it is a call that reads."""
+    return over_http(method, "read")(awaited(method))
+
+
+def write(
+    method: Callable[Concatenate[S, P], R],
+) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
+    """Return *method* as `awaited` does; over HTTP it is a call that writes."""
+    return over_http(method, "write")(awaited(method))
+
+
+def over_http(method: Callable[..., object] | property, access: Access) -> Callable[[C], C]:
+    """Return a decorator of an asyncio method: over HTTP, *method* is a call of that access."""
+
+    def mark(call: C) -> C:
+        call.__dict__["over_http"] = (method, access)
+        return call
+
+    return mark
+
+
+def accesses(table: type[object]) -> dict[str, tuple[Callable[..., Any] | property, Access]]:
+    """Return the methods that a class marks as calls over HTTP, by the names that it gives them."""
+    marks = {name: getattr(made, "over_http", None) for name, made in vars(table).items()}
+    return {name: mark for name, mark in marks.items() if mark is not None}
+
+
 def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async, P], R]:
     """Return *method* of the sync object behind, as a call that does not wait."""
 
@@ -238,25 +283,27 @@ class ListsSetsLater(Protocol):
 class AsyncConversation:
     """A `ConversationMemory` whose calls are awaited."""
 
+    FAMILY = "conversation"
+
     def __init__(self, loop: CallLane, sync: ConversationMemory) -> None:
         self.loop, self.sync = loop, sync
 
     __repr__ = shown
-    add = awaited(ConversationMemory.add)
-    get_memory = awaited(ConversationMemory.get_memory)
-    messages = awaited(ConversationMemory.messages)
-    size = awaited(ConversationMemory.size)
+    add = write(ConversationMemory.add)
+    get_memory = read(ConversationMemory.get_memory)
+    messages = read(ConversationMemory.messages)
+    size = read(ConversationMemory.size)
     search = awaited(ConversationMemory.search)
     delete = awaited(ConversationMemory.delete)
     delete_by_mark = awaited(ConversationMemory.delete_by_mark)
-    clear = awaited(ConversationMemory.clear)
+    clear = write(ConversationMemory.clear)
     forget = awaited(ConversationMemory.forget)
-    update_messages_mark = awaited(ConversationMemory.update_messages_mark)
-    update_compressed_summary = awaited(ConversationMemory.update_compressed_summary)
-    compress = awaited(ConversationMemory.compress)
-    uncompress = awaited(ConversationMemory.uncompress)
-    state_dict = awaited(ConversationMemory.state_dict)
-    load_state_dict = awaited(ConversationMemory.load_state_dict)
+    update_messages_mark = write(ConversationMemory.update_messages_mark)
+    update_compressed_summary = write(ConversationMemory.update_compressed_summary)
+    compress = write(ConversationMemory.compress)
+    uncompress = write(ConversationMemory.uncompress)
+    state_dict = read(ConversationMemory.state_dict)
+    load_state_dict = read(ConversationMemory.load_state_dict)
 
     @property
     def name(self) -> str:
@@ -273,6 +320,7 @@ class AsyncConversation:
         """See `ConversationMemory.ref`."""
         return self.sync.ref
 
+    @over_http(ConversationMemory.summary, "read")
     async def summary(self) -> str:
         """See `ConversationMemory.summary`."""
         return await self.loop.run(lambda: self.sync.summary)

@@ -5,7 +5,7 @@ Each has the name and the arguments of the call in Python that it makes.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -17,8 +17,8 @@ from alveus.search.signals import Signals
 from alveus.server import exact_calls, set_calls
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
-from alveus.server.conversation_calls import AnyConversationCall
-from alveus.server.fact_calls import AnyFactCall
+from alveus.server.conversation_calls import CONVERSATION_CALLS
+from alveus.server.fact_calls import FACT_CALLS
 from alveus.server.memory_call import CallTarget, Document, MemoryCall
 from alveus.server.tokens import Access
 from alveus.server.upkeep_calls import AnyUpkeepCall
@@ -104,41 +104,45 @@ def _or_all(names: NamesOrAll) -> list[str] | All | None:
     return ALL if names == "all" else names
 
 
-Call = Annotated[
-    exact_calls.ReadValue
-    | exact_calls.HasValue
-    | exact_calls.FieldNames
-    | exact_calls.ListNames
-    | exact_calls.ReadFields
-    | exact_calls.Subtree
-    | exact_calls.WriteValue
-    | exact_calls.NewObject
-    | exact_calls.RemoveValue
-    | exact_calls.MoveValue
-    | exact_calls.ClearObject
-    | exact_calls.AppendValue
-    | exact_calls.IncrementValue
-    | exact_calls.ReplaceValue
-    | exact_calls.CopyObject
-    | set_calls.Describe
-    | set_calls.GetItems
-    | set_calls.ListItems
-    | set_calls.RecentItems
-    | set_calls.ItemHistory
-    | set_calls.JudgeItem
-    | set_calls.AddItems
-    | set_calls.UpdateItem
-    | set_calls.DeleteItems
-    | set_calls.PopItems
-    | set_calls.SupersedeItem
-    | set_calls.RenewItems
-    | set_calls.ForgetItems
-    | set_calls.RedefineSet
-    | set_calls.ListSets
-    | set_calls.SearchItems
-    | AnyConversationCall
-    | AnyUpkeepCall
-    | AnyFactCall
-    | MakePrompt,
-    Field(discriminator="call"),
-]
+_EVERY = (
+    exact_calls.ReadValue,
+    exact_calls.HasValue,
+    exact_calls.FieldNames,
+    exact_calls.ListNames,
+    exact_calls.ReadFields,
+    exact_calls.Subtree,
+    exact_calls.WriteValue,
+    exact_calls.NewObject,
+    exact_calls.RemoveValue,
+    exact_calls.MoveValue,
+    exact_calls.ClearObject,
+    exact_calls.AppendValue,
+    exact_calls.IncrementValue,
+    exact_calls.ReplaceValue,
+    exact_calls.CopyObject,
+    set_calls.Describe,
+    set_calls.GetItems,
+    set_calls.ListItems,
+    set_calls.RecentItems,
+    set_calls.ItemHistory,
+    set_calls.JudgeItem,
+    set_calls.AddItems,
+    set_calls.UpdateItem,
+    set_calls.DeleteItems,
+    set_calls.PopItems,
+    set_calls.SupersedeItem,
+    set_calls.RenewItems,
+    set_calls.ForgetItems,
+    set_calls.RedefineSet,
+    set_calls.ListSets,
+    set_calls.SearchItems,
+    *CONVERSATION_CALLS,
+    *get_args(AnyUpkeepCall),
+    *FACT_CALLS,
+    MakePrompt,
+)
+
+if TYPE_CHECKING:  # a checker knows the class that all have in common
+    Call = MemoryCall
+else:
+    Call = Annotated[Union[*_EVERY], Field(discriminator="call")]

@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, ClassVar, NamedTuple, TypeAlias, cast
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import is_dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from inspect import Parameter, cleandoc
+from types import NoneType
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    cast,
+    get_args,
+    get_origin,
+)
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, SkipValidation, create_model
 
+from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput
 from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from alveus.memory.remote.calls import Call, calls_of
+from alveus.memory.remote.codecs import arms_of, field_hints, json_name
 from alveus.server.tokens import Access, Token
 from alveus.sets.commits import answer_once
 from alveus.state import MemoryObject
@@ -61,6 +79,16 @@ class CallTarget(NamedTuple):
         answer = answer_once(engine, scope, act, idempotency_key=self.once, plain=plain)
         return cast("Document", answer)
 
+    def conversation(self, name: str, timezone: str | None = None) -> ConversationMemory:
+        """Return a conversation of the key.
+
+        Raises:
+            InvalidInput: Knowledge has none.
+        """
+        if isinstance(self.owner, KnowledgeMemory):
+            raise InvalidInput("a conversation belongs to a key; name one with ?key=")
+        return self.owner.conversation(name, timezone=timezone)
+
     def sets(self, *, knowledge: bool) -> Owner:
         """Return the memory whose sets are meant."""
         if knowledge and not isinstance(self.owner, KnowledgeMemory):
@@ -73,6 +101,7 @@ class MemoryCall(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     access: ClassVar[Access] = "write"
+    described: ClassVar[Call]
 
     @property
     def in_knowledge(self) -> bool:
@@ -89,6 +118,102 @@ class MemoryCall(BaseModel):
         """The set that it is to."""
         return None
 
-    def answer(self, to: CallTarget) -> Document:
-        """Make the call; return what it answers."""
+    def opened(self, to: CallTarget) -> object:
+        """Return the object that the call is made on.
+
+        Raises:
+            InvalidInput: The memory has none.
+        """
         raise NotImplementedError
+
+    def answer(self, to: CallTarget) -> Document:
+        """Make the call; return the body of the answer."""
+        call = self.described
+        if call.access == "write" and not call.takes_key:
+            return self.committed(to)
+        return self._made(to)
+
+    def committed(self, to: CallTarget) -> Document:
+        """Make the call in one commit, under the idempotency key of the request."""
+        if not isinstance(to.owner, KeyMemory):
+            return self._made(to)
+        return to.owner.commit(
+            lambda batch: self._made(to._replace(owner=batch, once=None)), idempotency_key=to.once
+        )
+
+    def _made(self, to: CallTarget) -> Document:
+        call, fields = self.described, dict(self)
+        sent = {name: fields[name] for name in self.model_fields_set & call.arguments.keys()}
+        return {"result": call.on(self.opened(to), sent, to.once, to.conversation)}
+
+
+def models_of(table: type[object], base: type[MemoryCall]) -> list[type[MemoryCall]]:
+    """Return a class for each call of a table: its fields are the arguments, after those of *base*.
+
+    The call itself checks its arguments, so that errors are the same as in Python; the fields
+    describe them.
+    """
+    return [_model_of(call, base) for call in calls_of(table).values()]
+
+
+def _model_of(call: Call, base: type[MemoryCall]) -> type[MemoryCall]:
+    fields: dict[str, Any] = {"call": (Literal[call.name], ...)}
+    for name, argument in call.arguments.items():
+        if not argument.is_sent:
+            continue
+        kind = list[schema_of(argument.hint)] if argument.is_list else schema_of(argument.hint)
+        needed = argument.default is Parameter.empty
+        fields[name] = (SkipValidation[kind], ... if needed else None)
+    title = "".join(part.capitalize() for part in re.split(r"[._]", call.name))
+    made: type[MemoryCall] = _new_model(title, __base__=base, __doc__=_said(call), **fields)
+    made.access, made.described = call.access, call
+    return made
+
+
+_new_model: Any = create_model
+"""Fields that are not known before cannot be passed to it as typed arguments."""
+
+
+def _said(call: Call) -> str:
+    """Return the first paragraph of a method's docstring."""
+    return cleandoc(call.method.__doc__ or "").split("\n\n")[0]
+
+
+def schema_of(hint: object) -> Any:  # noqa: ANN401 - a type, for pydantic
+    """Return the type of the JSON that values annotated with *hint* have, for a description."""
+    arms: list[Any] = [_schema_of_one(arm) for arm in arms_of(hint)]
+    return Any if Any in arms else _union(arms)
+
+
+def _union(arms: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
+    made = arms[0]
+    for arm in arms[1:]:
+        made |= arm
+    return made
+
+
+def _schema_of_one(arm: Any) -> Any:  # noqa: ANN401 - as above
+    origin: Any = get_origin(arm)
+    inside = get_args(arm)
+    if arm in (str, int, float, bool, NoneType) or origin is Literal:
+        return arm
+    if arm in (datetime, ConversationMemory):
+        return str
+    if arm is timedelta:
+        return float
+    if origin in (list, Sequence, Iterable, tuple):
+        return list[schema_of(inside[0])]
+    if origin in (dict, Mapping):
+        return dict[str, schema_of(inside[1])]
+    if isinstance(arm, type) and is_dataclass(arm):
+        return _object_schema(arm)
+    return Any
+
+
+@cache
+def _object_schema(kind: type[Any]) -> type[BaseModel]:
+    """Return the model of a dataclass, each of whose fields may be left out."""
+    fields = {
+        json_name(name, hint): (schema_of(hint), None) for name, hint in field_hints(kind).items()
+    }
+    return _new_model(kind.__name__, __doc__=(kind.__doc__ or "").partition("\n")[0], **fields)

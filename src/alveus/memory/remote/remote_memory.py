@@ -25,6 +25,7 @@ from alveus.memory.keys import (
 )
 from alveus.memory.opening import WAIT_S
 from alveus.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
+from alveus.memory.remote.codecs import from_json
 from alveus.memory.remote.connection import ServerConnection, header_text
 from alveus.memory.remote.json_readers import (
     Json,
@@ -41,7 +42,7 @@ from alveus.memory.remote.json_readers import (
 )
 from alveus.memory.remote.local_only import no_engine, unsupported
 from alveus.memory.remote.remote_conversation import RemoteConversation
-from alveus.memory.remote.remote_facts import RemoteFacts, learn_json, read_report
+from alveus.memory.remote.remote_facts import RemoteFacts, learn_json
 from alveus.memory.remote.remote_sets import (
     RemoteKnowledgeSet,
     RemoteQuarantine,
@@ -381,7 +382,8 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
             raise unsupported("learn(progress=…)", "the report says how many messages were read")
         asked = learn_json(self.conversation(LEARNED), source, model, options)
         where = {"space": self.space, "key": self.key}
-        return read_report(self._connection.write("/v1/learn", asked, **where))
+        told = self._connection.write("/v1/learn", asked, **where)
+        return from_json(LearnReport, told)
 
 
 class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):

@@ -1,0 +1,362 @@
+"""JSON forms of the values of calls, derived from annotations, for the server and its client.
+
+A dataclass is an object of its fields, a datetime is ISO 8601, a tuple is a list, and a storable
+value is written as in exports. The field `set_name` is written as "set", and a timedelta as
+seconds, under its name with "_s" at the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime, timedelta
+from functools import cache
+from typing import Any, Literal, TypeAlias, Union, cast, get_args, get_origin
+from typing import get_type_hints as hints_of
+
+from alveus.conversation import ConversationMemory
+from alveus.errors import InvalidInput
+from alveus.facts import Fact, LearnOptions, LearnReport
+from alveus.llm import Asking, ChatModel
+from alveus.memory.remote.local_only import unsupported
+from alveus.store.filters import Filter, plain_filter
+from alveus.store.items import Hit, Hits, Item
+from alveus.text import Summariser
+from alveus.text import tokens as word_pieces
+from alveus.text.budget import Budget
+from alveus.text.messages import Message
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked, microseconds, moment, valid_text
+from alveus.values.times import format_time, parse_time
+
+Json: TypeAlias = Any
+"""What `json.loads` returns and `json.dumps` accepts."""
+
+Conversations: TypeAlias = Callable[[str], ConversationMemory]
+
+UNIONS = (Union, types.UnionType)
+
+LEFT_OUT: Mapping[type[Any], tuple[str, ...]] = {
+    Item: ("ttl", "texts", "timezone"),
+    LearnOptions: ("asking",),
+    Budget: ("counter",),
+}
+"""Fields that only callers give: an object that a call returns never has them."""
+
+
+_COMMIT = re.compile("[0-9]{1,19}")
+
+
+class NotSent(Exception):
+    """An argument is not of its annotated type, or has no JSON form."""
+
+
+@dataclass(frozen=True, slots=True)
+class Codec:
+    """Writes values of one type as JSON, and reads them from it."""
+
+    encode: Callable[[Any], Json]
+    decode: Callable[[Json], Any]
+
+
+def value_json(value: object, where: str = "value") -> Json:
+    """Return a storable value as JSON.
+
+    Raises:
+        InvalidValue: It cannot be stored.
+    """
+    return wire_json(checked(value, where=where, nan=True))
+
+
+def wire_json(value: Value) -> Json:
+    """Return a value as JSON, unchecked."""
+    return json.loads(wire.encode(value))
+
+
+def value_of(told: object) -> Value:
+    """Return the storable value that JSON of another program describes.
+
+    Raises:
+        InvalidInput: A marked object, such as ``{"$bytes": …}``, cannot be read.
+    """
+    try:
+        return wire.decode_user_json(json.dumps(told))
+    except RecursionError:
+        raise InvalidInput("the value is nested too deep") from None
+    except InvalidInput:
+        raise
+    except ValueError as error:
+        raise InvalidInput(
+            'an object of one field, "$bytes", "$float" or "$int", is bytes or a number as in '
+            f'exports, and one is not: {error}; write a name of your own with "$$"'
+        ) from None
+
+
+PLAIN = Codec(lambda value: value, lambda told: told)
+VALUE = Codec(wire_json, value_of)
+
+
+def arms_of(hint: object) -> tuple[Any, ...]:
+    """Return the types of a union, or the one type; `Any` beside others is left out."""
+    arms = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
+    return tuple(arm for arm in arms if arm is not Any) or arms
+
+
+def json_name(name: str, hint: object) -> str:
+    """Return the name of a field or an argument in JSON."""
+    if name == "set_name":
+        return "set"
+    return f"{name}_s" if timedelta in arms_of(hint) else name
+
+
+# --- results --------------------------------------------------------------------------------------
+
+
+def to_json(hint: object, value: object) -> Json:
+    """Return *value*, which a call annotated with *hint* returned, as JSON."""
+    return codec(hint).encode(value)
+
+
+def from_json(hint: object, told: Json) -> Any:  # noqa: ANN401 - of the type *hint*
+    """Return the value of the type *hint* that JSON of a server describes."""
+    return codec(hint).decode(told)
+
+
+@cache
+def codec(hint: Any) -> Codec:  # noqa: ANN401 - an annotation
+    """Return the codec of results that are annotated with *hint*."""
+    kind, arguments = get_origin(hint), get_args(hint)
+    if kind in UNIONS:
+        return _optional(arms_of(hint))
+    if kind is tuple and arguments[-1] is not ...:
+        return _row([codec(each) for each in arguments])
+    if kind in (list, tuple, Sequence):
+        return _listed(codec(arguments[0]), list if kind is list else tuple)
+    if kind in (dict, Mapping):
+        return _mapped(codec(arguments[1]))
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _fields(hint)
+    return _SPECIAL.get(hint, PLAIN)
+
+
+def _optional(arms: tuple[Any, ...]) -> Codec:
+    if bytes in arms:
+        return VALUE
+    chosen = [made for arm in arms if (made := codec(arm)) is not PLAIN]
+    if not chosen:
+        return PLAIN
+    (one,), is_text = chosen, str in arms
+
+    def passes(value: object) -> bool:
+        return value is None or (is_text and isinstance(value, str))
+
+    return Codec(
+        lambda value: value if passes(value) else one.encode(value),
+        lambda told: told if passes(told) else one.decode(told),
+    )
+
+
+def _row(each: Sequence[Codec]) -> Codec:
+    return Codec(
+        lambda value: [one.encode(part) for one, part in zip(each, value, strict=True)],
+        lambda told: tuple(one.decode(part) for one, part in zip(each, told, strict=True)),
+    )
+
+
+def _listed(one: Codec, made: Callable[[Iterable[Any]], Any]) -> Codec:
+    return Codec(
+        lambda value: [one.encode(each) for each in value],
+        lambda told: made(one.decode(each) for each in told),
+    )
+
+
+def _mapped(one: Codec) -> Codec:
+    if one is VALUE:
+        return Codec(lambda value: wire_json(dict(value)), value_of)
+    return Codec(
+        lambda value: {name: one.encode(each) for name, each in value.items()},
+        lambda told: {name: one.decode(each) for name, each in told.items()},
+    )
+
+
+def _fields(kind: type[Any]) -> Codec:
+    each = [(name, json_name(name, hint), codec(hint)) for name, hint in field_hints(kind).items()]
+    return Codec(
+        lambda value: {told: one.encode(getattr(value, name)) for name, told, one in each},
+        lambda told: kind(**{name: one.decode(told[of]) for name, of, one in each if of in told}),
+    )
+
+
+@cache
+def field_hints(kind: type[Any]) -> Mapping[str, object]:
+    """Return the annotations of the fields of a dataclass that are written as JSON."""
+    hints, out = hints_of(kind), LEFT_OUT.get(kind, ())
+    return {each.name: hints[each.name] for each in fields(kind) if each.name not in out}
+
+
+def _hits(told: Mapping[str, Any]) -> Hits:
+    hits = [from_json(Hit, each) for each in told["hits"]]
+    return Hits(hits, **{name: told[name] for name in ("partial", "reranker_failure", "dated")})
+
+
+def _hits_json(hits: Hits) -> Json:
+    return {
+        "partial": hits.partial,
+        "reranker_failure": hits.reranker_failure,
+        "dated": hits.dated,
+        "hits": [to_json(Hit, hit) for hit in hits],
+    }
+
+
+_SPECIAL: Mapping[Any, Codec] = {
+    Any: VALUE,
+    object: VALUE,
+    datetime: Codec(format_time, parse_time),
+    timedelta: Codec(timedelta.total_seconds, lambda told: timedelta(seconds=told)),
+    Hits: Codec(_hits_json, _hits),
+}
+
+
+# --- arguments ------------------------------------------------------------------------------------
+
+
+def argument_json(hint: object, value: object, name: str) -> Json:
+    """Return an argument of a call as JSON.
+
+    Raises:
+        NotSent: It is not of its annotated type.
+        AlveusError: It cannot be stored.
+    """
+    arms = arms_of(hint)
+    if value is None and type(None) in arms:
+        return None
+    for arm in arms:
+        if (origin := get_origin(arm)) is Literal:
+            if isinstance(value, str) and value in get_args(arm):
+                return value
+        elif isinstance(value, _RUNTIME.get(arm, origin or arm)) and not (
+            isinstance(value, bool) and arm in (int, float)
+        ):
+            return _ARGUMENTS.get(arm, _argument_json)(arm, value, name)
+    raise NotSent(name)
+
+
+def _argument_json(arm: Any, value: Any, name: str) -> Json:  # noqa: ANN401 - of any type
+    if arm is timedelta or is_dataclass(arm):
+        return to_json(arm, value)
+    if get_origin(arm) in (list, Sequence, Iterable) and not isinstance(value, bytes | bytearray):
+        return [argument_json(get_args(arm)[0], each, name) for each in value]
+    return value_json(value, name)
+
+
+def _filter_json(_: object, where: Mapping[str, object], name: str) -> Json:
+    Filter.parse(where)
+    return value_json(plain_filter(where), name)
+
+
+def _time_json(_: object, time: datetime, name: str) -> Json:
+    return format_time(moment(microseconds(time, name)))
+
+
+_RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object}
+"""The classes of objects that an annotation admits, where they are not the annotation."""
+
+
+def _options_json(_: object, options: LearnOptions, name: str) -> Json:
+    if options.asking != Asking():
+        raise unsupported(f"{name}: asking=", "the server's model is asked as it is set up")
+    return to_json(LearnOptions, options)
+
+
+def _local_json(_: object, __: object, name: str) -> Json:
+    raise unsupported(name, "the server's own model is chosen by `alveus serve --model`")
+
+
+def _budget_json(_: object, budget: Budget, name: str) -> Json:
+    if budget.counter is not word_pieces:
+        raise unsupported(f"{name}: Budget(counter=…)", "give a number of tokens")
+    return to_json(Budget, budget)
+
+
+def _said_json(_: object, said: Mapping[str, Any] | Message, name: str) -> Json:
+    """Return a message, or messages with more, as it is: the server replaces what is no text."""
+    plain = _plain(said)
+    value_json(valid_text(plain).value, name)
+    return wire_json(cast("Value", plain))
+
+
+def _plain(said: object) -> object:
+    """Return messages as dicts, and tuples as lists, however deep."""
+    if isinstance(said, Message):
+        return dict(said.to_dict())
+    if isinstance(said, Mapping):
+        return {name: _plain(each) for name, each in cast("Mapping[str, object]", said).items()}
+    if isinstance(said, list | tuple):
+        return [_plain(each) for each in cast("Sequence[object]", said)]
+    return said
+
+
+_ARGUMENTS: dict[Any, Callable[[Any, Any, str], Json]] = {
+    Mapping[str, object]: _filter_json,
+    datetime: _time_json,
+    ChatModel: _local_json,
+    Summariser: _local_json,
+    Budget: _budget_json,
+    Mapping[str, Any]: _said_json,
+    Message: _said_json,
+    ConversationMemory: lambda _, conversation, __: conversation.name,
+    Fact: lambda _, fact, __: fact.id,
+    LearnReport: lambda _, report, __: [*report.learnings],
+    LearnOptions: _options_json,
+}
+
+
+def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa: ANN401 - of any type
+    """Return the argument that JSON describes; what is of another type is left to the call.
+
+    Args:
+        talks: Returns the conversation of a name.
+
+    Raises:
+        InvalidInput: It cannot be read.
+    """
+    arms = arms_of(hint)
+    if ConversationMemory in arms and isinstance(told, str):
+        return talks(told)
+    if isinstance(told, str) and datetime in arms and not _is_literal(told, arms):
+        return int(told) if int in arms and _COMMIT.fullmatch(told) else parse_time(told)
+    if isinstance(told, int | float) and timedelta in arms and not isinstance(told, bool):
+        return _span(told)
+    is_free = any(get_origin(arm) is Mapping for arm in arms)
+    kind = next((arm for arm in arms if isinstance(arm, type) and is_dataclass(arm)), None)
+    if isinstance(told, dict) and kind is not None and not is_free:
+        return _object_of(kind, cast("dict[str, Json]", told), talks)
+    return value_of(cast("object", told))
+
+
+def _is_literal(told: str, arms: tuple[Any, ...]) -> bool:
+    return any(told in get_args(arm) for arm in arms if get_origin(arm) is Literal)
+
+
+def _span(seconds: float) -> timedelta:
+    try:
+        return timedelta(seconds=seconds)
+    except (OverflowError, ValueError):
+        raise InvalidInput(f"a span of {seconds} seconds is too long") from None
+
+
+def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations) -> object:
+    """Return the object that an argument describes; fields that it leaves out have defaults."""
+    known = {json_name(name, hint): (name, hint) for name, hint in field_hints(kind).items()}
+    if unknown := next((name for name in told if name not in known), None):
+        raise InvalidInput(f"{kind.__name__} has no field {unknown!r}; it has: {', '.join(known)}")
+    try:
+        return kind(
+            **{known[n][0]: argument_of(known[n][1], part, talks) for n, part in told.items()}
+        )
+    except TypeError as error:
+        raise InvalidInput(f"{kind.__name__}: {error}") from None
