@@ -57,8 +57,7 @@ from alveus.sets.admission import (
     plans,
 )
 from alveus.sets.admission.rules import rules_of
-from alveus.sets.admission.secret_formats import is_card
-from alveus.sets.admission.secrets import secrets
+from alveus.sets.admission.secrets import is_card, secrets
 from alveus.store import Retire, Scope, SetRef
 from alveus.store.scope import HIDDEN
 from alveus.text.statements import statement

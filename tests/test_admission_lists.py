@@ -19,11 +19,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from admission_texts import HALVES, LISTS, half_of, lines, samples, spelled_out
-from alveus.sets.admission import disguises, named_secrets, secret_formats, secret_values
-from alveus.sets.admission.injection import _has, injections
-from alveus.sets.admission.injection_forms import forms
-from alveus.sets.admission.injection_guards import Examples
-from alveus.sets.admission.injection_phrases import phrase_groups
+from alveus.sets.admission import disguises
+from alveus.sets.admission import secrets as secrets_module
+from alveus.sets.admission.disguises import forms
+from alveus.sets.admission.injection import Examples, _has, injections, phrase_groups
 from alveus.sets.admission.secrets import KnownSpans, secret_spans, secrets
 from pages import ROOT
 from scale import COUNTS
@@ -255,12 +254,16 @@ class CountedPattern:
 def work(monkeypatch):
     """What the patterns of secrets do: how many calls, and how many characters these look at."""
     counted = Counter[str]()
-    for module in (disguises, named_secrets, secret_formats, secret_values):
-        for name, value in vars(module).items():
-            if isinstance(value, re.Pattern):
-                monkeypatch.setattr(module, name, CountedPattern(value, counted))
+    for name, value in vars(disguises).items():
+        if isinstance(value, re.Pattern):
+            monkeypatch.setattr(disguises, name, CountedPattern(value, counted))
     monkeypatch.setattr(
-        secret_formats, "_compiled", lambda pattern: CountedPattern(re.compile(pattern), counted)
+        secrets_module, "_compiled", lambda pattern: CountedPattern(re.compile(pattern), counted)
+    )
+    monkeypatch.setattr(
+        secrets_module,
+        "_pattern",
+        lambda name: CountedPattern(re.compile(secrets_module._spelled(name)), counted),
     )
     return counted
 

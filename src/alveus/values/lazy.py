@@ -1,9 +1,10 @@
-"""Names of a package and attributes of an object that are computed when they are first used."""
+"""Names of a package, attributes of an object and data files: read or computed at their first use."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from typing import Any, Generic, TypeVar, overload
 
@@ -27,6 +28,15 @@ def lazy_names(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[st
         return value
 
     return __getattr__
+
+
+@cache
+def data_file(package: str, name: str) -> dict[str, Any]:
+    """Return a TOML file of a package, such as a list of words; it is read once."""
+    import tomllib
+    from importlib import resources
+
+    return tomllib.loads(resources.files(package).joinpath(name).read_text(encoding="utf-8"))
 
 
 T = TypeVar("T")

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from alveus.sets.admission.duplicates import Exact, Near
 from alveus.sets.admission.quarantine import Quarantine, Quarantined
 from alveus.sets.admission.rules import (
     CustomRule,
+    Exact,
     Injection,
+    Near,
     Recalled,
     Secrets,
     Size,

@@ -1,34 +1,69 @@
-"""Phrases by which a text tries to command the agent that will read it.
+"""Phrases by which a text tries to command the agent that reads it.
 
-A text is first made plain: compatibility forms, letters of other scripts that look like Latin
-ones, accents, characters that are not seen, words spelled with gaps, digits in place of letters,
-and what is encoded. What remains is compared with phrases of a few families, in English and in the
-words of other languages (`injection_phrases`). A phrase is a habit of known attacks, not a proof of
-one: hence quarantine, not rejection, is what `Injection` does by default. A phrase that is
-forbidden ("never ignore safety instructions"), reported of somebody ("he forgets what was said
-above"), or quoted as an example of an attack, is none.
+`disguises.forms` first makes a text plain. Each form is then searched for phrases of a few
+families, in English (`injection_english.toml`) and in other languages (`injection_languages.toml`).
+A phrase is a habit of known attacks, not proof of one: so `Injection` quarantines by default. A
+phrase is harmless where it is forbidden ("never ignore safety instructions"), reported of somebody
+("he forgets what was said above"), or quoted as an example of an attack (`injection_guards.toml`).
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator
 from functools import cache
 
-from alveus.sets.admission.injection_forms import forms
-from alveus.sets.admission.injection_guards import Examples, is_opposed
-from alveus.sets.admission.injection_phrases import (
-    PhraseFamily,
-    PhraseGroup,
-    phrase_groups,
-    word_lists,
-)
+from alveus.sets.admission.disguises import forms, unaccented
+from alveus.values.lazy import data_file, lazy_attribute
+from alveus.values.lazy_dataclass import dataclass
+
+PACKAGE = "alveus.sets.admission"
 
 FAR = 160
-"""Characters after the announcement of an order within which the order is looked for."""
+"""Characters after the announcement of an order within which the order is searched for."""
+
+GAP = r"[^.!?\n\u3002]{0,40}?"
+
+ORDERS = "gives orders for later"
 
 GUARDED = {"sets instructions aside", "lifts limits"}
-"""Families whose phrases are harmless where they are forbidden, or told of somebody."""
+"""Families whose phrases are harmless where they are forbidden, or reported of somebody."""
+
+_QUOTES = re.compile(
+    r"\"[^\"\n]{2,300}\"|\u201c[^\u201d\n]{2,300}\u201d|`[^`\n]{2,300}`"
+    r"|\u00ab[^\u00bb\n]{2,300}\u00bb|(?<!\w)'[^'\n]{4,300}'(?!\w)"
+)
+
+
+def injections(text: str) -> Iterator[str]:
+    """Yield the families of phrases in *text*, each once."""
+    yielded = set[str]()
+    for form in forms(text):
+        examples = Examples(form)
+        for group in _groups(ascii_only=form.isascii()):
+            if not group.may_be_in(form):
+                continue
+            for family in group.families:
+                if family.name not in yielded and _has(form, family, examples):
+                    yielded.add(family.name)
+                    yield family.name
+
+
+def _has(form: str, family: PhraseFamily, examples: Examples) -> bool:
+    for pattern in family.patterns:
+        for found in _compiled(pattern).finditer(form):
+            if family.deeds and not _is_followed(form, found, family.deeds):
+                continue
+            if family.name in GUARDED and _is_opposed(form, found):
+                continue
+            if found not in examples:
+                return True
+    return False
+
+
+def _is_followed(form: str, frame: re.Match[str], deeds: tuple[str, ...]) -> bool:
+    return any(_compiled(deed).search(form, frame.start(), frame.end() + FAR) for deed in deeds)
 
 
 @cache
@@ -39,37 +74,189 @@ def _compiled(phrase: str) -> re.Pattern[str]:
     return re.compile(phrase)
 
 
+# --- harmless phrases ---------------------------------------------------------------------------
+
+
+def _is_opposed(form: str, match: re.Match[str]) -> bool:
+    """Return whether the deed of a phrase is forbidden, or reported of somebody who does it."""
+    before = form[max(0, match.start() - 28) : match.start()]
+    if _guard("forbids").search(before) or _guard("tells").search(before):
+        return True
+    return _guard("forbids_after").search(form[match.start() : match.end() + 8]) is not None
+
+
+class Examples:
+    """The quotations of a text that also speaks of attacks."""
+
+    def __init__(self, form: str) -> None:
+        self._form = form
+
+    def __contains__(self, found: re.Match[str]) -> bool:
+        at = bisect_right(self._quoted, (found.start(), len(self._form))) - 1
+        return at >= 0 and found.end() <= self._quoted[at][1]
+
+    @lazy_attribute
+    def _quoted(self) -> list[tuple[int, int]]:
+        topic = _guard("topics")
+        if not topic.search(self._form) or not topic.search(_QUOTES.sub("", self._form)):
+            return []
+        return [quoted.span() for quoted in _QUOTES.finditer(self._form)]
+
+
+@cache
+def _guard(name: str) -> re.Pattern[str]:
+    lists = data_file(PACKAGE, "injection_guards.toml")
+    listed = {name: f"(?:{'|'.join(words)})" for name, words in lists.items()}
+    return re.compile(_GUARDS[name].format(**listed))
+
+
+_GUARDS = {
+    "forbids": r"(?:\b{forbids}(?: {forbids_then})? |{forbids_joined})$",
+    "forbids_after": r"^\S+ (?:bitte |sie )?{forbids_after}\b(?! mehr)|{forbids_ending}",
+    "tells": r"\b{tells}(?: {tells_then})? $",
+    "topics": r"\b{topics}\b|{topics_joined}",
+}
+
+
+# --- phrases ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseFamily:
+    """Phrases with the same aim.
+
+    Attributes:
+        patterns: Regular expressions with the names of lists of words in them.
+        deeds: Patterns of which one has to follow the phrase; empty: the phrase is enough.
+    """
+
+    name: str
+    patterns: tuple[str, ...]
+    deeds: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PhraseGroup:
+    """Families with words in common.
+
+    Attributes:
+        needs: A text with none of these has no phrase of the group; they are quick to search for.
+    """
+
+    needs: tuple[str, ...]
+    families: tuple[PhraseFamily, ...]
+
+    @property
+    def ascii(self) -> bool:
+        """Whether a text of ASCII may have a phrase of the group."""
+        return any(need.isascii() for need in self.needs)
+
+    def may_be_in(self, form: str) -> bool:
+        """Return whether a phrase of the group may be in a text."""
+        for need in self.needs:  # noqa: SIM110 - any() takes twice as long
+            if need in form:
+                return True
+        return False
+
+
+@dataclass(frozen=True, slots=True)
+class AttackPhrases:
+    """The parts of attacks in one language; each is a part of a regular expression.
+
+    Attributes:
+        ignore: To ignore, to forget; as an order.
+        old: Earlier, above, all, your.
+        laws: Instructions, rules.
+        forget: "Forget what you were told before".
+        no_longer: "You are no longer", or "you are now".
+        persona: An assistant; without limits, a hacker.
+        frame: A new instruction and a colon; from now on; when the user asks; remember.
+        deed: To transfer, to approve all, to send to an address.
+        hide: Do not tell the user.
+        reveal: Show the system prompt.
+        answer: To answer, as an order: after a new instruction that holds from now on.
+        needs: Parts of words, by ``_``; a text with none of them has no such phrase.
+        spaced: Words have spaces between them.
+    """
+
+    ignore: str
+    old: str
+    laws: str
+    forget: str
+    no_longer: str
+    persona: str
+    frame: str
+    deed: str
+    hide: str
+    reveal: str
+    answer: str
+    needs: str
+    spaced: bool = True
+
+
+@cache
+def phrase_groups() -> tuple[PhraseGroup, ...]:
+    """Return the phrases of all languages."""
+    return (*english_groups(), *map(language_group, languages().values()))
+
+
 @cache
 def _groups(*, ascii_only: bool) -> tuple[PhraseGroup, ...]:
-    """Return the groups that may be in a text, of ASCII only or of any characters."""
+    """Return the groups for a text of ASCII only, or of any characters."""
     return tuple(group for group in phrase_groups() if group.ascii or not ascii_only)
 
 
-def injections(text: str) -> Iterator[str]:
-    """Yield what families of phrases are in *text*."""
-    told = set[str]()
-    for form in forms(text):
-        examples = Examples(form)
-        for group in _groups(ascii_only=form.isascii()):
-            if not group.may_be_in(form):
-                continue
-            for family in group.families:
-                if family.name not in told and _has(form, family, examples):
-                    told.add(family.name)
-                    yield family.name
+@cache
+def word_lists() -> dict[str, tuple[str, ...]]:
+    """Return lists of regular expressions by the name that English phrases use."""
+    lists: dict[str, str] = data_file(PACKAGE, "injection_english.toml")["words"]
+    return {name: _words(listed) for name, listed in lists.items()}
 
 
-def _has(form: str, family: PhraseFamily, examples: Examples) -> bool:
-    for pattern in family.patterns:
-        for found in _compiled(pattern).finditer(form):
-            if family.deeds and not _is_followed(form, found, family.deeds):
-                continue
-            if family.name in GUARDED and is_opposed(form, found):
-                continue
-            if found not in examples:
-                return True
-    return False
+def languages() -> dict[str, AttackPhrases]:
+    """Return the parts of attacks, by the name of the language."""
+    read = data_file(PACKAGE, "injection_languages.toml")
+    return {name: AttackPhrases(**parts) for name, parts in read.items()}
 
 
-def _is_followed(form: str, frame: re.Match[str], deeds: tuple[str, ...]) -> bool:
-    return any(_compiled(deed).search(form, frame.start(), frame.end() + FAR) for deed in deeds)
+def english_groups() -> Iterator[PhraseGroup]:
+    """Yield the families of English phrases, each as a group."""
+    read = data_file(PACKAGE, "injection_english.toml")
+    for family in read["families"]:
+        phrases = PhraseFamily(family["name"], tuple(family["phrases"]))
+        yield PhraseGroup(_words(family["needs"]), (phrases,))
+    orders = read["orders"]
+    phrases = PhraseFamily(ORDERS, tuple(orders["announcements"]), tuple(orders["deeds"]))
+    yield PhraseGroup(_words(orders["needs"]), (phrases,))
+
+
+def language_group(words: AttackPhrases) -> PhraseGroup:
+    """Return the families of another language: the same phrases with its words."""
+    edge = r"\b" if words.spaced else ""
+
+    def phrase(*parts: str) -> str:
+        return unaccented(GAP.join(f"{edge}(?:{part}){edge}" for part in parts))
+
+    aside = (
+        phrase(words.ignore, words.old, words.laws),
+        phrase(words.ignore, words.laws, words.old),
+        phrase(words.old, words.laws, words.ignore),
+        phrase(words.forget),
+    )
+    frame = f"{edge}(?:{words.frame})"
+    order = f"{frame}[^\\n]{{0,120}}?{edge}(?:{words.deed})"
+    # A new instruction, and a colon; then one for good: to answer in some way.
+    lasting = f"{frame}(?<=[:\\uff1a])[^\\n]{{0,20}}?{frame}"
+    rule = f"{lasting}[^.!?\\n\u3002]{{0,60}}?{edge}(?:{words.answer})"
+    families = (
+        PhraseFamily("sets instructions aside", aside),
+        PhraseFamily("lifts limits", (phrase(words.no_longer, words.persona),)),
+        PhraseFamily(ORDERS, (unaccented(order), unaccented(rule))),
+        PhraseFamily("keeps it from the user", (phrase(words.hide),)),
+        PhraseFamily("asks for the prompt", (phrase(words.reveal),)),
+    )
+    return PhraseGroup(tuple(unaccented(need) for need in words.needs.split("_")), families)
+
+
+def _words(listed: str) -> tuple[str, ...]:
+    return tuple(word.replace("_", " ") for word in listed.split())
