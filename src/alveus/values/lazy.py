@@ -1,4 +1,4 @@
-"""Names of a package, attributes of an object and data files: read or computed at their first use."""
+"""Names, attributes and data files that are read or computed at their first use."""
 
 from __future__ import annotations
 
