@@ -19,10 +19,10 @@ from agent_framework import (
     SupportsAgentRun,
 )
 
-from alveus.integrations.opened import OpenedMemory, quoted
-from alveus.llm.answer_reader import text_said
+from alveus.integrations.opened import OpenedMemory, message_item, quoted
 from alveus.memory.memory import Memory
-from alveus.store.items import Item, valid_item
+from alveus.store.items import Item
+from alveus.values.storable import ValidText
 
 NO_SESSION = "agent_session"
 """The set of an agent that is run without a session; after a dot follows the id of one."""
@@ -32,7 +32,7 @@ def _set_of(session_id: str | None) -> str:
     return NO_SESSION if session_id is None else f"{NO_SESSION}.{session_id}"
 
 
-class AlveusHistoryProvider(HistoryProvider):
+class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
     """Keeps the messages of sessions, for ``Agent(context_providers=[…])``.
 
     What a run adds is one commit, durable when it ends. A message that has an id is kept once,
@@ -58,10 +58,10 @@ class AlveusHistoryProvider(HistoryProvider):
         skip_excluded: bool = False,
         **options: Any,  # noqa: ANN401 - the framework's
     ) -> None:
-        super().__init__(source_id, **options)
+        HistoryProvider.__init__(self, source_id, **options)
         self.skip_excluded = skip_excluded
-        self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(key)
+        OpenedMemory.__init__(self, memory)
+        self._key = self.memory.key(key)
 
     async def get_messages(
         self,
@@ -72,7 +72,7 @@ class AlveusHistoryProvider(HistoryProvider):
     ) -> list[Message]:
         """Return the messages of a session, the oldest first."""
         kept = self._key.set(_set_of(session_id))
-        items = await self._opened.awaited(kept.list)
+        items = await self.awaited(kept.list)
         messages = [Message.from_dict(item.value) for item in items]
         if self.skip_excluded:
             return [one for one in messages if not one.additional_properties.get("_excluded")]
@@ -90,18 +90,12 @@ class AlveusHistoryProvider(HistoryProvider):
         kept = self._key.set(_set_of(session_id))
         items: dict[str | int, Item] = {}
         for position, message in enumerate(messages):
-            items.setdefault(message.message_id or position, valid_item(_item(message)))
+            items.setdefault(message.message_id or position, _item(message))
         if items:
-            await self._opened.awaited(
-                lambda: kept.add_many(list(items.values()), on_existing="keep")
-            )
-
-    def close(self) -> None:
-        """Close the memory, if the provider opened it. Later calls raise `StoreClosed`."""
-        self._opened.close()
+            await self.awaited(lambda: kept.add_many(list(items.values()), on_existing="keep"))
 
 
-class AlveusContextProvider(ContextProvider):
+class AlveusContextProvider(OpenedMemory, ContextProvider):
     """Tells a model what a key's memory holds about its input; stores nothing.
 
     It is one message of the user that quotes what is remembered as data, before the input. The
@@ -125,9 +119,9 @@ class AlveusContextProvider(ContextProvider):
         source_id: str = DEFAULT_SOURCE_ID,
         **options: Any,  # noqa: ANN401 - of KeyMemory.context
     ) -> None:
-        super().__init__(source_id)
-        self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(key)
+        ContextProvider.__init__(self, source_id)
+        OpenedMemory.__init__(self, memory)
+        self._key = self.memory.key(key)
         self._budget_tokens, self._options = budget_tokens, options
 
     async def before_run(
@@ -141,30 +135,24 @@ class AlveusContextProvider(ContextProvider):
         """Add what is remembered about the input, or that nothing was found."""
         query = "\n".join(message.text for message in context.input_messages if message.text)
         if query:
-            told = await self._opened.awaited(lambda: self._told(query, context.session_id))
-            if told:
-                context.extend_messages(self, [Message(role="user", contents=[told])])
-
-    def _told(self, query: str, session_id: str | None) -> str:
-        sets = [name for name in self._key.sets() if name != _set_of(session_id)]
-        return quoted(
-            self._key,
-            query,
-            budget_tokens=self._budget_tokens,
-            options={"sets": sets, **self._options},
-        )
-
-    def close(self) -> None:
-        """Close the memory, if the provider opened it. Later calls raise `StoreClosed`."""
-        self._opened.close()
+            found = await self.awaited(
+                lambda: quoted(
+                    self._key,
+                    query,
+                    budget_tokens=self._budget_tokens,
+                    options=self._options,
+                    hidden=_set_of(context.session_id),
+                )
+            )
+            if found:
+                context.extend_messages(self, [Message(role="user", contents=[found])])
 
 
 def _item(message: Message) -> Item:
-    """Return a message as an item: its text is searched, without thoughts of a model."""
-    return Item(
-        value=message.to_dict(),
+    return message_item(
+        ValidText(message.to_dict(), 0),
+        message.role,
+        message.text or "",
         id=message.message_id or None,
-        text=text_said(message.role, message.text or ""),
-        role=message.role or None,
         speaker=message.author_name or None,
     )

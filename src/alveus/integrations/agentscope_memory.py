@@ -15,12 +15,13 @@ from agentscope.message import Msg, TextBlock
 from agentscope.tool import ToolResponse
 
 from alveus.errors import AlveusError, InvalidInput, InvalidValue
-from alveus.integrations.opened import OpenedMemory
+from alveus.integrations.opened import OpenedMemory, message_item
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.store.items import Item, valid_item
 from alveus.values.ids import Kind, identity_key
+from alveus.values.storable import ValidText
 
 NAME = "agentscope"
 """The set of what is remembered."""
@@ -36,7 +37,7 @@ NOTE = "long_term_memory"
 """The name of the message in which AgentScope tells an agent what was retrieved."""
 
 
-class AlveusLongTermMemory(LongTermMemoryBase):
+class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
     """Remembers what is said, for ``ReActAgent(long_term_memory=…)``.
 
     Each call is one commit, durable when it returns; a message is kept once, however often its
@@ -62,14 +63,14 @@ class AlveusLongTermMemory(LongTermMemoryBase):
         run_name: str | None = None,
         key: str | None = None,
     ) -> None:
-        super().__init__()
+        LongTermMemoryBase.__init__(self)
         names = {"user": user_name, "agent": agent_name, "run": run_name}
         self._names = {name: value for name, value in names.items() if value}
         if not self._names:
             raise InvalidInput("one of agent_name, user_name and run_name is needed")
-        self._opened = OpenedMemory(memory)
+        OpenedMemory.__init__(self, memory)
         first, name = next(iter(self._names.items()))
-        self._key = self._opened.memory.key(key or identity_key(KINDS[first], name))
+        self._key = self.memory.key(key or identity_key(KINDS[first], name))
 
     async def record(
         self,
@@ -88,7 +89,7 @@ class AlveusLongTermMemory(LongTermMemoryBase):
             new = [item for item in items.values() if item.id and not kept.history(item.id)]
             return kept.add_many(new) if new else []
 
-        return await self._opened.awaited(lambda: self._key.commit(change))
+        return await self.awaited(lambda: self._key.commit(change))
 
     async def retrieve(
         self,
@@ -115,7 +116,7 @@ class AlveusLongTermMemory(LongTermMemoryBase):
         """
         items = [valid_item(Item(value=text, metadata=self._names)) for text in content]
         try:
-            await self._opened.awaited(lambda: self._key.set(NAME).add_many(items))
+            await self.awaited(lambda: self._key.set(NAME).add_many(items))
         except AlveusError as error:
             return _told(f"Nothing was remembered: {error}")
         return _told(f"Remembered: {len(items)}.")
@@ -140,10 +141,6 @@ class AlveusLongTermMemory(LongTermMemoryBase):
             return _told(f"The search failed: {error}")
         return _told("\n".join(texts) or "Nothing is remembered about that.")
 
-    def close(self) -> None:
-        """Close the memory, if this object opened it. Later calls raise `StoreClosed`."""
-        self._opened.close()
-
     async def _found(self, queries: Sequence[str], limit: int) -> list[str]:
         """Return the texts that queries find, each once."""
 
@@ -154,22 +151,18 @@ class AlveusLongTermMemory(LongTermMemoryBase):
                 texts |= dict.fromkeys(hit.item.text or "" for hit in hits)
             return list(texts)
 
-        return await self._opened.awaited(search)
+        return await self.awaited(search)
 
     def _item(self, message: Msg) -> Item:
         """Return a message as an item: its text is searched."""
         given: dict[str, Any] = message.to_dict()  # pyright: ignore[reportUnknownMemberType] - AgentScope says only "dict"
-        return valid_item(
-            Item(
-                value={**given, "invocation_id": message.invocation_id},
-                id=json.dumps(
-                    [message.id, self._names]
-                ),  # agents of one user hear the same message
-                text=_text(message),
-                metadata=self._names,
-                role=message.role,
-                speaker=message.name or None,
-            )
+        return message_item(
+            ValidText({**given, "invocation_id": message.invocation_id}, 0),
+            message.role,
+            _text(message),
+            id=json.dumps([message.id, self._names]),  # agents of one user hear the same message
+            metadata=self._names,
+            speaker=message.name or None,
         )
 
 

@@ -18,7 +18,7 @@ from agentscope.permission import PermissionBehavior, PermissionDecision
 from agentscope.tool import ToolBase, ToolChunk
 
 from alveus.errors import AlveusError, InvalidInput
-from alveus.integrations.opened import OpenedMemory, plain_json, quoted
+from alveus.integrations.opened import OpenedMemory, message_item, plain_json, quoted
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
@@ -40,7 +40,7 @@ INSTRUCTIONS = (
 logger = logging.getLogger(__name__)
 
 
-class AlveusMiddleware(MiddlewareBase):
+class AlveusMiddleware(OpenedMemory, MiddlewareBase):
     """Remembers turns and tells the model what bears on the next, for ``Agent(middlewares=[…])``.
 
     A turn is one commit, durable when the reply ends, and kept once, however often it is repeated.
@@ -75,8 +75,8 @@ class AlveusMiddleware(MiddlewareBase):
         if not user_id.strip():
             raise InvalidInput("user_id must say whose memory it is; it is empty")
         choice(mode, "mode", *MODES)
-        self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(key or identity_key("agentscope.user", user_id))
+        super().__init__(memory)
+        self._key = self.memory.key(key or identity_key("agentscope.user", user_id))
         self._name = f"agentscope.{agent_id}" if agent_id else NO_AGENT
         self._is_scoped = bool(agent_id) and scope_search_by_agent
         self._mode, self._top_k, self._budget_tokens = mode, top_k, budget_tokens
@@ -127,16 +127,12 @@ class AlveusMiddleware(MiddlewareBase):
             hits = self._key.search(query, sets=self._sets(), limit=limit)
             return [hit.item.text or "" for hit in hits]
 
-        return await self._opened.awaited(search)
+        return await self.awaited(search)
 
     async def add(self, texts: list[str]) -> None:
         """Remember texts, all or none."""
         items = [valid_item(Item(text)) for text in texts]
-        await self._opened.awaited(lambda: self._key.set(self._name).add_many(items))
-
-    def close(self) -> None:
-        """Close the memory, if the middleware opened it. Later calls raise `StoreClosed`."""
-        self._opened.close()
+        await self.awaited(lambda: self._key.set(self._name).add_many(items))
 
     def _sets(self) -> list[str]:
         return [self._name] if self._is_scoped else self._key.sets()
@@ -154,7 +150,7 @@ class AlveusMiddleware(MiddlewareBase):
             return quoted(self._key, query, budget_tokens=self._budget_tokens, options=options)
 
         try:
-            hint = await self._opened.awaited(told)
+            hint = await self.awaited(told)
         except AlveusError:
             logger.warning("a search failed; the agent replies without it", exc_info=True)
             return None
@@ -172,7 +168,7 @@ class AlveusMiddleware(MiddlewareBase):
             if not kept.history(asked[-1].id):
                 kept.add_many(items, on_existing="keep")
 
-        await self._opened.awaited(lambda: self._key.commit(change))
+        await self.awaited(lambda: self._key.commit(change))
 
 
 class MemoryTool(ToolBase):
@@ -289,15 +285,11 @@ def _text(message: Msg) -> str:
 
 def _item(message: Msg, session: str) -> Item:
     """Return a message as an item: its text is searched."""
-    value, replaced = plain_json(message)
-    return valid_item(
-        Item(
-            value=value,
-            id=message.id,
-            text=_text(message),
-            role=message.role,
-            speaker=message.name or None,
-            session=session,
-        ),
-        in_value=replaced,
+    return message_item(
+        plain_json(message),
+        message.role,
+        _text(message),
+        id=message.id,
+        speaker=message.name or None,
+        session=session,
     )

@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, NoReturn, cast
+from typing import TYPE_CHECKING, Any, NoReturn, cast
 
 from anthropic.lib.tools import (
     BetaAbstractMemoryTool,
     BetaAsyncAbstractMemoryTool,
-    BetaFunctionToolResultType,
     ToolError,
 )
 from anthropic.types.beta import (
@@ -27,12 +26,13 @@ from anthropic.types.beta import (
 
 from alveus.errors import DuplicateItem, InvalidInput, LimitReached, Rejected, Unavailable
 from alveus.errors.short_repr import short_repr
-from alveus.integrations.opened import OpenedMemory
+from alveus.integrations.opened import Deleting, OpenedMemory
+from alveus.memory.async_calls import awaited
 from alveus.memory.keys import KeyBatch
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item
-from alveus.values.storable import choice, replaced_note, valid_text
+from alveus.values.storable import replaced_note, valid_text
 
 ROOT = "/memories"
 """What every path of the tool begins with."""
@@ -44,8 +44,6 @@ _NUMBER_WIDTH = 6
 
 _DEPTH = 2
 """Levels that a view of a folder shows. Source: the documentation of the tool."""
-
-Deleting = Literal["retire", "forget"]
 
 
 class MemoryFiles(OpenedMemory):
@@ -61,9 +59,8 @@ class MemoryFiles(OpenedMemory):
     def __init__(
         self, memory: Memory | str | Path, *, key: str, name: str, deleting: Deleting
     ) -> None:
-        choice(deleting, "deleting", "retire", "forget")
-        super().__init__(memory)
-        self._key, self._name, self._deleting = self.memory.key(key), name, deleting
+        OpenedMemory.__init__(self, memory, deleting=deleting)
+        self._key, self._name = self.memory.key(key), name
         self._files = self._key.set(name)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
@@ -181,7 +178,7 @@ class MemoryFiles(OpenedMemory):
         self._commit(change, taken=taken)
         return f"Successfully renamed {command.old_path} to {command.new_path}"
 
-    def clear(self) -> str:
+    def clear_all_memory(self) -> str:
         """Remove every file."""
         if self._deleting == "forget":
             self._files.forget(where={})
@@ -198,7 +195,7 @@ class MemoryFiles(OpenedMemory):
             raise ToolError(str(error)) from error
 
 
-class AlveusMemoryTool(BetaAbstractMemoryTool):
+class AlveusMemoryTool(MemoryFiles, BetaAbstractMemoryTool):
     """The memory tool for ``client.beta.messages.tool_runner(tools=[…])``.
 
     Args:
@@ -219,46 +216,12 @@ class AlveusMemoryTool(BetaAbstractMemoryTool):
         deleting: Deleting = "retire",
         cache_control: Any = None,  # noqa: ANN401 - Anthropic's
     ) -> None:
-        super().__init__(cache_control=cache_control)
-        self.files = MemoryFiles(memory, key=key, name=name, deleting=deleting)
-
-    def view(self, command: BetaMemoryTool20250818ViewCommand) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.view`."""
-        return self.files.view(command)
-
-    def create(self, command: BetaMemoryTool20250818CreateCommand) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.create`."""
-        return self.files.create(command)
-
-    def str_replace(
-        self, command: BetaMemoryTool20250818StrReplaceCommand
-    ) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.str_replace`."""
-        return self.files.str_replace(command)
-
-    def insert(self, command: BetaMemoryTool20250818InsertCommand) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.insert`."""
-        return self.files.insert(command)
-
-    def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.delete`."""
-        return self.files.delete(command)
-
-    def rename(self, command: BetaMemoryTool20250818RenameCommand) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.rename`."""
-        return self.files.rename(command)
-
-    def clear_all_memory(self) -> BetaFunctionToolResultType:
-        """Remove every file."""
-        return self.files.clear()
-
-    def close(self) -> None:
-        """Close the memory, if the tool opened it. Later calls raise `StoreClosed`."""
-        self.files.close()
+        BetaAbstractMemoryTool.__init__(self, cache_control=cache_control)
+        MemoryFiles.__init__(self, memory, key=key, name=name, deleting=deleting)
 
 
 class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The same for ``AsyncAnthropic``; who is cancelled waits until the commit has ended."""
+    """The same for ``AsyncAnthropic``; a cancelled task waits until the commit has ended."""
 
     def __init__(
         self,
@@ -270,49 +233,21 @@ class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         cache_control: Any = None,  # noqa: ANN401 - Anthropic's
     ) -> None:
         super().__init__(cache_control=cache_control)
-        self.files = MemoryFiles(memory, key=key, name=name, deleting=deleting)
-
-    async def view(self, command: BetaMemoryTool20250818ViewCommand) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.view`."""
-        return await self.files.awaited(lambda: self.files.view(command))
-
-    async def create(
-        self, command: BetaMemoryTool20250818CreateCommand
-    ) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.create`."""
-        return await self.files.awaited(lambda: self.files.create(command))
-
-    async def str_replace(
-        self, command: BetaMemoryTool20250818StrReplaceCommand
-    ) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.str_replace`."""
-        return await self.files.awaited(lambda: self.files.str_replace(command))
-
-    async def insert(
-        self, command: BetaMemoryTool20250818InsertCommand
-    ) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.insert`."""
-        return await self.files.awaited(lambda: self.files.insert(command))
-
-    async def delete(
-        self, command: BetaMemoryTool20250818DeleteCommand
-    ) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.delete`."""
-        return await self.files.awaited(lambda: self.files.delete(command))
-
-    async def rename(
-        self, command: BetaMemoryTool20250818RenameCommand
-    ) -> BetaFunctionToolResultType:
-        """See `MemoryFiles.rename`."""
-        return await self.files.awaited(lambda: self.files.rename(command))
-
-    async def clear_all_memory(self) -> BetaFunctionToolResultType:
-        """Remove every file."""
-        return await self.files.awaited(self.files.clear)
+        self.sync = MemoryFiles(memory, key=key, name=name, deleting=deleting)
+        self.loop = self.sync.loop
 
     def close(self) -> None:
         """Close the memory, if the tool opened it. Later calls raise `StoreClosed`."""
-        self.files.close()
+        self.sync.close()
+
+    if not TYPE_CHECKING:  # type checkers read the declarations of the base class
+        view = awaited(MemoryFiles.view)
+        create = awaited(MemoryFiles.create)
+        str_replace = awaited(MemoryFiles.str_replace)
+        insert = awaited(MemoryFiles.insert)
+        delete = awaited(MemoryFiles.delete)
+        rename = awaited(MemoryFiles.rename)
+        clear_all_memory = awaited(MemoryFiles.clear_all_memory)
 
 
 def _check_texts(command: object, *names: str) -> None:

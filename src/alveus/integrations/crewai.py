@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 import numpy as np
 from crewai.memory.storage.backend import EmbeddingDimensionMismatchError
@@ -19,11 +19,11 @@ from crewai.memory.types import MemoryRecord, ScopeInfo
 
 from alveus.embed import Embedder
 from alveus.errors import InvalidInput
-from alveus.integrations.opened import OpenedMemory, plain_json
+from alveus.integrations.opened import Deleting, OpenedMemory, plain_json
+from alveus.memory.async_calls import awaited
 from alveus.memory.memory import Memory
 from alveus.search.signals import Signals
 from alveus.store.items import Item, valid_item
-from alveus.values.storable import choice
 
 NAME = "crewai"
 """The set of the records, unless another is named."""
@@ -69,12 +69,10 @@ class AlveusStorage(OpenedMemory):
         *,
         key: str,
         name: str = NAME,
-        deleting: Literal["retire", "forget"] = "retire",
+        deleting: Deleting = "retire",
     ) -> None:
-        choice(deleting, "deleting", "retire", "forget")
-        super().__init__(memory)
+        super().__init__(memory, deleting=deleting)
         self._records = self.memory.key(key).set(name)
-        self._deleting = deleting
         self.embedder = TextEmbedder(self.memory.embedder)
 
     def __deepcopy__(self, memo: object) -> Self:
@@ -179,38 +177,7 @@ class AlveusStorage(OpenedMemory):
         """Note that records were read."""
         self._records.get(record_ids)
 
-    async def asave(self, records: list[MemoryRecord]) -> None:
-        """See `save`."""
-        await self.awaited(lambda: self.save(records))
-
-    async def asearch(
-        self,
-        query_embedding: list[float],
-        scope_prefix: str | None = None,
-        categories: list[str] | None = None,
-        metadata_filter: dict[str, Any] | None = None,
-        limit: int = 10,
-        min_score: float = 0.0,
-    ) -> list[tuple[MemoryRecord, float]]:
-        """See `search`."""
-        return await self.awaited(
-            lambda: self.search(
-                query_embedding, scope_prefix, categories, metadata_filter, limit, min_score
-            )
-        )
-
-    async def adelete(
-        self,
-        scope_prefix: str | None = None,
-        categories: list[str] | None = None,
-        record_ids: list[str] | None = None,
-        older_than: datetime | None = None,
-        metadata_filter: dict[str, Any] | None = None,
-    ) -> int:
-        """See `delete`."""
-        return await self.awaited(
-            lambda: self.delete(scope_prefix, categories, record_ids, older_than, metadata_filter)
-        )
+    asave, asearch, adelete = awaited(save), awaited(search), awaited(delete)
 
     def _delete(self, where: dict[str, Any]) -> int:
         ids = [item.id for item in self._records.list(where=where) if item.id]

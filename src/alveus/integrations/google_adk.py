@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from google.adk.events.event import Event
 from google.adk.memory.base_memory_service import BaseMemoryService, SearchMemoryResponse
@@ -18,20 +18,19 @@ from google.adk.sessions.session import Session
 from google.genai import types
 
 from alveus.errors import InvalidInput
-from alveus.integrations.opened import OpenedMemory, plain_json
+from alveus.integrations.opened import Deleting, OpenedMemory, message_item, plain_json
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
-from alveus.store.items import Item, valid_item
+from alveus.store.items import Item
 from alveus.values.ids import identity_key
-from alveus.values.storable import choice
 from alveus.values.times import Zone
 
 ROOT = "google_adk"
 """Below it, exact memory notes which events were deleted: adding their session adds them not."""
 
 
-class AlveusMemoryService(BaseMemoryService):
+class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     """Remembers the events of sessions, for ``Runner(memory_service=…)``.
 
     What a user said to an app, and was told, is the set ``google_adk.APP`` of the key
@@ -50,11 +49,10 @@ class AlveusMemoryService(BaseMemoryService):
         memory: Memory | str | Path,
         *,
         limit: int = 10,
-        deleting: Literal["retire", "forget"] = "retire",
+        deleting: Deleting = "retire",
     ) -> None:
-        choice(deleting, "deleting", "retire", "forget")
-        self._opened = OpenedMemory(memory)
-        self._limit, self._deleting = limit, deleting
+        super().__init__(memory, deleting=deleting)
+        self._limit = limit
 
     async def add_session_to_memory(self, session: Session) -> None:
         """Add the events of a session that are not there yet."""
@@ -125,7 +123,7 @@ class AlveusMemoryService(BaseMemoryService):
     ) -> SearchMemoryResponse:
         """Return what was said that is nearest to the query by words and meaning, best first."""
         kept = self._key(user_id).set(_set_of(app_name))
-        hits = await self._opened.awaited(lambda: kept.search(query, limit=self._limit))
+        hits = await self.awaited(lambda: kept.search(query, limit=self._limit))
         return SearchMemoryResponse(memories=[_entry(hit.item) for hit in hits])
 
     async def delete_memory(
@@ -134,14 +132,10 @@ class AlveusMemoryService(BaseMemoryService):
         """Remove what a search gave *memory_id*, for good: no later call adds it again."""
         if memory_id:
             key, name = self._key(user_id), _set_of(app_name)
-            await self._opened.awaited(lambda: self._delete(key, name, memory_id))
-
-    def close(self) -> None:
-        """Close the memory, if the service opened it. Later calls raise `StoreClosed`."""
-        self._opened.close()
+            await self.awaited(lambda: self._delete(key, name, memory_id))
 
     def _key(self, user_id: str) -> KeyMemory:
-        return self._opened.memory.key(identity_key("google_adk.user", user_id))
+        return self.memory.key(identity_key("google_adk.user", user_id))
 
     async def _add(self, app_name: str, user_id: str, items: list[Item]) -> None:
         key, name = self._key(user_id), _set_of(app_name)
@@ -158,7 +152,7 @@ class AlveusMemoryService(BaseMemoryService):
                 batch.set(name).add_many(new, on_existing="keep")
 
         if items:
-            await self._opened.awaited(lambda: key.commit(change))
+            await self.awaited(lambda: key.commit(change))
 
     def _delete(self, key: KeyMemory, name: str, memory_id: str) -> None:
         def change(batch: KeyBatch) -> None:
@@ -195,19 +189,15 @@ def _item(
 ) -> Item:
     """Return a content as an item, without thoughts: its texts are searched."""
     content = content.model_copy(update={"parts": _parts(content)})
-    value, replaced = plain_json(content, exclude_none=True)
-    return valid_item(
-        Item(
-            value=value,
-            id=item_id or None,
-            text=" ".join(part.text for part in content.parts or () if part.text),
-            metadata=dict(metadata or {}),
-            role="assistant" if content.role == "model" else content.role or None,
-            speaker=author or None,
-            session=session_id or None,
-            time=time,
-        ),
-        in_value=replaced,
+    return message_item(
+        plain_json(content, exclude_none=True),
+        "assistant" if content.role == "model" else content.role,
+        " ".join(part.text for part in content.parts or () if part.text),
+        id=item_id or None,
+        metadata=dict(metadata or {}),
+        speaker=author or None,
+        session=session_id or None,
+        time=time,
     )
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage, MessageRole
 from llama_index.core.bridge.pydantic import PrivateAttr
@@ -17,17 +17,13 @@ from llama_index.core.memory import BaseMemoryBlock
 from llama_index.core.storage.chat_store.base_db import AsyncDBChatStore, MessageStatus
 
 from alveus.errors import StaleItem
-from alveus.integrations.opened import OpenedMemory, plain_json, quoted
-from alveus.llm.answer_reader import text_said
+from alveus.integrations.opened import Deleting, OpenedMemory, message_item, plain_json, quoted
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
-from alveus.store.items import Item, valid_item
-from alveus.values.storable import choice
+from alveus.store.items import Item
 
 SHOWN, ARCHIVED = "llama_index", "llama_index_archive"
 """The sets of messages that name no chat; of a chat, a dot and its id follow."""
-
-Result = TypeVar("Result")
 
 
 class AlveusChatStore(AsyncDBChatStore):
@@ -54,13 +50,11 @@ class AlveusChatStore(AsyncDBChatStore):
         memory: Memory | str | Path,
         *,
         key: str,
-        deleting: Literal["retire", "forget"] = "retire",
+        deleting: Deleting = "retire",
     ) -> None:
-        choice(deleting, "deleting", "retire", "forget")
         super().__init__()
-        self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(key)
-        self._deleting = deleting
+        self._opened = OpenedMemory(memory, deleting=deleting)
+        self._key, self._deleting = self._opened.memory.key(key), deleting
 
     @classmethod
     def class_name(cls) -> str:
@@ -75,7 +69,7 @@ class AlveusChatStore(AsyncDBChatStore):
         offset: int | None = None,
     ) -> list[ChatMessage]:
         """Return messages of a chat, the oldest first; a status of None is both."""
-        items = await self._awaited(lambda: _listed(self._key, key, status))
+        items = await self._opened.awaited(lambda: _listed(self._key, key, status))
         start = offset or 0
         return _messages(items[start : None if limit is None else start + limit])
 
@@ -87,7 +81,7 @@ class AlveusChatStore(AsyncDBChatStore):
         def count() -> int:
             return sum(len(self._key.set(name)) for name in _names(key, status))
 
-        return await self._awaited(count)
+        return await self._opened.awaited(count)
 
     async def add_message(
         self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
@@ -104,7 +98,7 @@ class AlveusChatStore(AsyncDBChatStore):
         """Add messages behind the others, all or none."""
         items, (name,) = [_item(message) for message in messages], _names(key, status)
         if items:
-            await self._awaited(lambda: self._key.set(name).add_many(items))
+            await self._opened.awaited(lambda: self._key.set(name).add_many(items))
 
     async def set_messages(
         self,
@@ -121,7 +115,7 @@ class AlveusChatStore(AsyncDBChatStore):
                 batch.set(name).add_many(items)
             return old
 
-        await self._awaited(lambda: self._delete(key, change))
+        await self._opened.awaited(lambda: self._delete(key, change))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
         """Delete a message, and return it; None if there is none.
@@ -133,12 +127,12 @@ class AlveusChatStore(AsyncDBChatStore):
         def change(batch: KeyBatch) -> list[Item]:
             return _remove(batch, key, None, slice(idx, idx + 1) if idx >= 0 else slice(0))
 
-        deleted = await self._awaited(lambda: self._delete(key, change))
+        deleted = await self._opened.awaited(lambda: self._delete(key, change))
         return deleted[0] if deleted else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
         """Delete the messages of a status; None: the whole chat."""
-        await self._awaited(
+        await self._opened.awaited(
             lambda: self._delete(key, lambda batch: _remove(batch, key, status, None))
         )
 
@@ -148,7 +142,7 @@ class AlveusChatStore(AsyncDBChatStore):
         def change(batch: KeyBatch) -> list[Item]:
             return _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
 
-        return await self._awaited(lambda: self._delete(key, change))
+        return await self._opened.awaited(lambda: self._delete(key, change))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
         """Show the model the first messages no longer, and return them; search still finds them."""
@@ -162,7 +156,7 @@ class AlveusChatStore(AsyncDBChatStore):
                 )
             return moved
 
-        return _messages(await self._awaited(lambda: self._key.commit(change)))
+        return _messages(await self._opened.awaited(lambda: self._key.commit(change)))
 
     async def get_keys(self) -> list[str]:
         """Return the ids of the chats that have a message."""
@@ -176,14 +170,11 @@ class AlveusChatStore(AsyncDBChatStore):
             }
             return sorted(ids)
 
-        return await self._awaited(read)
+        return await self._opened.awaited(read)
 
     def close(self) -> None:
         """Close the memory, if the store opened it. Later calls raise `StoreClosed`."""
         self._opened.close()
-
-    async def _awaited(self, call: Callable[[], Result]) -> Result:
-        return await self._opened.awaited(call)
 
     def _delete(self, key: str, change: Callable[[KeyBatch], list[Item]]) -> list[ChatMessage]:
         deleted = self._key.commit(change)
@@ -239,7 +230,15 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         query = next((text for text in reversed(said) if text), None)
         if query is None:
             return ""
-        return await self._opened.awaited(lambda: self._told(query, session_id))
+        return await self._opened.awaited(
+            lambda: quoted(
+                self._key,
+                query,
+                budget_tokens=self._budget_tokens,
+                options=self._options,
+                hidden=_set_of(SHOWN, session_id),
+            )
+        )
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
         """Add messages, all of a chat or none, that no `AlveusChatStore` of the key has."""
@@ -254,15 +253,6 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
     def _add(self, session_id: str | None, items: Sequence[Item]) -> None:
         if _set_of(SHOWN, session_id) not in self._key.sets(prefix=SHOWN):
             self._key.set(_set_of(ARCHIVED, session_id)).add_many(items)
-
-    def _told(self, query: str, session_id: str | None) -> str:
-        sets = [name for name in self._key.sets() if name != _set_of(SHOWN, session_id)]
-        return quoted(
-            self._key,
-            query,
-            budget_tokens=self._budget_tokens,
-            options={"sets": sets, **self._options},
-        )
 
     def close(self) -> None:
         """Close the memory, if the block opened it. Later calls raise `StoreClosed`."""
@@ -309,16 +299,7 @@ def _remove(
 
 
 def _item(message: ChatMessage) -> Item:
-    """Return a message as an item: its text is searched, without thoughts of a model."""
-    value, replaced = plain_json(message)
-    return valid_item(
-        Item(
-            value=value,
-            text=text_said(message.role.value, message.content or ""),
-            role=message.role.value,
-        ),
-        in_value=replaced,
-    )
+    return message_item(plain_json(message), message.role.value, message.content or "")
 
 
 def _moved(item: Item) -> Item:

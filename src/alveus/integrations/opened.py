@@ -1,42 +1,55 @@
-"""What integrations have in common: a memory, who closes it, calls that are awaited, quotations."""
+"""What every integration uses: an opened memory, awaited calls, items of messages, quotations."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar
+from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
+from alveus.llm.answer_reader import text_said
 from alveus.memory.async_calls import CallExecutor
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
+from alveus.store.items import Item, valid_item
 from alveus.text.budget import Budget
-from alveus.values.storable import ValidText, valid_text
+from alveus.values.storable import ValidText, choice, valid_text
 
 Result = TypeVar("Result")
 
+Deleting: TypeAlias = Literal["retire", "forget"]
+"""How an integration deletes: "retire" removes items and keeps their history for as long as the
+memory keeps it; "forget" erases them and leaves a receipt."""
+
 
 class OpenedMemory:
-    """A memory that was given, or opened by this object; closed for good by `close`.
+    """A memory that was passed, or that this object opened and closes.
 
     Args:
-        memory: A memory, or a path or a URL at which one is opened.
+        memory: A memory; or a path or a URL, at which one is opened.
+        deleting: How items are deleted; see `Deleting`.
     """
 
-    def __init__(self, memory: Memory | str | Path) -> None:
+    def __init__(self, memory: Memory | str | Path, *, deleting: Deleting = "retire") -> None:
+        self._deleting = choice(deleting, "deleting", "retire", "forget")
         self._is_own = not isinstance(memory, Memory)
         self.memory = memory if isinstance(memory, Memory) else Memory.open(memory)
-        self._calls = CallExecutor()
+        self.loop = CallExecutor()
+
+    @property
+    def sync(self) -> Self:
+        """The object itself, for `alveus.memory.async_calls.awaited`."""
+        return self
 
     def close(self) -> None:
-        """Close the memory, if this object opened it. Later calls raise `StoreClosed`."""
-        self._calls.close()
+        """Close the memory if this object opened it. Later calls raise `StoreClosed`."""
+        self.loop.close()
         if self._is_own:
             self.memory.close()
 
     async def awaited(self, call: Callable[[], Result]) -> Result:
-        """Return what *call* returns, in a thread; who is cancelled waits until it has ended."""
-        return await self._calls.run(call)
+        """Return what *call* returns, in a thread; a cancelled task waits until it has ended."""
+        return await self.loop.run(call)
 
     def __enter__(self) -> Self:
         return self
@@ -61,8 +74,35 @@ class OpenedMemory:
         self.close()
 
 
+class Connected(OpenedMemory):
+    """The calls by which LangGraph's users open what they compile a graph with."""
+
+    @classmethod
+    def from_conn_string(cls, conn_string: str, **options: Any) -> Self:  # noqa: ANN401 - of Memory.open, and of the class
+        """Open a memory at a path or a URL; use it as ``with`` or ``async with``, or `close` it.
+
+        Args:
+            options: ``space`` and ``embedder`` of `Memory.open`; the rest is of the class itself.
+        """
+        of_memory = {name: options.pop(name) for name in ("space", "embedder") if name in options}
+        memory = Memory.open(conn_string, **of_memory)
+        try:
+            made = cls(memory, **options)
+        except BaseException:
+            memory.close()
+            raise
+        made._is_own = True
+        return made
+
+    def setup(self) -> None:
+        """Do nothing: a memory makes its tables when it is opened."""
+
+    async def asetup(self) -> None:
+        """Do nothing, see `setup`."""
+
+
 class Dumpable(Protocol):
-    """A model of pydantic, of which nothing is imported here."""
+    """A model of pydantic, which is not imported here."""
 
     def model_dump(self, *, mode: str = ..., exclude_none: bool = ...) -> dict[str, Any]:
         """Return the fields, as pydantic does."""
@@ -75,10 +115,10 @@ class Dumpable(Protocol):
 
 
 def plain_json(model: Dumpable, *, exclude_none: bool = False) -> ValidText[dict[str, Any]]:
-    """Return a model of pydantic as JSON that can be stored, for the item that `valid_item` makes.
+    """Return a model of pydantic as storable JSON, and how many characters were replaced.
 
-    Texts are replaced before pydantic makes JSON: of the name of a field with a lone surrogate one
-    version of pydantic makes an error, and another one three characters.
+    Texts are replaced before pydantic makes JSON: for a field name with a lone surrogate, one
+    version of pydantic raises an error and another writes three characters.
     """
     fields = valid_text(model.model_dump())
     if fields.replaced:
@@ -86,20 +126,45 @@ def plain_json(model: Dumpable, *, exclude_none: bool = False) -> ValidText[dict
     return ValidText(model.model_dump(mode="json", exclude_none=exclude_none), fields.replaced)
 
 
-def quoted(key: KeyMemory, query: str, *, budget_tokens: int, options: Mapping[str, Any]) -> str:
+def message_item(
+    value: ValidText[dict[str, Any]],
+    role: str | None,
+    text: str,
+    **fields: Any,  # noqa: ANN401 - of Item
+) -> Item:
+    """Return a message as an item: search reads its text, without the thoughts of a model.
+
+    Args:
+        value: The message as JSON, from which the framework's own class is made again.
+        fields: The other fields of the item.
+    """
+    item = Item(value=value.value, text=text_said(role, text), role=role or None, **fields)
+    return valid_item(item, in_value=value.replaced)
+
+
+def quoted(
+    key: KeyMemory,
+    query: str,
+    *,
+    budget_tokens: int,
+    options: Mapping[str, Any],
+    hidden: str | None = None,
+) -> str:
     """Return what a prompt quotes of a key's memory for a query, within a budget.
 
     If nothing is found, it is a sentence that says why; "" if the budget has no room for it.
 
     Args:
         options: Of `KeyMemory.context`.
+        hidden: A set that is not quoted, unless *options* name the sets.
     """
     budget = Budget()
+    chosen: dict[str, Any] = {"sets": [name for name in key.sets() if name != hidden], **options}
     prompt = key.context(
         query,
         budget_tokens=budget_tokens + budget.count(query) + budget.message_tokens,
         messages=None,
-        **options,
+        **chosen,
     )
     first = prompt.messages[0]
     return first["content"] if first["role"] == "system" else ""

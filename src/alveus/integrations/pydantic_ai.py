@@ -6,9 +6,9 @@ commit changes both.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, cast
+from typing import Any, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai.conversation_store import (
@@ -26,14 +26,14 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from alveus.integrations.opened import OpenedMemory
+from alveus.integrations.opened import Deleting, OpenedMemory
 from alveus.llm import answer_text
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item, valid_item
 from alveus.values.ids import identity_key
-from alveus.values.storable import choice, valid_text
+from alveus.values.storable import valid_text
 
 ROOT = "pydantic_ai"
 """The object of exact memory that holds the records, by the ids of their conversations."""
@@ -45,10 +45,8 @@ KEY = identity_key("pydantic_ai.store", "default")
 
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
-Result = TypeVar("Result")
 
-
-class AlveusConversationStore(ConversationStore):
+class AlveusConversationStore(OpenedMemory, ConversationStore):
     """Keeps conversations of agents, for ``await store.save(await agent.run(…))``.
 
     A save is one commit of the record and its new messages, durable when it returns; of two that
@@ -67,23 +65,21 @@ class AlveusConversationStore(ConversationStore):
         memory: Memory | str | Path,
         *,
         key: str = KEY,
-        deleting: Literal["retire", "forget"] = "retire",
+        deleting: Deleting = "retire",
     ) -> None:
-        choice(deleting, "deleting", "retire", "forget")
-        self._opened = OpenedMemory(memory)
-        self._key = self._opened.memory.key(key)
+        super().__init__(memory, deleting=deleting)
+        self._key = self.memory.key(key)
         self._entries = self._key.set(SET)
-        self._deleting = deleting
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
         """Return the record of a conversation; None: there is none."""
-        return await self._awaited(lambda: _record(self._key, conversation_id))
+        return await self.awaited(lambda: _record(self._key, conversation_id))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
         """Return records, the last saved first; with a *scope* its own."""
-        records = await self._awaited(lambda: _all_records(self._key))
+        records = await self.awaited(lambda: _all_records(self._key))
         chosen = [one for one in records if scope is None or one.scope == scope]
         chosen.sort(key=lambda record: record.updated_at, reverse=True)
         return chosen[:limit]
@@ -114,7 +110,7 @@ class AlveusConversationStore(ConversationStore):
             value = valid_text(_RECORDS.dump_python(record, mode="json")).value
             batch.short_term.set((ROOT, record.conversation_id), value)
 
-        await self._awaited(lambda: self._key.commit(change))
+        await self.awaited(lambda: self._key.commit(change))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
         """Remove a record, and the messages that no other conversation has.
@@ -145,7 +141,7 @@ class AlveusConversationStore(ConversationStore):
             if self._deleting == "forget" and left:
                 self._entries.forget(left)
 
-        await self._awaited(delete)
+        await self.awaited(delete)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
         """Return a message with its place.
@@ -153,7 +149,7 @@ class AlveusConversationStore(ConversationStore):
         Raises:
             LookupError: It is not there.
         """
-        return await self._awaited(lambda: _entry(self._entries, entry_id))
+        return await self.awaited(lambda: _entry(self._entries, entry_id))
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
@@ -168,14 +164,7 @@ class AlveusConversationStore(ConversationStore):
                 entry_id = history[-1].parent_id
             return history[::-1]
 
-        return await self._awaited(read)
-
-    async def _awaited(self, call: Callable[[], Result]) -> Result:
-        return await self._opened.awaited(call)
-
-    def close(self) -> None:
-        """Close the memory, if the store opened it. Later calls raise `StoreClosed`."""
-        self._opened.close()
+        return await self.awaited(read)
 
 
 def _record(owner: KeyMemory | KeyBatch, conversation_id: str) -> ConversationRecord | None:

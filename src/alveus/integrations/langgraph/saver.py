@@ -17,7 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, Literal, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -35,7 +35,6 @@ from langgraph.checkpoint.base import (
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
 from alveus.errors import InvalidInput, NotAnObject, StoreDamaged
-from alveus.integrations.langgraph.connecting import Connected
 from alveus.integrations.langgraph.pieces import (
     PIECES,
     PieceMissing,
@@ -44,13 +43,13 @@ from alveus.integrations.langgraph.pieces import (
     joined,
     piece_names,
 )
+from alveus.integrations.opened import Connected, Deleting
+from alveus.memory.async_calls import awaited
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory, RemoteMemory
 from alveus.state import MemoryObject
 from alveus.values.ids import identity_key
 from alveus.values.storable import choice
-
-Result = TypeVar("Result")
 
 ROOT = "langgraph"
 """The object of a key's tree that is the checkpointer's."""
@@ -80,12 +79,10 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         memory: Memory,
         *,
         serde: SerializerProtocol | None = None,
-        deleting: Literal["retire", "forget"] = "retire",
+        deleting: Deleting = "retire",
     ) -> None:
-        choice(deleting, "deleting", "retire", "forget")
-        Connected.__init__(self, memory)
+        Connected.__init__(self, memory, deleting=deleting)
         BaseCheckpointSaver.__init__(self, serde=serde)  # pyright: ignore[reportUnknownMemberType] - of no type argument
-        self._deleting = deleting
 
     # --- reading ---
 
@@ -354,9 +351,14 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
 
     # --- the same, awaited ---
 
-    async def aget_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """See `get_tuple`."""
-        return await self.awaited(lambda: self.get_tuple(config))
+    if not TYPE_CHECKING:  # type checkers read the declarations of the base class
+        aget_tuple = awaited(get_tuple)
+        aput = awaited(put)
+        aput_writes = awaited(put_writes)
+        adelete_thread = awaited(delete_thread)
+        adelete_for_runs = awaited(delete_for_runs)
+        acopy_thread = awaited(copy_thread)
+        aprune = awaited(prune)
 
     async def alist(
         self,
@@ -370,42 +372,6 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         found = self.list(config, filter=filter, before=before, limit=limit)
         while (one := await self.awaited(lambda: next(found, None))) is not None:
             yield one
-
-    async def aput(
-        self,
-        config: RunnableConfig,
-        checkpoint: Checkpoint,
-        metadata: CheckpointMetadata,
-        new_versions: ChannelVersions,
-    ) -> RunnableConfig:
-        """See `put`."""
-        return await self.awaited(lambda: self.put(config, checkpoint, metadata, new_versions))
-
-    async def aput_writes(
-        self,
-        config: RunnableConfig,
-        writes: Sequence[tuple[str, Any]],
-        task_id: str,
-        task_path: str = "",
-    ) -> None:
-        """See `put_writes`."""
-        await self.awaited(lambda: self.put_writes(config, writes, task_id, task_path))
-
-    async def adelete_thread(self, thread_id: str) -> None:
-        """See `delete_thread`."""
-        await self.awaited(lambda: self.delete_thread(thread_id))
-
-    async def adelete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """See `delete_for_runs`."""
-        await self.awaited(lambda: self.delete_for_runs(run_ids))
-
-    async def acopy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """See `copy_thread`."""
-        await self.awaited(lambda: self.copy_thread(source_thread_id, target_thread_id))
-
-    async def aprune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """See `prune`."""
-        await self.awaited(lambda: self.prune(thread_ids, strategy=strategy))
 
     # --- inside ---
 

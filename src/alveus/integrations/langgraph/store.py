@@ -31,7 +31,7 @@ from langgraph.store.base.embed import get_text_at_path, tokenize_path
 from alveus.embed.wordpiece import MOST_WINDOWS
 from alveus.errors import InvalidFilter, InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.integrations.langgraph.connecting import Connected
+from alveus.integrations.opened import Connected
 from alveus.llm.answer_reader import is_thought, text_said
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.memory.memory import Memory
