@@ -1440,7 +1440,7 @@ def test_messages_say_what_to_do(filled, tmp_path):
         ("set", "x", '{"a": 1, "a": 2}', "-k", "ada"): "the field 'a' is there twice",
         ("list", "-k", "ada", "--where", '{"a": 1, "a": 2}'): "the field 'a' is there twice",
         ("add", "", "-k", "ada"): "TEXT is empty",
-        ("add", "-", "-k", "ada"): "what stdin says is empty",
+        ("add", "-", "-k", "ada"): "stdin is empty",
         ("add", "x", "-k", "ada", "--metadata", "["): "is not JSON; quote it for the shell",
         ("list", "-k", "ada", "--where", '{"not":' * 40 + "{}" + "}" * 40): "than 32 levels",
         ("list", "-k", "ada", "--where", '{"not":' * 950 + "{}" + "}" * 950): "than 100 levels",

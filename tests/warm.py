@@ -41,7 +41,7 @@ USED_BY = {
         "alveus.server.listening",
     ),
     "mcp": (
-        "alveus.cli.mcp",
+        "alveus.cli.serve",
         "alveus.server.mcp.server",
         "alveus.server.mcp.http",
         "alveus.server.mcp.stdio",

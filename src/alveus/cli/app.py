@@ -78,8 +78,9 @@ with a comma.
 
 
 @options.command("completion")
-@click.argument("shell", type=click.Choice(SHELLS))
-def completion_command(_session: Session, *, shell: str) -> None:
+def completion_command(
+    _session: Session, *, shell: str = options.argument(type=click.Choice(SHELLS))
+) -> None:
     """Print the completion script of a shell.
 
     It offers commands, options, and the keys, sets and paths of the memory.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from dataclasses import field
 from datetime import datetime
 from importlib import import_module
@@ -15,14 +15,16 @@ import click
 
 from alveus.cli import options, output
 from alveus.cli.forgetting import show_receipt
-from alveus.cli.prompts import budget_option, context_fields, exact_option
+from alveus.cli.options import option
+from alveus.cli.prompts import EXACT, budget_option
 from alveus.cli.session import Session
 from alveus.conversation import ConversationMemory
 from alveus.errors import AlveusError, InvalidInput, ModelFailed
 from alveus.facts import Learning
-from alveus.llm import ChatModel, OpenAIChat, said_by, stream_text
+from alveus.llm import ChatModel, said_by, stream_text
 from alveus.memory.keys import KeyMemory
 from alveus.memory.prompt import Context, Piece
+from alveus.server.json_forms import context_fields
 from alveus.text.messages import MESSAGES
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
@@ -62,24 +64,19 @@ A line that begins with a space is said, whatever it begins with then."""
 
 
 @options.command("chat")
-@options.required_key_option
-@options.model_options
-@budget_option(BUDGET)
-@exact_option
-@options.option("--name NAME", "The conversation.", default=NAME)
-@options.option("--learn", "Learn facts after each answer, and show them.")
-@options.option("--learn-model NAME", "Have this model find the facts.  [default: as --model]")
-def chat_command(  # noqa: PLR0913 - an option each, as click passes them
+def chat_command(
     session: Session,
     *,
-    key: str,
-    model: str | None,
-    base_url: str | None,
-    budget: int,
-    exact: tuple[str, ...],
-    name: str,
-    learn: bool,
-    learn_model: str | None,
+    key: str = options.KEY,
+    model: str | None = options.MODEL_NAME,
+    base_url: str | None = options.BASE_URL,
+    budget: int = budget_option(BUDGET),
+    exact: tuple[str, ...] = EXACT,
+    name: str = option("--name NAME", "The conversation.", default=NAME),
+    learn: bool = option("--learn", "Learn facts after each answer, and show them."),
+    learn_model: str | None = option(
+        "--learn-model NAME", "Have this model find the facts.  [default: as --model]"
+    ),
 ) -> None:
     """Talk with a model that remembers.
 
@@ -99,28 +96,24 @@ def chat_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: alveus chat --key ada --model gpt-4o
     """
-    with ExitStack() as stack:
-        asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
-        memory = stack.enter_context(
-            session.open(make=lambda memory: memory.key(key).conversation(name))
-        )
-        own = memory.key(key)
-        finds = asked
-        if learn_model is not None:
-            finds = stack.enter_context(OpenAIChat(learn_model, base_url=base_url))
-        talking = Chat(session, own, _conversation(own, name), asked, budget, exact)
+    asked = options.chat_model(model, base_url)
+    with session.open(make=lambda memory: memory.key(key).conversation(name)) as memory:
+        owner = memory.key(key)
+        talk = _conversation(owner, name)
+        finder = asked if learn_model is None else options.chat_model(learn_model, base_url)
+        chat = Chat(session, owner, talk, asked, budget, exact)
         if learn or learn_model is not None:
-            talking.learning = ChatLearning(session, own, talking.talk, finds)
-        talking.greet()
+            chat.learning = ChatLearning(session, owner, talk, finder)
+        chat.greet()
         for line in _lines(session):
             try:
-                if not talking.take(line):
+                if not chat.take(line):
                     break
             except KeyboardInterrupt:
                 if not _asks():
                     raise
                 session.note("\ninterrupted; Ctrl-D ends")
-    if talking.failed:
+    if chat.failed:
         click.get_current_context().exit(1)
 
 

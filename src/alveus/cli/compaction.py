@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from contextlib import nullcontext
 from datetime import timedelta
 from functools import partial
 
-import click
-
 from alveus.cli import options, output
+from alveus.cli.listing import set_row
+from alveus.cli.options import option
 from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput, NotFound
-from alveus.llm import OpenAIChat
+from alveus.llm import ChatModel
 from alveus.memory.compactor import Compactor, Look, are_hours
 from alveus.memory.memory import Memory
-from alveus.server.json_forms import compaction_fields
+from alveus.server.json_forms import compaction_fields, lineage_fields
 from alveus.sets import MemorySet
-from alveus.sets.compaction.lineage import CompactionInfo, Lineage
+from alveus.sets.compaction.lineage import CompactionInfo
 from alveus.store import SetInfo
 from alveus.values.times import Zone, read_span
 
@@ -41,34 +40,27 @@ def _read_hours(text: str) -> tuple[int, int]:
 
 
 @options.command("compact")
-@options.option("--watch", "Go on until it is stopped, and follow new items.")
-@options.option("--every SPAN", "With --watch: look this often.", read=read_span, default="30s")
-@options.option(
-    "--at PERCENT",
-    "Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
-    read=_read_share,
-)
-@options.option("--hours FROM-TO", "Work in these hours of local time only: 1-5.", read=_read_hours)
-@options.key_option("Only sets of this key.")
-@options.only_set_option
-@options.option("--all everything", "Also sets that are not 'external'.")
-@options.model_options
-@options.option("--progress", "Print a line per step.")
-@options.option("--dry-run", "Only list the sets that are due.")
-def compact_command(  # noqa: PLR0913 - a command's options
+def compact_command(
     session: Session,
     *,
-    watch: bool,
-    every: timedelta,
-    at: float | None,
-    hours: tuple[int, int] | None,
-    key: str | None,
-    set_name: str | None,
-    everything: bool,
-    model: str | None,
-    base_url: str | None,
-    progress: bool,
-    dry_run: bool,
+    watch: bool = option("--watch", "Go on until it is stopped, and follow new items."),
+    every: timedelta = option(
+        "--every SPAN", "With --watch: look this often.", read=read_span, default="30s"
+    ),
+    at: float | None = option(
+        "--at PERCENT",
+        "Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
+        read=_read_share,
+    ),
+    hours: tuple[int, int] | None = option(
+        "--hours FROM-TO", "Work in these hours of local time only: 1-5.", read=_read_hours
+    ),
+    key: str | None = options.key_option("Only sets of this key."),
+    set_name: str | None = options.ONLY_SET,
+    everything: bool = option("--all", "Also sets that are not 'external'."),
+    model: ChatModel | None = options.MODEL,
+    progress: bool = option("--progress", "Print a line per step."),
+    dry_run: bool = option("--dry-run", "Only list the sets that are due."),
 ) -> None:
     """Compact the sets that have reached their mark.
 
@@ -80,50 +72,39 @@ def compact_command(  # noqa: PLR0913 - a command's options
 
     Example: alveus compact --watch --every 5m
     """
-    chat = None if model is None else OpenAIChat(model, base_url=base_url)
-    with session.open(model=chat) as memory:
+    with session.open(model=model) as memory:
         compactor = Compactor(
             memory, at=at, hours=hours, key=key, set_name=set_name, everything=everything
         )
         if dry_run:
             _show_due(session, compactor)
             return
-        tell = _Teller(session) if progress else None
+        show = partial(_show_look, session) if progress else None
         with session.stopped_by_signals(compactor.stop) if watch else nullcontext():
-            done = compactor.run(watch=watch, every=every, progress=tell)
+            done = compactor.run(watch=watch, every=every, progress=show)
             session.done(f"{output.plural(done, 'compaction')} done", {"compactions": done})
 
 
-class _Teller:
-    """Says on stderr, or as lines of JSON, what a compactor does."""
-
-    def __init__(self, session: Session) -> None:
-        self._session = session
-
-    def __call__(self, look: Look) -> None:
-        if look.set is None:
-            return
-        key = look.set.scope.key or ""
+def _show_look(session: Session, look: Look) -> None:
+    """Say on stderr, or as a line of JSON, what a compactor did with a set."""
+    if look.set is None:
+        return
+    key = look.set.scope.key or ""
+    if session.json:
         failed = None if look.failed is None else type(look.failed).__name__
-        if self._session.json:
-            fields = {"key": key, "set": look.set.name, "items": look.items, "failed": failed}
-            output.document({**fields, "compactions": look.done})
-            return
-        says = f"key {key!r}, set {look.set.name!r}: {output.plural(look.items, 'item')}"
-        self._session.note(says if look.failed is None else f"{says}; {look.failed}")
+        fields = {"key": key, "set": look.set.name, "items": look.items, "failed": failed}
+        output.document({**fields, "compactions": look.done})
+        return
+    says = f"key {key!r}, set {look.set.name!r}: {output.plural(look.items, 'item')}"
+    session.note(says if look.failed is None else f"{says}; {look.failed}")
 
 
 def _show_due(session: Session, compactor: Compactor) -> None:
     found = list(compactor.due())
     if not found:
         session.nothing("no set is due")
-    session.listing(("key", "set", "items", "capacity"), found, row=_due_row, fields=_due_fields)
-
-
-def _due_row(info: SetInfo) -> tuple[str, ...]:
-    capacity = info.definition.capacity
-    most = "" if capacity is None else f"{capacity:,}"
-    return info.ref.scope.key or "", info.ref.name, f"{info.items:,}", most
+    columns = ("key", "set", "items", "capacity")
+    session.listing(columns, found, lambda info: set_row(info)[: len(columns)], _due_fields)
 
 
 def _due_fields(info: SetInfo) -> output.Json:
@@ -138,10 +119,13 @@ def _set_of(session: Session, memory: Memory, key: str, name: str) -> MemorySet:
 
 
 @options.command("compactions")
-@options.required_key_option
-@options.set_option
-@options.limit_option(20, 1000)
-def compactions_command(session: Session, *, key: str, set_name: str, limit: int) -> None:
+def compactions_command(
+    session: Session,
+    *,
+    key: str = options.KEY,
+    set_name: str = options.SET,
+    limit: int = options.limit_option(20, 1000),
+) -> None:
     """List the compactions of a set, the latest first.
 
     With --json: a line for each: {"id": …, "time": …, "strategy": …, "by": …, "retired": …,
@@ -154,8 +138,7 @@ def compactions_command(session: Session, *, key: str, set_name: str, limit: int
     if not found:
         session.nothing(f"set {set_name!r} was never compacted")
     columns = ("id", "time", "strategy", "by", "retired", "added", "undone")
-    row = partial(_row, session.zone)
-    session.listing(columns, found, row=row, fields=compaction_fields)
+    session.listing(columns, found, partial(_row, session.zone), compaction_fields)
 
 
 def _row(zone: Zone, done: CompactionInfo) -> tuple[str, ...]:
@@ -171,10 +154,13 @@ def _row(zone: Zone, done: CompactionInfo) -> tuple[str, ...]:
 
 
 @options.command("undo")
-@click.argument("compaction", metavar="ID", type=options.Whole(0))
-@options.required_key_option
-@options.set_option
-def undo_command(session: Session, *, compaction: int, key: str, set_name: str) -> None:
+def undo_command(
+    session: Session,
+    *,
+    compaction: int = options.argument("ID", type=options.Whole(0)),
+    key: str = options.KEY,
+    set_name: str = options.SET,
+) -> None:
     """Undo a compaction.
 
     Brings back the items that it retired, and removes those that it added. alveus compactions
@@ -196,10 +182,13 @@ def undo_command(session: Session, *, compaction: int, key: str, set_name: str) 
 
 
 @options.command("lineage")
-@options.item_argument
-@options.owner_options
-@options.one_set_option
-def lineage_command(session: Session, *, item_id: str, owner: Owner, set_name: str | None) -> None:
+def lineage_command(
+    session: Session,
+    *,
+    item_id: str = options.ITEM,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONE_SET,
+) -> None:
     """Draw what an item was derived from, as a tree.
 
     With --json: {"nodes": [{"id": …, "version": …, "text": …, "depth": …, "compacted": …,
@@ -211,15 +200,4 @@ def lineage_command(session: Session, *, item_id: str, owner: Owner, set_name: s
     with session.open(knowledge=owner.knowledge, mode="ro") as memory:
         chosen, item_id = owner.find(session, memory, item_id, set_name)
         found = chosen.lineage(item_id)
-    if session.json:
-        output.document(_graph(found))
-    else:
-        click.echo(output.plain(found.text()))
-
-
-def _graph(found: Lineage) -> dict[str, output.Json]:
-    names = "id version text depth compacted retired erased"
-    nodes: Sequence[output.Json] = [
-        output.attributes(node, names) | {"set": node.set_name} for node in found.nodes
-    ]
-    return {"nodes": nodes, "edges": [list(edge) for edge in found.edges], "cut": found.cut}
+    session.answer(found.text(), lineage_fields(found))

@@ -1,29 +1,29 @@
-"""Exact memory: tree, get, set, rm."""
+"""Exact memory: tree, get, set, rm; its past: diff, prune-history."""
 
 from __future__ import annotations
 
 import time
-from datetime import timedelta
-from typing import TYPE_CHECKING, NoReturn, cast
+from collections.abc import Iterator
+from datetime import datetime, timedelta
+from typing import NoReturn, cast
 
 import click
 from rich.text import Text
 from rich.tree import Tree
 
 from alveus.cli import options, output, tables
+from alveus.cli.options import Moment, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput
+from alveus.memory.differences import ChangedItem, ChangedValue, Difference
 from alveus.memory.memory import Memory
 from alveus.server import json_forms
 from alveus.state import MISSING, MemoryKind, MemoryObject, MemoryRef
 from alveus.state.paths import DottedPath, dotted, path_names
 from alveus.store import Node, Scope
+from alveus.store.items import Item
 from alveus.transfer import walk_tree
 from alveus.values.storable import Path, Value
-from alveus.values.times import read_span
-
-if TYPE_CHECKING:
-    from datetime import datetime
 
 
 def _shown(path: DottedPath) -> str:
@@ -36,9 +36,12 @@ def _shown(path: DottedPath) -> str:
 
 
 @options.command("tree")
-@options.path_argument(default="")
-@options.required_key_option
-def tree_command(session: Session, *, path: DottedPath, key: str) -> None:
+def tree_command(
+    session: Session,
+    *,
+    path: DottedPath = options.path_argument(default=""),
+    key: str = options.KEY,
+) -> None:
     """Show the exact memory of a key, or a part of it.
 
     PATH is dotted, such as profile.city; where a name holds a dot, a JSON list: '["a.b", "c"]'.
@@ -68,11 +71,12 @@ def _nothing(session: Session, memory: Memory, key: str, path: DottedPath) -> No
 
 
 @options.command("get")
-@options.path_argument()
-@options.required_key_option
-@options.as_of_option
 def get_command(
-    session: Session, *, path: DottedPath, key: str, as_of: int | datetime | None
+    session: Session,
+    *,
+    path: DottedPath = options.path_argument(),
+    key: str = options.KEY,
+    as_of: Moment = options.AS_OF,
 ) -> None:
     """Print one value of exact memory.
 
@@ -138,21 +142,14 @@ def _label(name: str, node: Node, now: int) -> Text:
 
 
 @options.command("set")
-@options.path_argument()
-@click.argument("value")
-@options.required_key_option
-@options.option(
-    "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
-)
-@options.option("--text as_text", "Store VALUE as text, even if it is JSON.")
 def set_command(
     session: Session,
     *,
-    path: DottedPath,
-    value: str,
-    key: str,
-    ttl: timedelta | None,
-    as_text: bool,
+    path: DottedPath = options.path_argument(),
+    value: str = options.argument(),
+    key: str = options.KEY,
+    ttl: timedelta | None = options.TTL,
+    as_text: bool = option("--text", "Store VALUE as text, even if it is JSON."),
 ) -> None:
     """Set one value of exact memory.
 
@@ -176,9 +173,9 @@ def set_command(
 
 
 @options.command("rm")
-@options.path_argument()
-@options.required_key_option
-def rm_command(session: Session, *, path: DottedPath, key: str) -> None:
+def rm_command(
+    session: Session, *, path: DottedPath = options.path_argument(), key: str = options.KEY
+) -> None:
     """Remove a value or an object from exact memory.
 
     Removing an object removes everything below it. alveus delete deletes items.
@@ -191,3 +188,115 @@ def rm_command(session: Session, *, path: DottedPath, key: str) -> None:
     if not removed:
         session.nothing("nothing was there to remove", {"removed": 0})
     session.done(f"removed {_shown(path)} of key {key!r}", {"removed": removed})
+
+
+# --- the past ---------------------------------------------------------------------------------
+
+_MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "yellow")}
+
+
+@options.command("diff")
+def diff_command(
+    session: Session,
+    *,
+    since: int | datetime = options.argument(callback=options.parsed(options.read_begin)),
+    until: Moment = options.argument(
+        "[UNTIL]", callback=options.parsed(options.read_moment), required=False
+    ),
+    key: str = options.KEY,
+    set_names: tuple[str, ...] = options.SETS,
+    tree: bool = option("--tree", "Only exact memory."),
+) -> None:
+    """Show what changed in a key's memory between two moments.
+
+    SINCE and UNTIL are commit numbers, times, or days where you are: from the begin of the day
+    SINCE to the end of the day UNTIL; without UNTIL it is now. Compares exact memory and
+    all sets, unless --tree or --set names what to compare.
+    With --json: {"key": …, "since": …, "until": …, "tree": [{"kind": "added" | "removed" |
+    "changed", "path": …, "before": …, "after": …}], "items": [{"kind": …, "set": …, "id": …,
+    "before": …, "after": …}]}.
+
+    Example: alveus diff 2025-01-01T00:00:00Z --key ada
+    """
+    with session.open(mode="ro") as memory:
+        found = memory.diff(
+            key,
+            since,
+            until,
+            sets=list(set_names) if set_names or tree else None,
+            tree="skip" if set_names and not tree else "show",
+        )
+        known = bool(found) or key in memory.keys()  # noqa: SIM118 - a method, not a dict's
+    if session.json:
+        output.document(json_forms.difference_fields(found))
+    elif not known:
+        session.nothing(f"nothing is kept under key {key!r}; `alveus keys` lists those there are")
+    elif not found:
+        session.nothing(f"key {key!r} is the same after commits {found.since} and {found.until}")
+    else:
+        for line in _lines(found):
+            tables.console().print(line, soft_wrap=True)
+
+
+def _lines(found: Difference) -> Iterator[Text]:
+    for change in found.tree:
+        yield _value_line(change)
+    name = None
+    for item in found.items:
+        if item.set_name != name:
+            name = item.set_name
+            yield Text(f"set {output.one_line(name)}", style="bold")
+        yield from _item_lines(item)
+
+
+def _value_line(change: ChangedValue) -> Text:
+    path = change.path if isinstance(change.path, str) else output.inline(list(change.path))
+    parts = {
+        "added": _value(change.after),
+        "removed": _value(change.before),
+        "changed": f"{_value(change.before)} → {_value(change.after)}",
+    }
+    return _marked(change.kind, f"{output.one_line(path)}: {parts[change.kind]}")
+
+
+def _item_lines(change: ChangedItem) -> Iterator[Text]:
+    yield _marked(change.kind, output.one_line(change.id))
+    for sign, style, item in (("-", "red", change.before), ("+", "green", change.after)):
+        if item is not None:
+            yield Text(f"    {sign} {_said(item)}", style=style)
+
+
+def _said(item: Item) -> str:
+    return output.short(item.text or output.inline(output.wired(item.value)))
+
+
+def _value(value: Value) -> str:
+    return output.short(output.inline(output.wired(value)))
+
+
+def _marked(kind: str, text: str) -> Text:
+    sign, style = _MARKS[kind]
+    return Text(f"{sign} {text}", style=style)
+
+
+@options.command("prune-history")
+def prune_history_command(
+    session: Session,
+    *,
+    before: datetime = option(
+        "--before TIME",
+        "Remove values that were replaced before this time.",
+        read=options.read_time,
+        required=True,
+    ),
+) -> None:
+    """Remove the values that exact memory had before a time.
+
+    Applies to all keys. Present values and those of the last day stay. Reads of an earlier moment
+    fail from then on. Sets are pruned by their own retention. With --json: {"removed": …}.
+
+    Example: alveus prune-history --before 2025-01-01T00:00:00Z
+    """
+    with session.open() as memory, session.progress("pruning") as advance:
+        removed = memory.prune_history(before=before, progress=advance)
+    session.done(f"removed {output.plural(removed, 'version')}", {"removed": removed})

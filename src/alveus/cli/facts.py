@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
-from datetime import datetime, timedelta
-from functools import update_wrapper
+from datetime import timedelta
 from pathlib import Path
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict
 
 import click
 
 from alveus.cli import options, output
 from alveus.cli.import_export import checked_messages
+from alveus.cli.options import Moment, option
 from alveus.cli.session import Session
 from alveus.errors import ModelFailed, ModelUnavailable, NotFound
-from alveus.facts import Fact, FactProblem, Facts, LearningCost, LearnOptions, LearnReport
-from alveus.llm import ChatModel, OpenAIChat
+from alveus.facts import Fact, Facts, LearnOptions, LearnReport
+from alveus.llm import ChatModel
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
+from alveus.server.json_forms import fact_fields
 from alveus.store.times import ValidAt
 from alveus.transfer import LAST
 from alveus.values.forks import Flag
 from alveus.values.retries import Retry
 from alveus.values.times import Zone, read_span
-
-STEPS = options.Whole(1, 16)
 
 NAME = "chat"
 """The conversation, unless another is named."""
@@ -44,72 +43,58 @@ MOST_FOLLOWED = 10_000
 """Commits at once that a watch looks at; after more, as of an import, it reads all keys."""
 
 
-def learn_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of learning, and its function the `LearnOptions` they make."""
+def _learn_options(
+    *, retry: bool, batch: int, at_least: int, idle: timedelta | None, calls_per_hour: int | None
+) -> LearnOptions:
+    return LearnOptions(
+        batch_messages=batch,
+        skipped="retry" if retry else "leave",
+        at_least=at_least,
+        idle=idle or timedelta(0),
+        calls_per_hour=calls_per_hour,
+    )
 
-    def call(
-        *args: object,
-        retry: bool,
-        batch: int,
-        at_least: int,
-        idle: timedelta | None,
-        calls_per_hour: int | None,
-        **kwargs: object,
-    ) -> None:
-        how = LearnOptions(
-            batch_messages=batch,
-            skipped="retry" if retry else "leave",
-            at_least=at_least,
-            idle=idle or timedelta(0),
-            calls_per_hour=calls_per_hour,
-        )
-        function(*args, how=how, **kwargs)
 
-    count = options.Whole(min=1)
-    made: Callable[..., None] = update_wrapper(call, function)
-    for one in (
-        options.option(
-            "--calls-per-hour COUNT", "Ask models at most so often an hour.", type=count
-        ),
-        options.option("--idle SPAN", "Wait until nobody wrote for so long.", read=read_span),
-        options.option("--at-least COUNT", "Wait for so many messages.", type=count, default=1),
-        options.option(
+_COUNT = options.Whole(min=1)
+_LEARN_OPTIONS: Any = options.OptionGroup(
+    {
+        "retry": option("--retry", "Also read messages that were set aside."),
+        "batch": option(
             "--batch COUNT",
             "Messages that a model is asked about at once.",
             type=options.Whole(1, 1_000),
             default=LearnOptions().batch_messages,
         ),
-        options.option("--retry", "Also read messages that were set aside."),
-    ):
-        made = one(made)
-    return made
+        "at_least": option(
+            "--at-least COUNT", "Wait for so many messages.", type=_COUNT, default=1
+        ),
+        "idle": option("--idle SPAN", "Wait until nobody wrote for so long.", read=read_span),
+        "calls_per_hour": option(
+            "--calls-per-hour COUNT", "Ask models at most so often an hour.", type=_COUNT
+        ),
+    },
+    _learn_options,
+)
 
 
 @options.command("learn")
-@click.argument("texts", metavar="[TEXT]...", nargs=-1)
-@options.key_option("The user, session or device; with --watch all, unless one is named.")
-@options.option("--name NAME", "The conversation.", default=NAME)
-@options.option(
-    "-i --input FILE",
-    'Add the messages of FILE to the conversation first; "-": of stdin.',
-    type=options.FileName(allow_dash=True),
-)
-@options.model_options
-@learn_options
-@options.option("--dry-run", "Only say what it would cost.")
-@options.option("--watch", "Keep running, and learn from what is added.")
-def learn_command(  # noqa: PLR0913 - an option each, as click passes them
+def learn_command(
     session: Session,
     *,
-    texts: tuple[str, ...],
-    key: str | None,
-    name: str,
-    input: str | None,  # noqa: A002 - the name of the option
-    model: str | None,
-    base_url: str | None,
-    how: LearnOptions,
-    dry_run: bool,
-    watch: bool,
+    texts: tuple[str, ...] = options.argument("[TEXT]...", nargs=-1),
+    key: str | None = options.key_option(
+        "The user, session or device; with --watch all, unless one is named."
+    ),
+    name: str = option("--name NAME", "The conversation.", default=NAME),
+    file: str | None = option(
+        "-i --input FILE",
+        'Add the messages of FILE to the conversation first; "-": of stdin.',
+        type=options.FileName(allow_dash=True),
+    ),
+    model: ChatModel | None = options.MODEL,
+    how: LearnOptions = _LEARN_OPTIONS,
+    dry_run: bool = option("--dry-run", "Only say what it would cost."),
+    watch: bool = option("--watch", "Keep running, and learn from what is added."),
 ) -> None:
     """Learn facts from a conversation of a key.
 
@@ -133,32 +118,37 @@ def learn_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: alveus learn --key ada --input chat.jsonl
     """
-    _check_source(texts, key, input, asks_only=dry_run, watch=watch)
+    _check_source(texts, key, file, asks_only=dry_run, watch=watch)
+    key = key or ""
     with ExitStack() as stack:
         load = None
-        if input is not None:
-            load = stack.enter_context(checked_messages(session, input, key or "", name))
-        asked = None if model is None else stack.enter_context(OpenAIChat(model, base_url=base_url))
+        if file is not None:
+            load = stack.enter_context(checked_messages(session, file, key, name))
         makes = bool(texts) or load is not None
-        opened = session.open(make=(lambda memory: memory.key(key or "")) if makes else None)
+        opened = session.open(make=(lambda memory: memory.key(key)) if makes else None)
         memory = stack.enter_context(opened)
         if load is not None:
             load(memory)
         if watch:
-            _Watch(session, memory, key, name).run(asked, how)
+            _Watch(session, memory, key or None, name).run(model, how)
             return
-        own = memory.key(key or "")
-        talk = own.conversation(name)
-        if not texts and name not in own.sets():
+        owner = memory.key(key)
+        talk = owner.conversation(name)
+        if not texts and name not in owner.sets():
             session.nothing(f"key {key!r} has no conversation {name!r}; --name names another one")
         if dry_run:
-            _show_cost(session, own.facts.cost(talk, model=asked, options=how))
+            cost = owner.facts.cost(talk, model=model, options=how)
+            session.answer(
+                f"{cost.messages:,} messages, at most {cost.calls:,} calls, about "
+                f"{cost.tokens:,} tokens",
+                output.attributes(cost, "messages calls tokens"),
+            )
             return
         texts = session.valid(texts).value
-        total = len(texts) if texts else own.facts.cost(talk, model=asked, options=how).messages
+        total = len(texts) or owner.facts.cost(talk, model=model, options=how).messages
         with session.progress("learning", total=total) as advance:
-            report = own.learn(list(texts) or talk, model=asked, options=how, progress=advance)
-        _show_report(session, own, report)
+            report = owner.learn(list(texts) or talk, model=model, options=how, progress=advance)
+        _show_report(session, owner, report)
 
 
 def _check_source(
@@ -277,12 +267,6 @@ class _Stopped(Exception):
     """A signal ends the command between two commits."""
 
 
-def _show_cost(session: Session, cost: LearningCost) -> None:
-    fields = output.attributes(cost, "messages calls tokens")
-    said = f"{cost.messages:,} messages, at most {cost.calls:,} calls, about {cost.tokens:,} tokens"
-    session.answer(said, fields)
-
-
 def _show_report(
     session: Session, own: KeyMemory, report: LearnReport, key: str | None = None
 ) -> None:
@@ -315,25 +299,27 @@ def _show_report(
 
 
 class _When(TypedDict):
-    """Which facts are read."""
+    """The moment at which facts are read."""
 
-    as_of: int | datetime | None
+    as_of: Moment
     valid_at: ValidAt | None
 
 
+_WHEN: Any = options.OptionGroup({"as_of": options.AS_OF, "valid_at": options.VALID_AT}, _When)
+
+
 @options.command("about")
-@click.argument("name")
-@options.required_key_option
-@options.option("--steps COUNT", "Also list what facts lead to, so many steps away.", type=STEPS)
-@options.as_of_option
-@options.valid_at_option
 def about_command(
     session: Session,
     *,
-    name: str,
-    key: str,
-    steps: int | None,
-    **when: Unpack[_When],
+    name: str = options.argument(),
+    key: str = options.KEY,
+    steps: int | None = option(
+        "--steps COUNT",
+        "Also list what facts lead to, so many steps away.",
+        type=options.Whole(1, 16),
+    ),
+    when: _When = _WHEN,
 ) -> None:
     """Show what is known of a person, a place or a thing.
 
@@ -358,26 +344,21 @@ def about_command(
         for number, fact in enumerate(found):
             session.answer(f"{'' if number else title:<10} {fact.text}")
     for other, (step, fact) in near.items():
-        session.answer(f"{step} step{'s' if step > 1 else ''} to {other}: {fact.text}")
+        session.answer(f"{output.plural(step, 'step')} to {other}: {fact.text}")
 
 
 @options.command("profile")
-@click.argument("name", required=False)
-@options.required_key_option
-@options.option(
-    "--budget TOKENS", "What it may take.", type=options.Whole(1, 1_000_000), default=300
-)
-@options.as_of_option
-@options.valid_at_option
 def profile_command(
     session: Session,
     *,
-    name: str | None,
-    key: str,
-    budget: int,
-    **when: Unpack[_When],
+    name: str | None = options.argument(required=False),
+    key: str = options.KEY,
+    budget: int = option(
+        "--budget TOKENS", "What it may take.", type=options.Whole(1, 1_000_000), default=300
+    ),
+    when: _When = _WHEN,
 ) -> None:
-    """Print what is always told of somebody, within a budget of tokens.
+    """Print the facts about somebody, within a budget of tokens.
 
     Without NAME: of whom most facts are about.
     With --json: {"name": …, "text": …, "facts": […], "tokens": …, "left_out": …}.
@@ -386,17 +367,13 @@ def profile_command(
     """
     with _opened(session, key) as facts:
         found = facts.profile(name, budget=budget, **when)
-    if session.json:
-        output.document(output.wired(found.to_json()))
-        return
-    session.answer(found.text)
-    left = f", {output.plural(found.left_out, 'fact')} left out" if found.left_out else ""
-    session.note(f"alveus: {found.name}, {found.tokens:,} tokens{left}")
+    session.answer(found.text, output.wired(found.to_json()))
+    if not session.json:
+        left = f", {output.plural(found.left_out, 'fact')} left out" if found.left_out else ""
+        session.note(f"alveus: {found.name}, {found.tokens:,} tokens{left}")
 
 
-@click.group("facts", no_args_is_help=False, params=options.shared(hidden=True))
-def facts_command() -> None:
-    """List the facts of a key, explain, check and undo them."""
+facts_command = options.group("facts", "List the facts of a key, explain, check and undo them.")
 
 
 @contextmanager
@@ -408,21 +385,15 @@ def _opened(session: Session, key: str, mode: Literal["rw", "ro"] = "ro") -> Gen
             session.nothing(str(error))
 
 
-@options.command("list")
-@options.required_key_option
-@options.option("--subject NAME", "Only facts about NAME.")
-@options.option("--all", "Also facts that ended to hold.", is_flag=True)
-@options.as_of_option
-@options.valid_at_option
-@options.limit_option()
+@options.command("list", facts_command)
 def list_facts(
     session: Session,
     *,
-    key: str,
-    subject: str | None,
-    all: bool,  # noqa: A002 - the option's name
-    limit: int | None,
-    **when: Unpack[_When],
+    key: str = options.KEY,
+    subject: str | None = option("--subject NAME", "Only facts about NAME."),
+    everything: bool = option("--all", "Also facts that ended to hold."),
+    when: _When = _WHEN,
+    limit: int | None = options.limit_option(),
 ) -> None:
     """List the facts of a key that hold, by time.
 
@@ -431,23 +402,17 @@ def list_facts(
     Example: alveus facts list --key ada --subject Ada
     """
     with _opened(session, key) as facts:
-        where = None if all or when["valid_at"] else {"state": "current"}
+        where = None if everything or when["valid_at"] else {"state": "current"}
         found = facts.list(subject=subject, where=where, limit=limit, **when)
-    session.listing(("id", "kind", "subject", "fact"), found, row=_row, fields=_fields)
+
+    def row(fact: Fact) -> tuple[str, ...]:
+        return fact.id, fact.kind, fact.subject, fact.text
+
+    session.listing(("id", "kind", "subject", "fact"), found, row, fact_fields)
 
 
-def _row(fact: Fact) -> tuple[str, ...]:
-    return fact.id, fact.kind, fact.subject, fact.text
-
-
-def _fields(fact: Fact) -> output.Json:
-    return output.wired(fact.to_json())
-
-
-@options.command("show")
-@options.item_argument
-@options.required_key_option
-def show_fact(session: Session, *, item_id: str, key: str) -> None:
+@options.command("show", facts_command)
+def show_fact(session: Session, *, item_id: str = options.ITEM, key: str = options.KEY) -> None:
     """Show a fact with the words that it rests on.
 
     With --json: one object with every field of the fact.
@@ -459,9 +424,9 @@ def show_fact(session: Session, *, item_id: str, key: str) -> None:
     if not versions:
         session.nothing(f"key {key!r} has no fact {item_id!r}")
     if session.json:
-        output.document(_fields(versions[-1]))
-        return
-    output.facts(_described(versions[-1], session.zone))
+        output.document(fact_fields(versions[-1]))
+    else:
+        output.facts(_described(versions[-1], session.zone))
 
 
 def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
@@ -489,10 +454,8 @@ def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
     return [(name, said) for name, said in rows if said]
 
 
-@options.command("why")
-@options.item_argument
-@options.required_key_option
-def why_fact(session: Session, *, item_id: str, key: str) -> None:
+@options.command("why", facts_command)
+def why_fact(session: Session, *, item_id: str = options.ITEM, key: str = options.KEY) -> None:
     """Show the messages that a fact rests on, and what it replaced.
 
     With --json: {"fact": {…}, "messages": […], "learning": …, "replaced": […],
@@ -514,9 +477,8 @@ def why_fact(session: Session, *, item_id: str, key: str) -> None:
     output.facts(rows)
 
 
-@options.command("check")
-@options.required_key_option
-def check_facts(session: Session, *, key: str) -> None:
+@options.command("check", facts_command)
+def check_facts(session: Session, *, key: str = options.KEY) -> None:
     """Look for the words of every fact in its messages again.
 
     Exit code 1 if a message is gone, or says otherwise. With --json: {"fact": …, "source": …,
@@ -526,12 +488,7 @@ def check_facts(session: Session, *, key: str) -> None:
     """
     with _opened(session, key) as facts:
         found, count = facts.check(), len(facts)
-    session.listing(
-        ("fact", "source", "problem"),
-        found,
-        row=_problem_row,
-        fields=lambda problem: output.attributes(problem, "fact source problem"),
-    )
+    session.list_attributes("fact source problem", found)
     session.note(
         f"alveus: {output.plural(count, 'fact')} checked, {output.plural(len(found), 'problem')}"
     )
@@ -539,14 +496,13 @@ def check_facts(session: Session, *, key: str) -> None:
         click.get_current_context().exit(1)
 
 
-def _problem_row(problem: FactProblem) -> tuple[str, ...]:
-    return problem.fact, problem.source, problem.problem
-
-
-@options.command("undo")
-@click.argument("learnings", metavar="[LEARNING]...", nargs=-1)
-@options.required_key_option
-def undo_learning(session: Session, *, learnings: tuple[str, ...], key: str) -> None:
+@options.command("undo", facts_command)
+def undo_learning(
+    session: Session,
+    *,
+    learnings: tuple[str, ...] = options.argument("[LEARNING]...", nargs=-1),
+    key: str = options.KEY,
+) -> None:
     """Take back learnings, the last one unless others are named.
 
     What they superseded holds again. With --json: {"learnings": […], "facts": …}.
@@ -563,7 +519,3 @@ def undo_learning(session: Session, *, learnings: tuple[str, ...], key: str) -> 
         count = facts.undo(*names)
     fields: dict[str, output.Json] = {"learnings": [*names], "facts": count}
     session.done(f"took back {output.plural(count, 'fact')}", fields)
-
-
-for _command in (list_facts, show_fact, why_fact, check_facts, undo_learning):
-    facts_command.add_command(_command)

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
 import click
 
 from alveus.cli import options
-from alveus.cli.agent_import import AGENT, load
-from alveus.cli.run_agents import actions_knowledge_option, concurrency_option, name_option
+from alveus.cli.options import option
+from alveus.cli.run_agents import ACTIONS_KNOWLEDGE, AGENT, CONCURRENT_KEYS, RUNNER_NAME, load
 from alveus.cli.session import Session
 from alveus.errors import InvalidInput
 from alveus.memory.memory import Memory
 
 if TYPE_CHECKING:
-    from alveus.runs.runner.flink import FlinkRunner, FlinkSettings
+    from alveus.runs.runner.flink import FlinkRunner
 
 
-class SettingOptions(TypedDict):
-    """The options that say with which settings of Flink a job is run."""
+class Settings(TypedDict):
+    """The settings of Flink that options give."""
 
     checkpoints: str | None
-    interval: float
+    interval_s: float
     mode: Literal["concurrent", "synchronous"]
-    settings: tuple[str, ...]
+    overrides: dict[str, str]
 
 
-class JobOptions(SettingOptions):
-    """The options that say what a job is."""
+class Job(Settings):
+    """The options of a job."""
 
     parallelism: int | None
     name: str | None
@@ -35,91 +35,88 @@ class JobOptions(SettingOptions):
     knowledge: str | None
 
 
-_SETTINGS = (
-    options.option(
+def _overrides(
+    _ctx: click.Context, _param: click.Parameter, settings: tuple[str, ...]
+) -> dict[str, str]:
+    """Return settings of Flink by name."""
+    found: dict[str, str] = {}
+    for each in settings:
+        name, equals, value = each.partition("=")
+        if not name or not equals:
+            raise InvalidInput(f"--set takes NAME=VALUE, not {each!r}")
+        found[name.strip()] = value
+    return found
+
+
+_SETTING_OPTIONS: dict[str, options.Declared] = {
+    "checkpoints": option(
         "--checkpoints PLACE",
         "Where Flink keeps checkpoints: a folder, or a URL that it can write to.",
     ),
-    options.option(
+    "interval_s": option(
         "--interval SECONDS",
         "Take a checkpoint every SECONDS.",
         type=options.FiniteRange(0.01, 86_400),
         default=5.0,
     ),
-    options.option(
+    "mode": option(
         "--mode WORD",
         "concurrent: a slow action holds up its own key alone; synchronous: one after the other.",
         type=click.Choice(("concurrent", "synchronous")),
         default="concurrent",
     ),
-    options.option(
-        "--set -D settings NAME=VALUE",
+    "overrides": option(
+        "--set -D NAME=VALUE",
         "A setting of Flink, before those of alveus.",
         multiple=True,
         type=str,
+        callback=_overrides,
     ),
+}
+_SETTINGS: Any = options.OptionGroup(_SETTING_OPTIONS, Settings)
+_JOB: Any = options.OptionGroup(
+    {
+        **_SETTING_OPTIONS,
+        "parallelism": option(
+            "--parallelism COUNT",
+            "Run COUNT parallel parts.  [default: Flink's]",
+            type=options.Whole(1, 32_768),
+        ),
+        "name": RUNNER_NAME,
+        "concurrency": CONCURRENT_KEYS,
+        "knowledge": ACTIONS_KNOWLEDGE,
+    },
+    Job,
+)
+_SOURCE = option(
+    "--source -i PATH",
+    "Read inputs from PATH: a file, or a folder, of lines as those of alveus run, with ids.",
+    required=True,
+)
+_SINK = option("--sink -o FOLDER", "Write outputs to FOLDER.", required=True)
+_WATCH = option("--watch", "Go on with files that are added to the folder.")
+
+flink_command = options.group(
+    "flink",
+    "Run agents on Apache Flink.\n\n"
+    "Needs alveus[flink], in an environment of its own, and Java 17.",
 )
 
-_JOB = (
-    *_SETTINGS,
-    options.option(
-        "--parallelism COUNT",
-        "Run COUNT parallel parts.  [default: Flink's]",
-        type=options.Whole(1, 32_768),
-    ),
-    name_option,
-    concurrency_option,
-    actions_knowledge_option,
-)
 
-_FILES = (
-    options.option(
-        "--source -i PATH",
-        "Read inputs from PATH: a file, or a folder, of lines as those of alveus run, with ids.",
-        required=True,
-    ),
-    options.option("--sink -o FOLDER", "Write outputs to FOLDER.", required=True),
-    options.option("--watch", "Go on with files that are added to the folder."),
-)
-
-
-def _given(decorators: tuple[options.Decorator[Any], ...]) -> options.Decorator[Any]:
-    """Return one decorator that does what several do, the first one on top."""
-
-    def decorate(function: Any) -> Any:  # noqa: ANN401 - what a command is, click says
-        for each in reversed(decorators):
-            function = each(function)
-        return function
-
-    return decorate
-
-
-@click.group("flink", no_args_is_help=False, params=options.shared(hidden=True))
-def flink_command() -> None:
-    """Run agents on Apache Flink.
-
-    Needs alveus[flink], in an environment of its own, and Java 17.
-    """
-
-
-@options.command("run")
-@AGENT
-@_given(_FILES)
-@options.option(
-    "--resume CHECKPOINT",
-    "Go on from a checkpoint; latest: the last complete one, if there is one.",
-    default="latest",
-)
-@_given(_JOB)
+@options.command("run", flink_command)
 def run_on_flink(
     session: Session,
     *,
-    agent: str,
-    source: str,
-    sink: str,
-    watch: bool,
-    resume: str | None,
-    **job: Unpack[JobOptions],
+    agent: str = AGENT,
+    source: str = _SOURCE,
+    sink: str = _SINK,
+    watch: bool = _WATCH,
+    resume: str | None = option(
+        "--resume CHECKPOINT",
+        "Go on from a checkpoint; latest: the last complete one, if there is one.",
+        default="latest",
+    ),
+    job: Job = _JOB,
 ) -> None:
     """Run an agent in a Flink of this machine, which ends with the job.
 
@@ -134,28 +131,27 @@ def run_on_flink(
         resume = None
     with session.progress("running on Flink"):
         runner.run(source, sink, watch=watch, resume=resume)
-    fields = {"agent": runner.name, "source": source, "sink": sink}
     session.done(
-        f"{runner.name}: all inputs of {source} are done; outputs are in {sink}", {**fields}
+        f"{runner.name}: all inputs of {source} are done; outputs are in {sink}",
+        {"agent": runner.name, "source": source, "sink": sink},
     )
 
 
-@options.command("submit")
-@AGENT
-@_given(_FILES)
-@options.option("--jobmanager HOST:PORT", "The REST server of the cluster.", required=True)
-@options.option("--resume CHECKPOINT", "Go on from a checkpoint or a savepoint.", type=str)
-@_given(_JOB)
-def submit_to_flink(  # noqa: PLR0913 - an option each, as click passes them
+@options.command("submit", flink_command)
+def submit_to_flink(
     session: Session,
     *,
-    agent: str,
-    source: str,
-    sink: str,
-    watch: bool,
-    jobmanager: str,
-    resume: str | None,
-    **job: Unpack[JobOptions],
+    agent: str = AGENT,
+    source: str = _SOURCE,
+    sink: str = _SINK,
+    watch: bool = _WATCH,
+    jobmanager: str = option(
+        "--jobmanager HOST:PORT", "The REST server of the cluster.", required=True
+    ),
+    resume: str | None = option(
+        "--resume CHECKPOINT", "Go on from a checkpoint or a savepoint.", type=str
+    ),
+    job: Job = _JOB,
 ) -> None:
     """Send an agent to a cluster, and print the id of its job.
 
@@ -167,70 +163,40 @@ def submit_to_flink(  # noqa: PLR0913 - an option each, as click passes them
     """
     runner = _runner(session, agent, job)
     number = runner.submit(source, sink, jobmanager=jobmanager, watch=watch, resume=resume)
-    fields = {"agent": runner.name, "job": number}
-    session.done(f"{runner.name} is job {number} of {jobmanager}", {**fields})
+    session.done(
+        f"{runner.name} is job {number} of {jobmanager}", {"agent": runner.name, "job": number}
+    )
 
 
-@options.command("explain")
-@_given(_SETTINGS)
-def explain_flink(session: Session, **chosen: Unpack[SettingOptions]) -> None:
+@options.command("explain", flink_command)
+def explain_flink(session: Session, *, settings: Settings = _SETTINGS) -> None:
     """List the settings of Flink that alveus chooses, each with the reason.
 
     With --json a line per setting: {"name": …, "value": …, "reason": …}.
 
     Example: alveus flink explain --mode synchronous
     """
-    session.listing(
-        ("setting", "value", "reason"),
-        _settings(chosen).all(),
-        row=lambda each: (each.name, each.value, each.reason),
-        fields=lambda each: {"name": each.name, "value": each.value, "reason": each.reason},
-    )
-
-
-for _command in (run_on_flink, submit_to_flink, explain_flink):
-    flink_command.add_command(_command)
-
-
-def _settings(chosen: SettingOptions) -> FlinkSettings:
     from alveus.runs.runner.flink import FlinkSettings
 
-    return FlinkSettings(
-        mode=chosen["mode"],
-        checkpoints=chosen["checkpoints"],
-        interval_s=chosen["interval"],
-        overrides=_overrides(chosen["settings"]),
+    session.listing(
+        ("setting", "value", "reason"),
+        FlinkSettings(**settings).all(),
+        lambda each: (each.name, each.value, each.reason),
+        lambda each: {"name": each.name, "value": each.value, "reason": each.reason},
     )
 
 
-def _runner(session: Session, agent: str, job: JobOptions) -> FlinkRunner:
+def _runner(session: Session, agent: str, job: Job) -> FlinkRunner:
     from alveus.runs.runner.flink import FlinkRunner
 
     plan = load(agent, name=job["name"])
+    job["name"] = plan.name
     with session.open(knowledge=job["knowledge"], make=Memory.stats):
-        pass  # what is wrong with it is said here, not by each worker
+        pass  # an error of opening is raised here, not by each worker
     return FlinkRunner(
         plan.agent,
         session.server or str(session.file),
-        name=plan.name,
         space=session.space,
-        knowledge=job["knowledge"],
         embedder=session.embedder,
-        mode=job["mode"],
-        concurrency=job["concurrency"],
-        checkpoints=job["checkpoints"],
-        interval_s=job["interval"],
-        parallelism=job["parallelism"],
-        overrides=_overrides(job["settings"]),
+        **job,
     )
-
-
-def _overrides(settings: tuple[str, ...]) -> dict[str, str]:
-    """Return settings of Flink by name."""
-    found: dict[str, str] = {}
-    for each in settings:
-        name, equals, value = each.partition("=")
-        if not name or not equals:
-            raise InvalidInput(f"--set takes NAME=VALUE, not {each!r}")
-        found[name.strip()] = value
-    return found

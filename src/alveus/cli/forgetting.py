@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from functools import partial
 
 import click
 
 from alveus.cli import options, output
+from alveus.cli.options import option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.keys import KeyMemory
-from alveus.memory.memory import Memory
 from alveus.server.json_forms import receipt_fields
 from alveus.sets.forgetting import Receipt
 from alveus.values.storable import Value
@@ -35,23 +34,16 @@ WORDS = {
 
 
 @options.command("forget")
-@options.owner_options
-@options.only_set_option
-@options.option("--id ids ID", "Only this item; may be repeated.", multiple=True)
-@options.where_option
-@options.option("--later", "Leave what is in the files to alveus scrub.")
-@options.option("--dry-run", "Only count.")
-@options.yes_option
-def forget_command(  # noqa: PLR0913 - an option each, as click passes them
+def forget_command(
     session: Session,
     *,
-    owner: Owner,
-    set_name: str | None,
-    ids: tuple[str, ...],
-    where: dict[str, Value] | None,
-    later: bool,
-    dry_run: bool,
-    yes: bool,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONLY_SET,
+    ids: tuple[str, ...] = option("--id ID", "Only this item; may be repeated.", multiple=True),
+    where: dict[str, Value] | None = options.WHERE,
+    later: bool = option("--later", "Leave what is in the files to alveus scrub."),
+    dry_run: bool = option("--dry-run", "Only count."),
+    yes: bool = options.YES,
 ) -> None:
     """Erase a key, or items of it, for good.
 
@@ -155,8 +147,9 @@ def scrub_command(session: Session) -> None:
 
 
 @options.command("receipts")
-@click.argument("receipt_id", metavar="[ID]", required=False)
-def receipts_command(session: Session, *, receipt_id: str | None) -> None:
+def receipts_command(
+    session: Session, *, receipt_id: str | None = options.argument("[ID]", required=False)
+) -> None:
     """List what was forgotten, or show one receipt.
 
     The latest is listed first. With --json a receipt per line, as forget prints it.
@@ -166,20 +159,17 @@ def receipts_command(session: Session, *, receipt_id: str | None) -> None:
     with session.open(mode="ro") as memory:
         if receipt_id is not None:
             try:
-                found = memory.receipt(receipt_id)
+                receipt = memory.receipt(receipt_id)
             except NotFound:
                 session.nothing(f"there is no receipt {receipt_id!r}; alveus receipts lists them")
-            show_receipt(session, found)
+            show_receipt(session, receipt)
             return
-        columns, row = ("id", "time", "kind", "state", "erased"), partial(_row, session.zone)
-        session.listing(columns, _all(memory), row=row, fields=receipt_fields)
-
-
-def _all(memory: Memory) -> Iterator[Receipt]:
-    before: int | None = None
-    while page := memory.receipts(before=before):
-        yield from page
-        before = page[-1].commit
+        found = output.paged(
+            lambda before, limit: memory.receipts(before=before, limit=limit),
+            lambda receipt: receipt.commit,
+        )
+        columns = ("id", "time", "kind", "state", "erased")
+        session.listing(columns, found, partial(_row, session.zone), receipt_fields)
 
 
 def _row(zone: Zone, receipt: Receipt) -> tuple[str, ...]:

@@ -8,11 +8,12 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import tzinfo
-from typing import TypeAlias, TypedDict, Unpack, cast
+from typing import TypeAlias, cast
 
 import click
 
 from alveus.cli import options, output
+from alveus.cli.options import option
 from alveus.cli.output import sink
 from alveus.cli.session import Owner, Session
 from alveus.memory.memory import Memory
@@ -55,51 +56,39 @@ LoadMessages: TypeAlias = Callable[[Memory], None]
 """Adds the messages of a file that was checked."""
 
 
-class TargetFields(TypedDict):
-    """The key of what is imported, and the fields of records that say more."""
-
-    key: str | None
-    key_from: str | None
-    set_from: str | None
-    time_from: str | None
-    text_from: str | None
-    zone: tzinfo | None
-
-
 @options.command("import")
-@click.argument("file", type=options.FileName(allow_dash=True))
-@options.key_option()
-@options.knowledge_option()
-@options.set_option
-@options.option(
-    "--format layout FORMAT",
-    f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
-    type=click.Choice(["auto", *LAYOUTS]),
-    default="auto",
-)
-@options.option("--key-from FIELD", "The field that names the key, such as user_id.")
-@options.option("--set-from FIELD", "The field that names the set.")
-@options.option("--time-from FIELD", "The field with the time of an item.")
-@options.option("--text-from FIELD", "The field with the text that search reads.")
-@options.option(
-    "--zone ZONE", "For times without a zone: UTC, +01:00, Europe/Lisbon.", read=options.read_zone
-)
-@options.on_existing_option("keep", "What to do with an item or a value that exists.")
-@options.option("--strict", "Import nothing if a record cannot be used.")
-@options.option("--dry-run", "Only say what would be imported.")
-@options.no_wait_option
-def import_command(  # noqa: PLR0913 - an option each, as click passes them
+def import_command(
     session: Session,
     *,
-    file: str,
-    knowledge: str | None,
-    set_name: str,
-    layout: str,
-    on_existing: OnExisting,
-    strict: bool,
-    dry_run: bool,
-    no_wait: bool,
-    **fields: Unpack[TargetFields],
+    file: str = options.argument(type=options.FileName(allow_dash=True)),
+    key: str | None = options.key_option(),
+    knowledge: str | None = options.knowledge_option(),
+    set_name: str = options.SET,
+    layout: str = option(
+        "--format FORMAT",
+        f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
+        type=click.Choice(["auto", *LAYOUTS]),
+        default="auto",
+    ),
+    key_from: str | None = option(
+        "--key-from FIELD", "The field that names the key, such as user_id."
+    ),
+    set_from: str | None = option("--set-from FIELD", "The field that names the set."),
+    time_from: str | None = option("--time-from FIELD", "The field with the time of an item."),
+    text_from: str | None = option(
+        "--text-from FIELD", "The field with the text that search reads."
+    ),
+    zone: tzinfo | None = option(
+        "--zone ZONE",
+        "For times without a zone: UTC, +01:00, Europe/Lisbon.",
+        read=options.read_zone,
+    ),
+    on_existing: OnExisting = options.on_existing_option(
+        "keep", "What to do with an item or a value that exists."
+    ),
+    strict: bool = option("--strict", "Import nothing if a record cannot be used."),
+    dry_run: bool = option("--dry-run", "Only say what would be imported."),
+    no_wait: bool = options.NO_WAIT,
 ) -> None:
     """Import an export, chats, or another system's memories.
 
@@ -129,7 +118,7 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: alveus import chat.jsonl --key ada --set chat
     """  # noqa: D301 - click reads the \\b: do not wrap
-    target = Target(set=set_name, **fields)
+    target = Target(key, set_name, key_from, set_from, time_from, text_from, zone)
     with _source(file) as source:
         chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
         if layout == "auto" and chosen != "alveus":
@@ -154,7 +143,7 @@ def import_command(  # noqa: PLR0913 - an option each, as click passes them
             f"{done.unlinked:,} items were made of something that is not there: they keep its id "
             "among their sources, but their lineage ends, and forgetting it does not reach them"
         )
-    counts = {name: getattr(done, name) for name in Loaded.__slots__}
+    counts = output.attributes(done, " ".join(Loaded.__slots__))
     session.done(_summary(done, found), counts | _audit(found))
     _end(found)
 
@@ -239,9 +228,8 @@ def _show(session: Session, found: Survey) -> None:
         output.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
         return
     session.answer(f"nothing is written; it would be {_amount(found)}")
-    for (key, name), count in sorted(
-        found.items.items(), key=lambda place: (-place[1], str(place[0]))
-    )[:SHOWN]:
+    largest = sorted(found.items.items(), key=lambda each: (-each[1], str(each[0])))
+    for (key, name), count in largest[:SHOWN]:
         owner = "knowledge" if key is None else f"key {key!r}"
         session.answer(f"  {count:>9,}  {owner}, set {name!r}")
     if len(found.items) > SHOWN:
@@ -305,21 +293,15 @@ def _source(file: str) -> Generator[Source]:
 
 
 @options.command("export")
-@click.argument("file", type=options.FileName(allow_dash=True), default="-")
-@options.keys_option
-@options.knowledge_option("Only the sets of this knowledge.")
-@options.sets_option
-@options.option("--history", "Export every commit, not only the present state.")
-@options.force_option
-def export_command(  # noqa: PLR0913 - an option each, as click passes them
+def export_command(
     session: Session,
     *,
-    file: str,
-    keys: tuple[str, ...],
-    knowledge: str | None,
-    set_names: tuple[str, ...],
-    history: bool,
-    force: bool,
+    file: str = options.argument(type=options.FileName(allow_dash=True), default="-"),
+    keys: tuple[str, ...] = options.KEYS,
+    knowledge: str | None = options.knowledge_option("Only the sets of this knowledge."),
+    set_names: tuple[str, ...] = options.SETS,
+    history: bool = option("--history", "Export every commit, not only the present state."),
+    force: bool = options.FORCE,
 ) -> None:
     """Write the memory as JSON lines, which import reads.
 

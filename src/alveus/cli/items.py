@@ -1,66 +1,79 @@
-"""Items of sets: add, show, delete, list, recent, search."""
+"""Items of sets: add, show, delete, list, recent, search; and quarantine."""
 
 from __future__ import annotations
 
 import io
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TextIO, TypedDict, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO, cast
 
 import click
 
 from alveus.cli import options, output
+from alveus.cli.options import Moment, option
 from alveus.cli.session import Owner, Session
+from alveus.errors import NotFound
 from alveus.memory.memory import Memory
-from alveus.server import json_forms
+from alveus.server.json_forms import held_fields, replaced_field
 from alveus.sets import OnExisting
+from alveus.sets.admission import Quarantine, Quarantined
 from alveus.sets.set_options import ItemFields
 from alveus.store.items import Hit, Hits, Item
 from alveus.store.times import ValidAt
 from alveus.values.storable import Value
-from alveus.values.times import Zone, format_time, read_span
+from alveus.values.times import Zone, format_time
+
+if TYPE_CHECKING:
+    from alveus.llm import HttpReranker
 
 
 class AddOptions(ItemFields, total=False):
-    """What an item is added with."""
+    """The fields of an item to add, and how it is added."""
 
     on_existing: OnExisting
     idempotency_key: str | None
 
 
+_ADD_OPTIONS: Any = options.OptionGroup(
+    {
+        "id": option("--id ID", "The id of the item.  [default: a new one]"),
+        "metadata": option("--metadata JSON", "Facts to filter by.", read=options.read_object),
+        "importance": option("--importance NUMBER", "From 0 to 1.", type=float, default=0.0),
+        "speaker": option("--speaker NAME", "Who said it."),
+        "role": option("--role NAME", "Such as user or assistant."),
+        "session": option("--session NAME", "The conversation it belongs to."),
+        "time": option("--time TIME", "When it happened.  [default: now]", read=options.read_time),
+        "expire_at": option(
+            "--expire-at TIME", "Remove it at this time in the future.", read=options.read_time
+        ),
+        "ttl": options.TTL,
+        "valid_from": option(
+            "--valid-from TIME", "The fact holds from this time on.", read=options.read_time
+        ),
+        "valid_to": option(
+            "--valid-to TIME", "The fact holds until this time.", read=options.read_end
+        ),
+        "on_existing": options.on_existing_option("error", "What to do if the id is taken."),
+        "idempotency_key": option(
+            "--idempotency-key NAME", "A second add of this name adds nothing."
+        ),
+    },
+    dict,
+)
+
+
 @options.command("add")
-@click.argument("words", metavar="TEXT")
-@options.owner_options
-@options.set_option
-@options.option("--id ID", "The id of the item.  [default: a new one]")
-@options.option("--metadata JSON", "Facts to filter by.", read=options.read_object)
-@options.option("--importance NUMBER", "From 0 to 1.", type=float, default=0.0)
-@options.option("--speaker NAME", "Who said it.")
-@options.option("--role NAME", "Such as user or assistant.")
-@options.option("--session NAME", "The conversation it belongs to.")
-@options.option("--time TIME", "When it happened.  [default: now]", read=options.read_time)
-@options.option(
-    "--expire-at TIME", "Remove it at this time, which is to come.", read=options.read_time
-)
-@options.option(
-    "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
-)
-@options.option("--valid-from TIME", "The fact holds from this time on.", read=options.read_time)
-@options.option("--valid-to TIME", "The fact holds until this time.", read=options.read_end)
-@options.on_existing_option("error", "What to do if the id is taken.")
-@options.option("--idempotency-key NAME", "A second add of this name adds nothing.")
-@options.no_wait_option
 def add_command(
     session: Session,
-    /,
     *,
-    words: str,
-    owner: Owner,
-    set_name: str,
-    no_wait: bool,
-    **fields: Unpack[AddOptions],
+    words: str = options.argument("TEXT"),
+    owner: Owner = options.OWNER,
+    set_name: str = options.SET,
+    fields: AddOptions = _ADD_OPTIONS,
+    no_wait: bool = options.NO_WAIT,
 ) -> None:
     """Add an item to a set.
 
@@ -69,9 +82,9 @@ def add_command(
 
     Example: alveus add "Prefers window seats." --key ada
     """
-    what, text = ("what stdin says", _text_of_stdin()) if words == "-" else ("TEXT", words)
+    source, text = ("stdin", _text_of_stdin()) if words == "-" else ("TEXT", words)
     if not text.strip():
-        raise click.UsageError(f"{what} is empty, and could not be found again; write a text")
+        raise click.UsageError(f"{source} is empty, and could not be found again; write a text")
     _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
 
     valid = session.valid((text, fields.get("metadata")))
@@ -82,8 +95,7 @@ def add_command(
 
     with session.open(knowledge=owner.knowledge, make=change) as memory:
         made = change(memory)
-        answer = {"id": made, "set": set_name}
-        session.answer(made, answer | json_forms.replaced_field(valid.replaced))
+        session.answer(made, {"id": made, "set": set_name} | replaced_field(valid.replaced))
         chosen = owner.of(memory).set(set_name)
         if chosen.definition.admission and chosen.quarantine.get(made) is not None:
             session.note(f"alveus: a rule holds it in quarantine: alveus quarantine show {made}")
@@ -100,7 +112,7 @@ def _text_of_stdin() -> str:
 
 
 def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:
-    """Refuse an item that nobody would see; with a key, it may have been added when it was to come.
+    """Refuse an item that has expired; with a key, an earlier call may have added it in time.
 
     Raises:
         UsageError: The time is over.
@@ -112,37 +124,22 @@ def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -
         )
 
 
-class SearchFilters(TypedDict):
-    """What a search looks at."""
-
-    limit: int
-    where: dict[str, Value] | None
-    as_of: int | datetime | None
-    valid_at: ValidAt | None
-    min_score: float
-
-
 @options.command("search")
-@click.argument("query")
-@options.owner_options
-@options.sets_option
-@options.limit_option(10, 1000)
-@options.where_option
-@options.as_of_option
-@options.valid_at_option
-@options.min_score_option("Leave out hits of a lower relevance, 0 to 1; 0.5: what is unrelated.", 0)
-@options.reranker_options
-@options.option("--explain", "Show what each score is made of.")
-def search_command(  # noqa: PLR0913 - an option each, as click passes them
+def search_command(
     session: Session,
     *,
-    query: str,
-    owner: Owner,
-    set_names: tuple[str, ...],
-    reranker: str | None,
-    reranker_model: str | None,
-    explain: bool,
-    **filters: Unpack[SearchFilters],
+    query: str = options.argument(),
+    owner: Owner = options.OWNER,
+    set_names: tuple[str, ...] = options.SETS,
+    limit: int = options.limit_option(10, 1000),
+    where: dict[str, Value] | None = options.WHERE,
+    as_of: Moment = options.AS_OF,
+    valid_at: ValidAt | None = options.VALID_AT,
+    min_score: float = options.min_score_option(
+        "Leave out hits of a lower relevance, 0 to 1; 0.5: what is unrelated.", 0
+    ),
+    reranker: HttpReranker | None = options.RERANKER,
+    explain: bool = option("--explain", "Show what each score is made of."),
 ) -> None:
     """Find the items that answer a question best.
 
@@ -153,11 +150,19 @@ def search_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: alveus search "which seat?" --key ada
     """
-    chosen = options.http_reranker(reranker, reranker_model)
 
     def question(memory: Memory) -> Hits:
         owner.require(session, memory, set_names)
-        found = owner.of(memory).search(query, sets=set_names or None, reranker=chosen, **filters)
+        found = owner.of(memory).search(
+            query,
+            limit=limit,
+            sets=set_names or None,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            min_score=min_score,
+            reranker=reranker,
+        )
         if not found:
             owner.require_any(session, memory)
         return found
@@ -191,21 +196,16 @@ def _hit_row(hit: Hit, zone: Zone) -> tuple[str, ...]:
 
 
 @options.command("show")
-@options.item_argument
-@options.owner_options
-@options.one_set_option
-@options.as_of_option
-@options.option("--history", "Show every version, the oldest first.")
 def show_command(
     session: Session,
     *,
-    item_id: str,
-    owner: Owner,
-    set_name: str | None,
-    as_of: int | datetime | None,
-    history: bool,
+    item_id: str = options.ITEM,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONE_SET,
+    as_of: Moment = options.AS_OF,
+    history: bool = option("--history", "Show every version, the oldest first."),
 ) -> None:
-    """Show an item with everything that is known of it.
+    """Show an item with all its fields.
 
     ID may be any id that search, list or lineage shows; all sets are looked through. alveus get
     prints values of exact memory. With --json: the item; with --history a line per version.
@@ -238,11 +238,12 @@ def _facts(item: Item) -> Iterable[tuple[str, str]]:
 
 
 @options.command("delete")
-@click.argument("item_ids", metavar="ID…", nargs=-1, required=True)
-@options.owner_options
-@options.one_set_option
 def delete_command(
-    session: Session, *, item_ids: tuple[str, ...], owner: Owner, set_name: str | None
+    session: Session,
+    *,
+    item_ids: tuple[str, ...] = options.argument("ID…", nargs=-1, required=True),
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONE_SET,
 ) -> None:
     """Delete items; their history is kept.
 
@@ -263,21 +264,15 @@ def delete_command(
 
 
 @options.command("list")
-@options.owner_options
-@options.set_option
-@options.where_option
-@options.limit_option()
-@options.option("--newest-first", "Begin with the latest.")
-@options.as_of_option
-def list_command(  # noqa: PLR0913 - an option each, as click passes them
+def list_command(
     session: Session,
     *,
-    owner: Owner,
-    set_name: str,
-    limit: int | None,
-    where: dict[str, Value] | None,
-    newest_first: bool,
-    as_of: int | datetime | None,
+    owner: Owner = options.OWNER,
+    set_name: str = options.SET,
+    where: dict[str, Value] | None = options.WHERE,
+    limit: int | None = options.limit_option(),
+    newest_first: bool = option("--newest-first", "Begin with the latest."),
+    as_of: Moment = options.AS_OF,
 ) -> None:
     """List the items of a set by time.
 
@@ -289,20 +284,12 @@ def list_command(  # noqa: PLR0913 - an option each, as click passes them
         owner.require(session, memory, (set_name,))
         chosen = owner.of(memory).set(set_name)
 
-        def items() -> Iterator[Item]:
-            after: str | None = None
-            left = limit
-            while left is None or left > 0:
-                size = output.PAGE if left is None else min(output.PAGE, left)
-                page = chosen.list(
-                    where=where, limit=size, after=after, newest_first=newest_first, as_of=as_of
-                )
-                yield from page
-                if len(page) < output.PAGE:
-                    return
-                after, left = page[-1].id, None if left is None else left - len(page)
+        def page(after: str | None, size: int) -> list[Item]:
+            return chosen.list(
+                where=where, limit=size, after=after, newest_first=newest_first, as_of=as_of
+            )
 
-        _list(session, items())
+        _list(session, output.paged(page, lambda item: item.id, limit))
 
 
 def _list(session: Session, items: Iterable[Item]) -> None:
@@ -311,19 +298,14 @@ def _list(session: Session, items: Iterable[Item]) -> None:
 
 
 @options.command("recent")
-@options.owner_options
-@options.set_option
-@options.limit_option(10)
-@options.as_of_option
-@options.valid_at_option
 def recent_command(
     session: Session,
     *,
-    owner: Owner,
-    set_name: str,
-    limit: int,
-    as_of: int | datetime | None,
-    valid_at: ValidAt | None,
+    owner: Owner = options.OWNER,
+    set_name: str = options.SET,
+    limit: int = options.limit_option(10),
+    as_of: Moment = options.AS_OF,
+    valid_at: ValidAt | None = options.VALID_AT,
 ) -> None:
     """List the last items of a set, the latest at the end.
 
@@ -335,3 +317,126 @@ def recent_command(
         owner.require(session, memory, (set_name,))
         found = owner.of(memory).set(set_name).recent(limit, as_of=as_of, valid_at=valid_at)
     _list(session, found)
+
+
+# --- quarantine -------------------------------------------------------------------------------
+
+quarantine_command = options.group(
+    "quarantine",
+    "Review the items that rules of admission held back.\n\n"
+    "No search finds an item in quarantine until it is released.",
+)
+
+
+@contextmanager
+def _quarantine(
+    session: Session, owner: Owner, set_name: str | None, mode: Literal["rw", "ro"] = "rw"
+) -> Generator[Quarantine]:
+    with session.open(knowledge=owner.knowledge, mode=mode) as memory:
+        sets = owner.of(memory)
+        yield sets.quarantine if set_name is None else sets.set(set_name).quarantine
+
+
+def _none_held(session: Session, owner: Owner, item_id: str) -> NoReturn:
+    session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
+
+
+@options.command("list", quarantine_command)
+def list_held(
+    session: Session,
+    *,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONLY_SET,
+) -> None:
+    """List the items in quarantine, by set and time.
+
+    With --json: a line per item, as show prints it.
+
+    Example: alveus quarantine list --key ada
+    """
+    with _quarantine(session, owner, set_name, "ro") as quarantine:
+        found = quarantine.list()
+
+    def row(held: Quarantined) -> tuple[str, ...]:
+        return held.id, held.set_name, session.zone.text(held.since), held.rule, held.reason
+
+    session.listing(("id", "set", "held since", "rule", "reason"), found, row, held_fields)
+
+
+@options.command("show", quarantine_command)
+def show_held(
+    session: Session,
+    *,
+    item_id: str = options.ITEM,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONLY_SET,
+) -> None:
+    """Show an item in quarantine, and why it was held back.
+
+    With --json: {"id": …, "set": …, "rule": …, "reason": …, "since": …, "item": {…}}.
+
+    Example: alveus quarantine show 0193a5c2 --key ada
+    """
+    with _quarantine(session, owner, set_name, "ro") as quarantine:
+        held = quarantine.get(item_id)
+    if held is None:
+        _none_held(session, owner, item_id)
+    if session.json:
+        output.document(held_fields(held))
+        return
+    output.facts(
+        [
+            ("id", held.id),
+            ("set", held.set_name),
+            ("held since", session.zone.text(held.since)),
+            ("rule", held.rule),
+            ("reason", held.reason),
+            ("text", held.item.text or ""),
+            ("metadata", output.inline(dict(held.item.metadata))),
+        ]
+    )
+
+
+@options.command("release", quarantine_command)
+def release(
+    session: Session,
+    *,
+    item_id: str = options.ITEM,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONLY_SET,
+    by: str | None = option("--by NAME", "Who decided; kept in the item's metadata."),
+) -> None:
+    """Move an item from quarantine into its set; no rule checks it again.
+
+    Prints its id in the set. With --json: {"id": …}.
+
+    Example: alveus quarantine release 0193a5c2 --key ada --by Grace
+    """
+    with _quarantine(session, owner, set_name) as quarantine:
+        try:
+            made = quarantine.release(item_id, by=by)
+        except NotFound:
+            _none_held(session, owner, item_id)
+    session.answer(made, {"id": made})
+
+
+@options.command("discard", quarantine_command)
+def discard(
+    session: Session,
+    *,
+    item_id: str = options.ITEM,
+    owner: Owner = options.OWNER,
+    set_name: str | None = options.ONLY_SET,
+) -> None:
+    """Discard an item in quarantine.
+
+    Its text stays in the history of the file until its key is forgotten. With --json: {"id": …}.
+
+    Example: alveus quarantine discard 0193a5c2 --key ada
+    """
+    with _quarantine(session, owner, set_name) as quarantine:
+        try:
+            quarantine.discard(item_id)
+        except NotFound:
+            _none_held(session, owner, item_id)
+    session.done(f"discarded {item_id}", {"id": item_id})

@@ -26,15 +26,16 @@ def keys_command(session: Session) -> None:
     Example: alveus keys
     """
     with session.open(mode="ro") as memory:
-        session.listing(
-            ("key",), memory.keys(), row=lambda key: (key,), fields=lambda key: {"key": key}
-        )
+        session.listing(("key",), memory.keys(), lambda key: (key,), lambda key: {"key": key})
 
 
 @options.command("sets")
-@options.key_option()
-@options.knowledge_option()
-def sets_command(session: Session, *, key: str | None, knowledge: str | None) -> None:
+def sets_command(
+    session: Session,
+    *,
+    key: str | None = options.key_option(),
+    knowledge: str | None = options.knowledge_option(),
+) -> None:
     """List the sets of a key, of knowledge, or of the space.
 
     With --json: {"key": …, "set": …, "items": …, "bytes": …, "capacity": …, "compaction": …}
@@ -44,9 +45,7 @@ def sets_command(session: Session, *, key: str | None, knowledge: str | None) ->
     """
     with session.open(mode="ro", knowledge=knowledge) as memory:
         infos = (info for info in _infos(memory, key, knowledge) if not is_hidden(info.ref))
-        session.listing(
-            ("key", "set", "items", "capacity", "size"), infos, row=_row, fields=_fields
-        )
+        session.listing(("key", "set", "items", "capacity", "size"), infos, set_row, _fields)
 
 
 def _infos(memory: Memory, key: str | None, knowledge: str | None) -> Iterator[SetInfo]:
@@ -66,16 +65,12 @@ def _fields(info: SetInfo) -> dict[str, output.Json]:
     return fields | output.attributes(info, "items bytes") | defined
 
 
-def _row(info: SetInfo) -> tuple[str, ...]:
-    owner = "(knowledge)" if info.ref.scope.key is None else info.ref.scope.key
-    most = info.definition.capacity
-    return (
-        owner,
-        info.ref.name,
-        f"{info.items:,}",
-        "" if most is None else f"{most:,}",
-        output.size(info.bytes),
-    )
+def set_row(info: SetInfo) -> tuple[str, ...]:
+    """Return the cells of a set: its key, name, items, capacity and size."""
+    key, most = info.ref.scope.key, info.definition.capacity
+    capacity = "" if most is None else f"{most:,}"
+    owner = "(knowledge)" if key is None else key
+    return owner, info.ref.name, f"{info.items:,}", capacity, output.size(info.bytes)
 
 
 STORE_FIGURES = (

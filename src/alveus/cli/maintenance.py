@@ -1,4 +1,4 @@
-"""Care of a memory: doctor, backup, restore, migrate, reindex."""
+"""Care of a memory: doctor, backup, restore, migrate, reindex; and who may use it."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import stat
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
 
 import click
 
 from alveus.cli import options, output
 from alveus.cli.listing import versions
+from alveus.cli.options import option
 from alveus.cli.session import Session
 from alveus.errors import (
     AlveusError,
@@ -23,19 +24,23 @@ from alveus.errors import (
     StoreDamaged,
     StoreTooOld,
 )
+from alveus.memory import grants
 from alveus.memory.maintenance import SPARE
 from alveus.memory.memory import Memory
 from alveus.memory.opening import schema_version
 from alveus.sets.compaction import compactor_notes
 from alveus.sets.compaction.executor import due
 from alveus.sets.compaction.set_snapshot import living
-from alveus.store import Store, StoreStats
+from alveus.store import SetInfo, Store, StoreStats
 from alveus.store.scope import Scope, is_hidden
 from alveus.transfer import LAST, migrate
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import DEFAULT_SPACE, microseconds, moment
 from alveus.values.times import format_time
 from alveus.values.urls import without_password
+
+if TYPE_CHECKING:
+    from alveus.memory.grants import RoleGrants
 
 TESTED = ("Linux",)
 """Platforms that the tests run on."""
@@ -94,9 +99,12 @@ class HasHealth(Protocol):
 
 
 @options.command("doctor")
-@options.option("--repair", "First rebuild what can be derived from the rest.")
-@options.option("--deep", "Also read every page and every text of the file.")
-def doctor_command(session: Session, *, repair: bool, deep: bool) -> None:
+def doctor_command(
+    session: Session,
+    *,
+    repair: bool = option("--repair", "First rebuild what can be derived from the rest."),
+    deep: bool = option("--deep", "Also read every page and every text of the file."),
+) -> None:
     """Check the memory; say what is wrong and what to do.
 
     Only reads, unless --repair is given: then search features, vectors, counts of sets and the
@@ -112,7 +120,7 @@ def doctor_command(session: Session, *, repair: bool, deep: bool) -> None:
     findings = [*repaired, *_surroundings(), *_examined(session, deep=deep)]
     ok = not any(finding.state == "wrong" for finding in findings)
     if session.json:
-        listed = [{"name": f.name, "says": f.says, "state": f.state} for f in findings]
+        listed = [output.attributes(finding, "name says state") for finding in findings]
         output.document({"ok": ok, "findings": listed})
     else:
         for finding in findings:
@@ -263,13 +271,6 @@ def _room(store: StoreStats) -> Finding:
     return Finding("room", f"{says}; alveus shrink gives it back to the disk", "note")
 
 
-def _keys(store: Store, space: str) -> Iterator[str]:
-    after: str | None = None
-    while page := store.keys(space, after=after):
-        yield from page
-        after = page[-1]
-
-
 def _compaction(memory: Memory) -> Iterator[Finding]:
     """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
     store, now = memory.store, microseconds(datetime.now(UTC))
@@ -277,7 +278,7 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
     overflowing = list[str]()
     seen, told = compactor_notes.is_seen(store, now), False
     for space in store.spaces():
-        for info in (i for key in _keys(store, space) for i in store.set_infos(Scope(space, key))):
+        for info in _set_infos(store, space):
             if is_hidden(info.ref):
                 continue
             name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
@@ -296,6 +297,12 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
         yield Finding("compaction", f"{name} {says}; start one: alveus compact --watch", "note")
     if not told:
         yield Finding("compaction", "no set waits for one")
+
+
+def _set_infos(store: Store, space: str) -> Iterator[SetInfo]:
+    keys = output.paged(lambda after, limit: store.keys(space, after=after, limit=limit), str)
+    for key in keys:
+        yield from store.set_infos(Scope(space, key))
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:
@@ -397,8 +404,9 @@ def upgrade_command(session: Session) -> None:
 
 
 @options.command("backup")
-@click.argument("target", type=options.FileName())
-def backup_command(session: Session, *, target: str) -> None:
+def backup_command(
+    session: Session, *, target: str = options.argument(type=options.FileName())
+) -> None:
     """Write a copy of the memory to a file.
 
     TARGET must not exist. It appears when it is complete, and is a memory of its own, with all
@@ -415,9 +423,12 @@ def backup_command(session: Session, *, target: str) -> None:
 
 
 @options.command("restore")
-@click.argument("backup_file", metavar="BACKUP", type=options.FileName())
-@options.yes_option
-def restore_command(session: Session, *, backup_file: str, yes: bool) -> None:
+def restore_command(
+    session: Session,
+    *,
+    backup_file: str = options.argument("BACKUP", type=options.FileName()),
+    yes: bool = options.YES,
+) -> None:
     """Replace the memory by a backup.
 
     Everything that was added since the backup is lost. No other program may have the memory open.
@@ -459,9 +470,12 @@ def _items_of(backup_file: str) -> int | None:
 
 
 @options.command("migrate")
-@click.argument("source", metavar="SRC", type=options.FileName())
-@click.argument("target", metavar="DST", type=options.FileName())
-def migrate_command(session: Session, *, source: str, target: str) -> None:
+def migrate_command(
+    session: Session,
+    *,
+    source: str = options.argument("SRC", type=options.FileName()),
+    target: str = options.argument("DST", type=options.FileName()),
+) -> None:
     """Copy a memory, with its history, into an empty one.
 
     SRC and DST are files or URLs of PostgreSQL. All spaces and knowledge are copied; numbers of
@@ -480,25 +494,22 @@ def migrate_command(session: Session, *, source: str, target: str) -> None:
         )
     with session.progress("copying and comparing") as advance:
         result = migrate(source, target, progress=advance)
-    rows: dict[str, output.Json] = dict(result.rows)
-    checksums: dict[str, output.Json] = dict(result.checksums)
-    names = without_password(source), without_password(target)
+    old, new = without_password(source), without_password(target)
     session.done(
-        f"{names[1]} holds what {names[0]} does: {result.commits:,} commits, "
+        f"{new} holds what {old} does: {result.commits:,} commits, "
         f"{sum(result.rows.values()):,} rows, the same on both sides",
-        {
-            "source": names[0],
-            "target": names[1],
-            "commits": result.commits,
-            "rows": rows,
-            "checksums": checksums,
-        },
+        {"source": old, "target": new} | output.attributes(result, "commits rows checksums"),
     )
 
 
 @options.command("reindex")
-@options.knowledge_option("The knowledge of the space.  [default: the space's own]")
-def reindex_command(session: Session, *, knowledge: str | None) -> None:
+def reindex_command(
+    session: Session,
+    *,
+    knowledge: str | None = options.knowledge_option(
+        "The knowledge of the space.  [default: the space's own]"
+    ),
+) -> None:
     """Change the embedder of the space.
 
     Embeds every text with the new embedder; searches use the old vectors until that is complete.
@@ -524,3 +535,76 @@ def reindex_command(session: Session, *, knowledge: str | None) -> None:
         )
     says = f"{output.plural(count, 'text')} embedded by {session.embedder}"
     session.done(says, {"embedder": session.embedder, "embedded": count})
+
+
+# --- users of PostgreSQL ----------------------------------------------------------------------
+
+_KNOWLEDGE = options.knowledge_option(
+    "This knowledge alone, instead of the space with the knowledge of its name."
+)
+
+
+@options.command("grant")
+def grant_command(
+    session: Session, *, role: str = options.argument(), knowledge: str | None = _KNOWLEDGE
+) -> None:
+    """Let a user of PostgreSQL use a space, or a knowledge.
+
+    Only the owner of the tables may. ROLE can then do all that a memory does, but see and change
+    nothing of other spaces, whatever SQL it sends. Prints all that ROLE may use by now.
+    With --json: {"role": …, "spaces": […], "knowledge": […]}.
+
+    Example: alveus grant ada --space travel
+    """
+    _show_grants(
+        session, grants.grant(_url(session), role, space=session.space, knowledge=knowledge)
+    )
+
+
+@options.command("revoke")
+def revoke_command(
+    session: Session, *, role: str = options.argument(), knowledge: str | None = _KNOWLEDGE
+) -> None:
+    """Take back what grant gave.
+
+    What ROLE has open finds nothing there any longer, and cannot write there. Prints all that ROLE
+    may use still. With --json: as grant.
+
+    Example: alveus revoke ada --space travel
+    """
+    _show_grants(
+        session, grants.revoke(_url(session), role, space=session.space, knowledge=knowledge)
+    )
+
+
+@options.command("grants")
+def grants_command(session: Session) -> None:
+    """List which users of PostgreSQL may use which spaces.
+
+    The owner of the tables may use all, and is not listed. With --json a role per line, as grant
+    prints it.
+
+    Example: alveus grants
+    """
+    found = grants.grants(_url(session))
+    session.listing(
+        ("role", "spaces", "knowledge"),
+        found,
+        lambda each: (each.role, ", ".join(each.spaces), ", ".join(each.knowledge)),
+        _grant_fields,
+    )
+
+
+def _url(session: Session) -> str:
+    """Return the URL of the server; a file is refused later."""
+    return session.server or str(session.file)
+
+
+def _show_grants(session: Session, found: RoleGrants) -> None:
+    spaces, knowledge = ", ".join(found.spaces) or "none", ", ".join(found.knowledge) or "none"
+    says = f"{found.role} may use spaces: {spaces}; knowledge: {knowledge}"
+    session.done(says, _grant_fields(found))
+
+
+def _grant_fields(found: RoleGrants) -> dict[str, output.Json]:
+    return output.attributes(found, "role spaces knowledge")

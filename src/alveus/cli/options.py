@@ -5,32 +5,34 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import date, datetime, timedelta, tzinfo
-from functools import update_wrapper
+from inspect import cleandoc, signature
 from itertools import islice
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
 
 import alveus
-from alveus.cli.session import Owner, Session, remember_option, session_of
+from alveus.cli.session import Owner, remember_option, session_of
 from alveus.errors import AlveusError, InvalidInput
 from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import MAX_DEPTH, Value, checked_name
-from alveus.values.times import Zone, parse_time
+from alveus.values.times import Zone, parse_time, read_span
 from alveus.values.urls import IMMUTABLE_SUFFIX
 
 if TYPE_CHECKING:
     from alveus import Memory
-    from alveus.llm import HttpReranker
+    from alveus.llm import HttpReranker, OpenAIChat
     from alveus.store.times import ValidAt
 
-P = ParamSpec("P")
 T = TypeVar("T")
-Decorator = Callable[[T], T]
+
+Moment: TypeAlias = int | datetime | None
+"""A commit number or a time; None: now."""
 
 CUT = 40
 """Characters of an argument that a message repeats."""
@@ -157,16 +159,66 @@ class Command(click.Command):
         return super().parse_args(ctx, args)
 
 
-def command(name: str) -> Callable[[Callable[Concatenate[Session, P], None]], click.Command]:
-    """Make a function a command; it is given the session first."""
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """An option or argument: the default of a parameter of the command's function.
 
-    def make(function: Callable[Concatenate[Session, P], None]) -> click.Command:
-        def call(*args: P.args, **kwargs: P.kwargs) -> None:
-            function(session_of(click.get_current_context()), *args, **kwargs)
+    Attributes:
+        make: Returns it for click, of the name of the function's parameter.
+    """
 
-        return click.command(name, cls=Command)(update_wrapper(call, function))
+    make: Callable[[str], click.Parameter]
+
+
+@dataclass(frozen=True, slots=True)
+class OptionGroup:
+    """Options that make one value: the default of one parameter of the command's function.
+
+    Attributes:
+        options: By the names of the parameters of *make*.
+        make: Returns the value; its usage errors are those of the command.
+    """
+
+    options: Mapping[str, Declared]
+    make: Callable[..., object]
+
+
+def command(
+    name: str, of: click.Group | None = None
+) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a function a command, of a group of commands if one is given.
+
+    Its first parameter is the session. Each of the others is an option or an argument, which its
+    default declares; its docstring is the help.
+    """
+
+    def make(function: Callable[..., None]) -> click.Command:
+        declared = {
+            each.name: cast("Declared | OptionGroup", each.default)
+            for each in [*signature(function).parameters.values()][1:]
+        }
+        groups = {n: each for n, each in declared.items() if isinstance(each, OptionGroup)}
+        params: list[click.Parameter] = []
+        for parameter, each in declared.items():
+            parts = each.options if isinstance(each, OptionGroup) else {parameter: each}
+            params += [part.make(part_name) for part_name, part in parts.items()]
+
+        def call(**given: object) -> None:
+            for parameter, group in groups.items():
+                given[parameter] = group.make(**{part: given.pop(part) for part in group.options})
+            function(session_of(click.get_current_context()), **given)
+
+        made = Command(name, params=params, callback=call, help=cleandoc(function.__doc__ or ""))
+        if of is not None:
+            of.add_command(made)
+        return made
 
     return make
+
+
+def group(name: str, says: str) -> click.Group:
+    """Return a group of commands, which takes the shared options too."""
+    return click.Group(name, help=says, no_args_is_help=False, params=shared(hidden=True))
 
 
 # --- shell completion -------------------------------------------------------------------------
@@ -245,7 +297,7 @@ def _remember_zone(ctx: click.Context, param: click.Parameter, text: str | None)
 def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
     """Return what checks a name, or names, before a file is opened."""
 
-    def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:  # noqa: ANN401 - one name, several, or none
+    def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:
         names: list[object] = [*given] if isinstance(given, tuple) else [given]
         for name in names:
             if name is not None:
@@ -373,8 +425,8 @@ def option(
     says: str,
     *,
     read: Callable[[str], object] | None = None,
-    **more: Any,  # noqa: ANN401 - click's own
-) -> Decorator[Any]:
+    **more: Any,
+) -> Any:
     """Return an option, spelled as in a synopsis: ``--limit -n COUNT``; a flag has no value.
 
     Args:
@@ -382,16 +434,20 @@ def option(
         read: Makes its value of the text; raises `InvalidInput` where that is impossible.
     """
     names = spelled.split()
-    metavar = names.pop() if names[-1].isupper() else None
+    metavar = None if names[-1].startswith("-") else names.pop()
     if read is not None:
         more["callback"] = parsed(read)
-    if metavar is None and "type" not in more:
-        more["is_flag"] = True
-    shown = bool(more.get("default"))
-    return click.option(*names, metavar=metavar, help=says, show_default=shown, **more)
+    more["is_flag"] = metavar is None and "type" not in more
+    more |= {"metavar": metavar, "help": says, "show_default": bool(more.get("default"))}
+    return Declared(lambda name: click.Option([*names, name], **more))
 
 
-def key_option(says: str = "The user, session or device.") -> Decorator[Any]:
+def argument(metavar: str | None = None, **more: Any) -> Any:
+    """Return an argument; *more* is click's."""
+    return Declared(lambda name: click.Argument([name], metavar=metavar, **more))
+
+
+def key_option(says: str = "The user, session or device.") -> Any:
     """Return the option that names a key, if it is given."""
     named = _named("a key")
     return option("--key -k KEY", says, callback=named, shell_complete=_complete(_keys))
@@ -399,99 +455,108 @@ def key_option(says: str = "The user, session or device.") -> Decorator[Any]:
 
 def knowledge_option(
     says: str = "Work on the sets of this knowledge instead of a key's.",
-) -> Decorator[Any]:
+) -> Any:
     """Return the option that names knowledge."""
     return option("--knowledge NAME", says, callback=_named("knowledge"))
 
 
-def owner_options(function: Callable[..., None]) -> Callable[..., None]:
-    """Give a command --key and --knowledge, and its function the `Owner` that they name."""
-
-    def call(*args: object, key: str | None, knowledge: str | None, **kwargs: object) -> None:
-        function(*args, owner=Owner(key, knowledge), **kwargs)
-
-    return key_option()(knowledge_option()(update_wrapper(call, function)))
-
-
-def _sets_option(name: str, says: str, **more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
+def _set_option(says: str, **more: Any) -> Any:
     named, complete = _named("a set"), _complete(_sets)
-    return option(f"--set -s {name} NAME", says, callback=named, shell_complete=complete, **more)
+    return option("--set -s NAME", says, callback=named, shell_complete=complete, **more)
 
 
-required_key_option = option(
+OWNER: Any = OptionGroup({"key": key_option(), "knowledge": knowledge_option()}, Owner)
+"""--key and --knowledge, of which one is given."""
+
+KEY = option(
     "--key -k KEY",
     "The user, session or device.  [required]",
     callback=_required_key,
     shell_complete=_complete(_keys),
 )
-keys_option = option(
-    "--key -k keys KEY",
+KEYS = option(
+    "--key -k KEY",
     "Only this key; may be repeated.",
     multiple=True,
     callback=_named("a key"),
     shell_complete=_complete(_keys),
 )
-set_option = _sets_option("set_name", "The set.", default="default")
-one_set_option = _sets_option("set_name", "The set.  [default: the one that has the item]")
-only_set_option = _sets_option("set_name", "Only this set.")
-sets_option = _sets_option("set_names", "Only this set; may be repeated.", multiple=True)
-where_option = option(
-    "--where JSON", 'Only items that match: \'{"topic": "travel"}\'.', read=read_object
-)
-as_of_option = option(
+SET = _set_option("The set.", default="default")
+ONE_SET = _set_option("The set.  [default: the one that has the item]")
+ONLY_SET = _set_option("Only this set.")
+SETS = _set_option("Only this set; may be repeated.", multiple=True)
+WHERE = option("--where JSON", 'Only items that match: \'{"topic": "travel"}\'.', read=read_object)
+AS_OF = option(
     "--as-of MOMENT", "Read the past: a commit number, a time, or a day's end.", read=read_moment
 )
-valid_at_option = option(
+VALID_AT = option(
     "--valid-at TIME", 'Only facts that hold at TIME; "any": all.  [default: now]', read=_read_valid
 )
-no_wait_option = option("--no-wait", "Do not wait for vectors; until then words find it.")
-yes_option = option("--yes -y", "Do not ask.")
-force_option = option("--force", "Replace FILE if it exists.")
-item_argument = click.argument("item_id", metavar="ID")
+TTL = option(
+    "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
+)
+NO_WAIT = option("--no-wait", "Do not wait for vectors; until then words find it.")
+YES = option("--yes -y", "Do not ask.")
+FORCE = option("--force", "Replace FILE if it exists.")
+ITEM = argument("ID")
 
 
-def path_argument(**more: Any) -> Decorator[Any]:  # noqa: ANN401 - click's own
+def path_argument(**more: Any) -> Any:
     """Return the argument that is a path in an exact tree."""
-    complete = _complete(_paths)
-    return click.argument("path", callback=parsed(read_path), shell_complete=complete, **more)
+    return argument(callback=parsed(read_path), shell_complete=_complete(_paths), **more)
 
 
-def min_score_option(says: str, default: float | None) -> Decorator[Any]:
+def min_score_option(says: str, default: float | None) -> Any:
     """Return the option for the least relevance of what a search finds."""
     return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=default)
 
 
-def limit_option(default: int | None = None, most: int | None = None) -> Decorator[Any]:
+def limit_option(default: int | None = None, most: int | None = None) -> Any:
     """Return the option that bounds a list."""
     return option("--limit -n COUNT", "List at most COUNT.", type=Whole(1, most), default=default)
 
 
-def on_existing_option(default: str, says: str) -> Decorator[Any]:
+def on_existing_option(default: str, says: str) -> Any:
     """Return the option that says what becomes of what is there already."""
     choice = click.Choice(["error", "keep", "update"])
     return option("--on-existing", says, type=choice, default=default)
 
 
-def model_options(function: T) -> T:
-    """Give a command --model and --base-url."""
-    says = "A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]"
-    url = option("--base-url URL", says)(function)
-    return option("--model NAME", "Ask this language model.")(url)
+def chat_model(model: str | None, base_url: str | None) -> OpenAIChat | None:
+    """Return a language model, which is closed at the end of the command; None without a name."""
+    if model is None:
+        return None
+    from alveus.llm import OpenAIChat
+
+    return click.get_current_context().with_resource(OpenAIChat(model, base_url=base_url))
 
 
-def reranker_options(function: T) -> T:
-    """Give a command --reranker and --reranker-model; see `http_reranker`."""
-    named = option("--reranker-model NAME", "Ask the server for this re-ranking model.")(function)
-    says = "Have this server order what is found again; its key is $RERANKER_API_KEY."
-    return option("--reranker URL", says)(named)
-
-
-def http_reranker(url: str | None, model: str | None) -> HttpReranker | None:
+def http_reranker(reranker: str | None, reranker_model: str | None) -> HttpReranker | None:
     """Return the re-ranker that a command's options name, if any."""
-    if url is None:
-        if model is not None:
+    if reranker is None:
+        if reranker_model is not None:
             raise click.UsageError("--reranker-model needs the address of a server: --reranker URL")
         return None
     from alveus.llm import HttpReranker
 
-    return HttpReranker(url, model=model)
+    return HttpReranker(reranker, model=reranker_model)
+
+
+MODEL_NAME = option("--model NAME", "Ask this language model.")
+BASE_URL = option("--base-url URL", "A server of the OpenAI protocol.  [default: $OPENAI_BASE_URL]")
+MODEL: Any = OptionGroup({"model": MODEL_NAME, "base_url": BASE_URL}, chat_model)
+"""--model and --base-url."""
+
+RERANKER: Any = OptionGroup(
+    {
+        "reranker": option(
+            "--reranker URL",
+            "Have this server order what is found again; its key is $RERANKER_API_KEY.",
+        ),
+        "reranker_model": option(
+            "--reranker-model NAME", "Ask the server for this re-ranking model."
+        ),
+    },
+    http_reranker,
+)
+"""--reranker and --reranker-model."""

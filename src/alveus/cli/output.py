@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 import click
 
@@ -21,6 +21,9 @@ from alveus.values.times import Zone
 
 if TYPE_CHECKING:
     from alveus.store.items import Item
+
+C = TypeVar("C")
+T = TypeVar("T")
 
 PAGE = 500
 """Rows that are read together."""
@@ -101,6 +104,25 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool
 def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
     padded = [cell.ljust(width) for cell, width in zip(cells[:-1], widths, strict=False)]
     return "  ".join([*padded, cells[-1]]).rstrip()
+
+
+def paged(
+    read: Callable[[C | None, int], Sequence[T]], cursor: Callable[[T], C], limit: int | None = None
+) -> Iterator[T]:
+    """Yield rows, at most *limit* of them, as they are read page by page.
+
+    Args:
+        read: Returns at most so many rows after the one with this cursor; None: from the first.
+        cursor: Returns the cursor of a row.
+    """
+    after, left = None, limit
+    while left is None or left > 0:
+        size = PAGE if left is None else min(PAGE, left)
+        page = read(after, size)
+        yield from page
+        if len(page) < size:
+            return
+        after, left = cursor(page[-1]), None if left is None else left - size
 
 
 ITEM_COLUMNS = ("id", "time", "text")

@@ -2,88 +2,66 @@
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any
 
-import click
-
-from alveus.cli import options, output
+from alveus.cli import options
+from alveus.cli.options import Moment, option
 from alveus.cli.session import Owner, Session
 from alveus.memory.memory import Memory
-from alveus.memory.prompt import ALL, NEWEST, Context, Piece
+from alveus.memory.prompt import ALL, NEWEST, Context
+from alveus.server.json_forms import context_fields
 from alveus.store.times import ValidAt
 from alveus.values.storable import Value
 
-exact_option = options.option(
+if TYPE_CHECKING:
+    from alveus.llm import HttpReranker
+
+EXACT = option(
     "--exact PATH",
     'Include exact values at and below PATH; "": all of them. May be repeated.',
     multiple=True,
 )
 
 
-profile_option = options.option("--profile NAME", "Include what is always told of NAME.")
-block_option = options.option(
-    "--block NAME",
-    'Include the block NAME; "": all of them. May be repeated.',
-    multiple=True,
-)
-
-
-def budget_option(default: int | None = None) -> options.Decorator[Any]:
+def budget_option(default: int | None = None) -> Any:  # noqa: ANN401 - the default of a parameter
     """Return the option that bounds a prompt."""
     says = "Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]")
-    return options.option("--budget -b TOKENS", says, type=options.Whole(min=1), default=default)
-
-
-class ContextFilters(TypedDict):
-    """What a prompt is made of."""
-
-    system: str | None
-    recent: int | None
-    exact: tuple[str, ...]
-    profile: str | None
-    where: dict[str, Value] | None
-    as_of: int | datetime | None
-    valid_at: ValidAt | None
-    min_score: float | None
+    return option("--budget -b TOKENS", says, type=options.Whole(min=1), default=default)
 
 
 @options.command("context")
-@click.argument("query")
-@options.required_key_option
-@budget_option()
-@options.option("--system TEXT", "Begin with these instructions.")
-@options.option("--messages SET", "Take the conversation from SET.  [default: the newest]")
-@options.option("--recent COUNT", "Take at most COUNT exchanges of it.", type=options.Whole(min=0))
-@exact_option
-@profile_option
-@block_option
-@options.option("--show-secrets", "Do not mask secrets.")
-@options.option("--details", "Name the set, id and time of each item.")
-@options.sets_option
-@options.where_option
-@options.as_of_option
-@options.valid_at_option
-@options.min_score_option(
-    "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5, but a memory "
-    "that fits into a third of the budget is shown whole]",
-    None,
-)
-@options.reranker_options
-def context_command(  # noqa: PLR0913 - an option each, as click passes them
+def context_command(
     session: Session,
     *,
-    query: str,
-    key: str,
-    budget: int | None,
-    messages: str | None,
-    show_secrets: bool,
-    details: bool,
-    set_names: tuple[str, ...],
-    block: tuple[str, ...],
-    reranker: str | None,
-    reranker_model: str | None,
-    **filters: Unpack[ContextFilters],
+    query: str = options.argument(),
+    key: str = options.KEY,
+    budget: int | None = budget_option(),
+    system: str | None = option("--system TEXT", "Begin with these instructions."),
+    messages: str | None = option(
+        "--messages SET", "Take the conversation from SET.  [default: the newest]"
+    ),
+    recent: int | None = option(
+        "--recent COUNT", "Take at most COUNT exchanges of it.", type=options.Whole(min=0)
+    ),
+    exact: tuple[str, ...] = EXACT,
+    profile: str | None = option("--profile NAME", "Include the profile of NAME."),
+    block: tuple[str, ...] = option(
+        "--block NAME",
+        'Include the block NAME; "": all of them. May be repeated.',
+        multiple=True,
+    ),
+    show_secrets: bool = option("--show-secrets", "Do not mask secrets."),
+    details: bool = option("--details", "Name the set, id and time of each item."),
+    set_names: tuple[str, ...] = options.SETS,
+    where: dict[str, Value] | None = options.WHERE,
+    as_of: Moment = options.AS_OF,
+    valid_at: ValidAt | None = options.VALID_AT,
+    min_score: float | None = options.min_score_option(
+        "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5, but a "
+        "memory that fits into a third of the budget is shown whole]",
+        None,
+    ),
+    reranker: HttpReranker | None = options.RERANKER,
 ) -> None:
     """Make a prompt for a question, within a budget of tokens.
 
@@ -94,7 +72,6 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
 
     Example: alveus context "which seat?" --key ada --budget 1000
     """
-    chosen = options.http_reranker(reranker, reranker_model)
 
     def made(memory: Memory) -> Context:
         owner = Owner(key)
@@ -105,32 +82,23 @@ def context_command(  # noqa: PLR0913 - an option each, as click passes them
             query,
             key=key,
             budget_tokens=budget,
+            system=system,
             messages=messages or NEWEST,
+            recent=recent,
             sets=set_names or ALL,
+            exact=exact,
+            profile=profile,
             blocks=ALL if "" in block else block,
-            reranker=chosen,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            min_score=min_score,
+            reranker=reranker,
             secrets="show" if show_secrets else "mask",
             details="show" if details else "hide",
-            **filters,
         )
 
     found = session.ask(made, lambda context: context.partial, None)
-    if session.json:
-        output.document(context_fields(found))
-    else:
-        click.echo(output.plain(found.text))
+    session.answer(found.text, context_fields(found))
+    if not session.json:
         session.note(f"\n{found.explain()}")
-
-
-def context_fields(context: Context) -> dict[str, output.Json]:
-    """Return a prompt and why it is as it is, as JSON."""
-    fields = output.attributes(
-        context, "messages text tokens budget_tokens partial reranker_failure more"
-    )
-    return fields | {"why": [_piece(piece) for piece in context.why]}
-
-
-def _piece(piece: Piece) -> dict[str, output.Json]:
-    names = "part source text shown reason tokens rank ids time score"
-    fields = output.attributes(piece, names)
-    return fields | {"set": piece.set_name, "parts": dict(piece.parts)}

@@ -2,97 +2,99 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import os
+import sys
 import threading
+import traceback
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import field
+from hashlib import blake2b
+from io import BufferedReader
 from pathlib import Path
-from typing import IO
+from types import ModuleType
+from typing import IO, Any, NoReturn, cast
 
 import click
 
-from alveus.cli import options
-from alveus.cli import output as show
-from alveus.cli.agent_import import AGENT, load
-from alveus.cli.input_files import Line, Lines, batches_of_stdin, count
+from alveus.cli import options, output
+from alveus.cli.options import option
 from alveus.cli.output import sink
+from alveus.cli.runs import found_runs
 from alveus.cli.session import Session
 from alveus.errors import AlveusError, InvalidInput, NotFound, RunFailed, RunParked, Unavailable
 from alveus.memory.memory import Memory
+from alveus.runs import agent as agent_module
+from alveus.runs.agent import Agent, DispatchTable
+from alveus.runs.durable_calls import message_of
 from alveus.runs.runner import LocalRunner, Output, Outputs
 from alveus.runs.runner.local_runner import CONCURRENCY, OnParked
 from alveus.store import Run
-from alveus.transfer.import_source import numbered_lines
+from alveus.transfer.import_source import line_error, numbered_lines
+from alveus.values import wire
 from alveus.values.forks import NO_THREAD, Flag, began
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked
+from alveus.values.storable import Value, checked, checked_name
 
-TOLD = 5
+MOST_NAMED = 5
 """Failed runs that the error names one by one."""
 
 POLL_S = 0.2
 """How often a consumer looks whether it is to end."""
 
-PAGE = 1000
+SHAPE = 'write {"key": "ada", "value": …}, and "id": "…" if it has one'
 
-name_option = options.option(
-    "--name NAME", "The name of the runner and its inbox.  [default: the agent's]"
-)
-concurrency_option = options.option(
+BLOCK = 1 << 16
+
+AGENT = options.argument("AGENT")
+RUNNER_NAME = option("--name NAME", "The name of the runner and its inbox.  [default: the agent's]")
+CONCURRENT_KEYS = option(
     "--concurrency COUNT",
     "Run COUNT keys at once.",
     type=options.Whole(1, 1000),
     default=CONCURRENCY,
 )
-actions_knowledge_option = options.knowledge_option(
+ACTIONS_KNOWLEDGE = options.knowledge_option(
     "The knowledge for its actions.  [default: the space's]"
 )
 
 
 @options.command("run")
-@AGENT
-@options.option(
-    "--input -i file FILE",
-    'Read inputs from FILE, a line each; "-": from stdin.',
-    type=click.Path(allow_dash=True),
-)
-@options.option(
-    "--output -o FILE",
-    "Write outputs to FILE, as --json prints them; it appears when all inputs are done.",
-    type=click.Path(),
-)
-@options.force_option
-@options.option(
-    "--again WORD",
-    "Run lines without ids once more: with another WORD they are other inputs.",
-    default="",
-)
-@options.option(
-    "--retry-parked", "Retry runs of these inputs that are parked, after their cause was corrected."
-)
-@options.option("--serve", "Then go on with what arrives in the inbox.")
-@options.option(
-    "--consumer NAME", "With --serve: print outputs of the agent that this consumer has not read."
-)
-@name_option
-@concurrency_option
-@actions_knowledge_option
-def run_command(  # noqa: PLR0913 - an option each, as click passes them
+def run_command(
     session: Session,
     *,
-    agent: str,
-    file: str | None,
-    output: str | None,
-    force: bool,
-    again: str,
-    retry_parked: bool,
-    serve: bool,
-    consumer: str | None,
-    name: str | None,
-    concurrency: int,
-    knowledge: str | None,
+    agent: str = AGENT,
+    file: str | None = option(
+        "--input -i FILE",
+        'Read inputs from FILE, a line each; "-": from stdin.',
+        type=click.Path(allow_dash=True),
+    ),
+    target: str | None = option(
+        "--output -o FILE",
+        "Write outputs to FILE, as --json prints them; it appears when all inputs are done.",
+        type=click.Path(),
+    ),
+    force: bool = options.FORCE,
+    again: str = option(
+        "--again WORD",
+        "Run lines without ids once more: with another WORD they are other inputs.",
+        default="",
+    ),
+    retry_parked: bool = option(
+        "--retry-parked",
+        "Retry runs of these inputs that are parked, after their cause was corrected.",
+    ),
+    serve: bool = option("--serve", "Then go on with what arrives in the inbox."),
+    consumer: str | None = option(
+        "--consumer NAME",
+        "With --serve: print outputs of the agent that this consumer has not read.",
+    ),
+    name: str | None = RUNNER_NAME,
+    concurrency: int = CONCURRENT_KEYS,
+    knowledge: str | None = ACTIONS_KNOWLEDGE,
 ) -> None:
     """Run an agent on inputs, each input once.
 
@@ -116,11 +118,11 @@ def run_command(  # noqa: PLR0913 - an option each, as click passes them
     """
     if file is None and not serve:
         raise click.UsageError("name the inputs: --input FILE, or wait for them with --serve")
-    if serve and output is not None:
+    if serve and target is not None:
         raise click.UsageError("--serve has no end, and so no --output; use --consumer NAME")
     if consumer is not None and not serve:
         raise click.UsageError("--consumer goes with --serve")
-    if output == "-":
+    if target == "-":
         raise click.UsageError("--json prints the outputs on stdout; name a file for --output")
     plan = load(agent, name=name)
     with ExitStack() as stack:
@@ -129,14 +131,115 @@ def run_command(  # noqa: PLR0913 - an option each, as click passes them
         runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
         stack.enter_context(runner)
         if feed is not None:
-            with nullcontext() if output is None else sink(output, force=force) as write:
+            with nullcontext() if target is None else sink(target, force=force) as write:
                 tally = _run(session, runner, feed, write, retry_parked=retry_parked)
-            _sum_up(session, tally, output, goes_on=serve)
+            _sum_up(session, tally, target, goes_on=serve)
         if serve:
             _serve(session, runner, consumer)
 
 
 # --- inputs -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """An input, as a line says it.
+
+    Attributes:
+        number: Of the line, from 1.
+        event_id: Its own id, or one that follows from its text, its place and all before it.
+        has_id: Whether the line gave it.
+    """
+
+    number: int
+    key: str
+    value: Value
+    event_id: str
+    has_id: bool
+
+
+class Lines:
+    """Reads lines one after the other, and gives an id to those that have none.
+
+    The id says which input it is and a digest of it and of all before it: the same lines have the
+    same ids, whatever their file is called, and lines that are put behind them change nothing.
+
+    Args:
+        name: How errors call the file.
+        again: Part of the ids; with another one the same lines are other inputs.
+    """
+
+    def __init__(self, name: str, *, again: str = "") -> None:
+        self._name, self._again = name, again
+        self._last, self._count = b"", 0
+
+    def read(self, texts: Iterator[tuple[int, str]]) -> Iterator[Line]:
+        """Yield what numbered lines say.
+
+        Raises:
+            InvalidInput: One cannot be used.
+        """
+        for number, text in texts:
+            try:
+                yield self._line(number, text)
+            except (ValueError, RecursionError) as error:
+                raise line_error(self._name, number, str(error), SHAPE) from None
+
+    def _line(self, number: int, text: str) -> Line:
+        self._last = blake2b(text.encode(), digest_size=16, key=self._last).digest()
+        self._count += 1
+        try:
+            found = wire.decode_user_json(text)
+        except ValueError as error:
+            problem = f"is not JSON that alveus reads ({error})"
+            raise InvalidInput(problem) from None
+        if not isinstance(found, dict):
+            problem = f"is JSON, but not an object: {text[:40]}"
+            raise InvalidInput(problem)
+        fields = cast("dict[str, object]", found)
+        missing = [name for name in ("key", "value") if name not in fields]
+        other = sorted(fields.keys() - {"key", "value", "id"})
+        if missing or other:
+            raise InvalidInput(
+                f"has no {missing[0]!r}" if missing else f"has a field {other[0]!r}, unknown here"
+            )
+        key = checked_name(fields["key"], "a key")
+        value = checked(found["value"])
+        if found.get("id") is None:
+            event_id = f"input {self._count} {self._last.hex()} {self._again}".rstrip()
+            return Line(number, key, value, event_id, has_id=False)
+        return Line(number, key, value, checked_name(fields["id"], "an event id"), has_id=True)
+
+
+def _count_inputs(handle: IO[bytes], name: str) -> int:
+    """Return how many inputs a file has, after checking all of them.
+
+    Raises:
+        InvalidInput: A line cannot be used, or has the id of another one.
+    """
+    handle.seek(0)
+    counted = 0
+    used: dict[str, tuple[int, bytes]] = {}
+    for line in Lines(name).read(numbered_lines(name, handle)):
+        counted += 1
+        if line.has_id:
+            digest = wire.digest([line.key, line.value], salt=b"")
+            first, known = used.setdefault(line.event_id, (line.number, digest))
+            if known != digest:
+                problem = f"the id {line.event_id!r} is that of line {first}, which differs"
+                raise line_error(name, line.number, problem, "give each input an id of its own")
+    return counted
+
+
+def _batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
+    """Yield what comes through stdin as it comes: a program may wait for answers to its lines."""
+    number, rest = 0, b""
+    stdin = cast("BufferedReader", sys.stdin.buffer)
+    while block := stdin.read1(BLOCK):
+        *whole, rest = (rest + block).split(b"\n")
+        yield lines.read(numbered_lines("stdin", whole, lines_before=number))
+        number += len(whole)
+    yield lines.read(numbered_lines("stdin", [rest], lines_before=number))
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +255,13 @@ class Feed:
 def _feed(file: str, again: str) -> Generator[Feed]:
     """Open what is to be run; a file is read and checked to its end before anything is run."""
     if file == "-":
-        yield Feed("stdin", batches_of_stdin(Lines("stdin", again=again)), None)
+        yield Feed("stdin", _batches_of_stdin(Lines("stdin", again=again)), None)
         return
     name = click.format_filename(file)
     if Path(file).is_dir():
         raise InvalidInput(f"{name} is a folder; name a file in it")
     with Path(file).open("rb") as handle:
-        total = count(handle, name)
+        total = _count_inputs(handle, name)
         yield Feed(name, iter([_lines(name, handle, again)]), total)
 
 
@@ -186,9 +289,9 @@ class InputTally:
     def summary(self) -> str:
         """Return it in words."""
         counts = (
-            (self.done, f"{show.plural(self.done, 'run')} done"),
+            (self.done, f"{output.plural(self.done, 'run')} done"),
             (self.repeated, f"{self.repeated:,} accepted before and done"),
-            (self.outputs, show.plural(self.outputs, "output")),
+            (self.outputs, output.plural(self.outputs, "output")),
         )
         return ", ".join(said for count, said in counts if count) or "nothing was done"
 
@@ -219,11 +322,11 @@ def _run(
     return tally
 
 
-def _sum_up(session: Session, tally: InputTally, output: str | None, *, goes_on: bool) -> None:
+def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on: bool) -> None:
     """Say what was done; what failed is an error, unless the command goes on."""
-    if output is not None or not session.json:
-        names = ("done", "repeated", "outputs", "failed")
-        session.done(tally.summary(), {name: getattr(tally, name) for name in names})
+    if target is not None or not session.json:
+        fields = output.attributes(tally, "done repeated outputs failed")
+        session.done(tally.summary(), fields)
     if not tally.failed:
         return
     remedy = (
@@ -261,7 +364,7 @@ def _count(tally: InputTally, line: Line, outcome: Outputs | AlveusError) -> Non
     elif isinstance(outcome, AlveusError):
         tally.failed += 1
         behind = outcome.behind if isinstance(outcome, RunParked) else None
-        if behind is None and len(tally.errors) < TOLD:
+        if behind is None and len(tally.errors) < MOST_NAMED:
             tally.errors.append(f"line {line.number}: {outcome}")
     else:
         tally.done += not outcome.repeated
@@ -276,28 +379,26 @@ def _tell(
     write: Callable[[bytes], object] | None,
 ) -> None:
     if write is not None:
-        write(show.inline(_fields(line, outcome)).encode("utf-8", "backslashreplace") + b"\n")
+        write(output.inline(_fields(line, outcome)).encode("utf-8", "backslashreplace") + b"\n")
     elif session.json:
-        show.document(_fields(line, outcome))
+        output.document(_fields(line, outcome))
     elif isinstance(outcome, Outputs):
         for value in outcome:
             click.echo(_shown(line.key, value))
 
 
 def _shown(key: str, value: object) -> str:
-    text = value if isinstance(value, str) else show.inline(show.wired(checked(value)))
-    return f"{click.style(show.one_line(key), bold=True)}: {show.one_line(text)}"
+    text = value if isinstance(value, str) else output.inline(output.wired(checked(value)))
+    return f"{click.style(output.one_line(key), bold=True)}: {output.one_line(text)}"
 
 
-def _fields(line: Line, outcome: Outputs | AlveusError) -> dict[str, show.Json]:
-    told: dict[str, show.Json] = {"line": line.number, "key": line.key}
-    told["id"] = line.event_id if line.has_id else None
+def _fields(line: Line, outcome: Outputs | AlveusError) -> dict[str, output.Json]:
+    event_id = line.event_id if line.has_id else None
+    head: dict[str, output.Json] = {"line": line.number, "key": line.key, "id": event_id}
     if isinstance(outcome, Outputs):
-        values = [show.wired(checked(value)) for value in outcome]
-        rest = {"run": outcome.run, "number": outcome.number, "repeated": outcome.repeated}
-        return told | rest | {"outputs": values}
-    error = {"type": type(outcome).__name__, "message": str(outcome)}
-    return told | {"error": error}
+        values = [output.wired(checked(value)) for value in outcome]
+        return head | output.attributes(outcome, "run number repeated") | {"outputs": values}
+    return head | {"error": {"type": type(outcome).__name__, "message": str(outcome)}}
 
 
 # --- the inbox --------------------------------------------------------------------------------
@@ -329,8 +430,8 @@ def _consume(session: Session, runner: LocalRunner, consumer: str, stop: Flag) -
         raise Unavailable(f"the runner does not serve: {NO_THREAD}")
     try:
         while not ended.is_set():
-            for output in runner.outputs(consumer=consumer, wait_s=POLL_S):
-                _print(session, output)
+            for each in runner.outputs(consumer=consumer, wait_s=POLL_S):
+                _print(session, each)
                 if ended.is_set():
                     break
     finally:
@@ -340,25 +441,25 @@ def _consume(session: Session, runner: LocalRunner, consumer: str, stop: Flag) -
         raise failures[0]
 
 
-def _print(session: Session, output: Output) -> None:
-    if not session.json:
-        click.echo(_shown(output.key, output.value))
-        return
-    told: dict[str, show.Json] = {"position": output.position, "run": output.run}
-    told |= {"number": output.number, "key": output.key}
-    show.document(told | {"output": show.wired(checked(output.value))})
+def _print(session: Session, found: Output) -> None:
+    if session.json:
+        fields = output.attributes(found, "position run number key")
+        output.document(fields | {"output": output.wired(checked(found.value))})
+    else:
+        click.echo(_shown(found.key, found.value))
 
 
 # --- recover ----------------------------------------------------------------------------------
 
 
 @options.command("recover")
-@AGENT
-@name_option
-@concurrency_option
-@actions_knowledge_option
 def recover_command(
-    session: Session, *, agent: str, name: str | None, concurrency: int, knowledge: str | None
+    session: Session,
+    *,
+    agent: str = AGENT,
+    name: str | None = RUNNER_NAME,
+    concurrency: int = CONCURRENT_KEYS,
+    knowledge: str | None = ACTIONS_KNOWLEDGE,
 ) -> None:
     """Finish the runs that a crash left.
 
@@ -371,20 +472,11 @@ def recover_command(
     """
     plan = load(agent, name=name)
     with session.open(knowledge=knowledge) as memory:
-        were_open = list(_waiting(memory, plan.name))
+        were_open = list(found_runs(memory, agent=plan.name, status="waiting"))
         runner = LocalRunner(plan.agent, memory, name=plan.name, concurrency=concurrency)
         with runner, session.progress("recovering"):
             runner.run_until_idle()
         _report(session, memory, were_open, plan.name)
-
-
-def _waiting(memory: Memory, agent: str) -> Iterator[Run]:
-    before: int | None = None
-    while rows := memory.store.runs(
-        memory.space, agent=agent, status="waiting", before=before, limit=PAGE
-    ):
-        yield from rows
-        before = rows[-1].id
 
 
 def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) -> None:
@@ -392,7 +484,7 @@ def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) 
     now = Counter(row.status for each in were_open if (row := memory.store.run(each.id)))
     resumed = sum(each.now is not None for each in were_open)
     left = now["parked"] + now["waiting"]
-    fields: dict[str, show.Json] = {
+    fields: dict[str, output.Json] = {
         "resumed": resumed,
         "begun": len(were_open) - resumed,
         "done": len(were_open) - left,
@@ -406,3 +498,119 @@ def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) 
             f"{now['parked']:,} of them are parked, {now['waiting']:,} wait; "
             "`alveus runs list --status parked` shows what failed"
         )
+
+
+# --- the agent that is named ------------------------------------------------------------------
+
+
+def load(named: str, *, name: str | None) -> DispatchTable:
+    """Return the plan of the agent that ``FILE.py:NAME`` or ``MODULE:NAME`` names.
+
+    Args:
+        name: What its runner will be called, if not like the agent.
+
+    Raises:
+        click.UsageError: A name is missing, or empty.
+        NotFound: There is no such file or module, or it has no such agent.
+        InvalidInput: Importing it raised; the message says where. Or it is no agent, or one
+            without actions.
+    """
+    if name == "":
+        raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
+    place, colon, attribute = named.rpartition(":")
+    if not colon or not place or not attribute:
+        problem = (
+            f"{named!r} does not name an agent; write my_agent.py:Shop, or package.module:Shop"
+        )
+        raise click.UsageError(problem)
+    module = _file(place) if place.endswith(".py") or os.sep in place else _module(place)
+    found: Any = module
+    for part in attribute.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise NotFound(f"{place} has no {attribute!r}; {_offer(module)}")
+    try:
+        return DispatchTable.of(found, name=name)
+    except AlveusError as error:
+        raise InvalidInput(f"{place}: {error}") from error
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a user's __init__: told with its place
+        _refuse(f"{place}: {attribute}", error, "made")
+
+
+def _offer(module: ModuleType) -> str:
+    agents = [name for name, value in vars(module).items() if _is_agent(value)]
+    return f"its agents: {', '.join(agents)}" if agents else "no Agent is in it"
+
+
+def _is_agent(value: object) -> bool:
+    if isinstance(value, type):
+        return issubclass(value, Agent) and value is not Agent
+    return isinstance(value, Agent)
+
+
+def _file(place: str) -> ModuleType:
+    """Return the module in a file; what lies beside it can be imported by it."""
+    path = Path(place)
+    if not path.is_file():
+        raise NotFound(f"{place}: there is no such file")
+    name = path.stem if path.stem not in sys.modules else f"alveus_agent_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path.absolute())
+    if spec is None or spec.loader is None:
+        raise InvalidInput(f"{place} is not a Python file; name one that ends with .py")
+    module = importlib.util.module_from_spec(spec)
+    loader = spec.loader
+
+    def run() -> None:
+        sys.modules[name] = module  # dataclasses and durable calls look it up
+        try:
+            loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+
+    _import(place, path.absolute().parent, run)
+    return module
+
+
+def _module(place: str) -> ModuleType:
+    """Return the module of that name, from the working directory or the installed ones."""
+    try:
+        return _import(place, Path.cwd(), lambda: importlib.import_module(place))
+    except ModuleNotFoundError as error:
+        hint = "run it where that can be imported, or name a file: my_agent.py:Shop"
+        raise NotFound(f"there is no module {error.name!r}; {hint}") from None
+
+
+def _import(place: str, folder: Path, run: Callable[[], Any]) -> Any:  # noqa: ANN401 - what run returns
+    """Import something; an error of its own names the line where it was raised."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+    try:
+        return run()
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{place}.".startswith(f"{error.name}."):
+            raise
+        _refuse(place, error)
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # noqa: BLE001 - a user's module: told with its place
+        _refuse(place, error)
+
+
+def _refuse(place: str, error: BaseException, done: str = "imported") -> NoReturn:
+    if isinstance(error, SyntaxError):
+        where = f"{error.filename}:{error.lineno}"
+    else:
+        frames = traceback.extract_tb(error.__traceback__)
+        theirs = [f for f in frames if not _is_machinery(f.filename)] or frames
+        where = f"{theirs[-1].filename}:{theirs[-1].lineno}"
+    said = message_of(error) if not isinstance(error, SyntaxError) else error.msg
+    raise InvalidInput(
+        f"{place} cannot be {done}: {where} raised {type(error).__name__}: {said}"
+    ) from error
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith("<frozen") or file in {__file__, agent_module.__file__}

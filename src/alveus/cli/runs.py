@@ -1,51 +1,52 @@
-"""Runs as they are, and what is decided of them: list, show, retry, discard."""
+"""Runs: list, show, retry, discard; and replay, which shows their steps."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import click
 
 from alveus.cli import options, output
+from alveus.cli.options import option
 from alveus.cli.session import Session
 from alveus.errors import StaleRun
 from alveus.memory.memory import Memory
 from alveus.runs.runner.run_records import given_up, overtaken
 from alveus.server.json_forms import error_of, run_fields
-from alveus.server.run_traces import Trace, TraceStep, input_of
+from alveus.server.run_traces import Fields, Trace, TraceStep, input_of
 from alveus.store import Run, RunStatus
 from alveus.store.runs import LARGEST
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
-RUN = click.argument("number", metavar="RUN", type=options.Whole(1, LARGEST))
-RUNS = click.argument("numbers", metavar="RUN…", nargs=-1, type=options.Whole(1, LARGEST))
+RUN = options.argument("RUN", type=options.Whole(1, LARGEST))
+RUNS = options.argument("RUN…", nargs=-1, type=options.Whole(1, LARGEST))
+ALL = option("--all", "All parked runs that the filters leave.")
+ONLY_AGENT = option("--agent -a NAME", "Only runs of this agent.")
+ONLY_KEY = options.key_option("Only runs of this key.")
 
-agent_option = options.option("--agent -a NAME", "Only runs of this agent.")
-runs_key_option = options.key_option("Only runs of this key.")
-all_option = options.option("--all every", "All parked runs that the filters leave.")
-
-
-@click.group("runs", no_args_is_help=False, params=options.shared(hidden=True))
-def runs_command() -> None:
-    """Look at runs; retry or discard those that failed.
-
-    A run is the work of an agent on one input. If an action fails, the run is parked, and later
-    inputs of its key wait behind it (unless the agent has on_failed="next").
-    """
+runs_command = options.group(
+    "runs",
+    "Look at runs; retry or discard those that failed.\n\n"
+    "A run is the work of an agent on one input. If an action fails, the run is parked, and later "
+    'inputs of its key wait behind it (unless the agent has on_failed="next").',
+)
 
 
 # --- list and show ----------------------------------------------------------------------------
 
 
-@options.command("list")
-@agent_option
-@runs_key_option
-@options.option("--status", "Only runs of this status.", type=click.Choice(STATUSES))
-@options.limit_option(100, 1_000_000)
+@options.command("list", runs_command)
 def list_runs(
-    session: Session, *, agent: str | None, key: str | None, status: RunStatus | None, limit: int
+    session: Session,
+    *,
+    agent: str | None = ONLY_AGENT,
+    key: str | None = ONLY_KEY,
+    status: RunStatus | None = option(
+        "--status", "Only runs of this status.", type=click.Choice(STATUSES)
+    ),
+    limit: int = options.limit_option(100, 1_000_000),
 ) -> None:
     """List runs, the latest first.
 
@@ -56,28 +57,27 @@ def list_runs(
     Example: alveus runs list --status parked
     """
     with session.open(mode="ro") as memory:
+        found = found_runs(memory, agent=agent, key=key, status=status, limit=limit)
         columns = ("run", "status", "agent", "key", "number", "accepted", "error")
-        found = _found(memory, agent, key, status, limit)
-        session.listing(columns, found, row=_row, fields=run_fields)
+        session.listing(columns, found, _row, run_fields)
 
 
-def _found(
-    memory: Memory, agent: str | None, key: str | None, status: RunStatus | None, limit: int
+def found_runs(
+    memory: Memory,
+    *,
+    agent: str | None = None,
+    key: str | None = None,
+    status: RunStatus | None = None,
+    limit: int | None = None,
 ) -> Iterator[Run]:
-    before: int | None = None
-    while limit > 0:
-        rows = memory.store.runs(
-            memory.space,
-            agent=agent,
-            key=key,
-            status=status,
-            before=before,
-            limit=min(limit, output.PAGE),
+    """Yield runs of the space, the latest first."""
+
+    def page(before: int | None, size: int) -> Sequence[Run]:
+        return memory.store.runs(
+            memory.space, agent=agent, key=key, status=status, before=before, limit=size
         )
-        yield from rows
-        if len(rows) < output.PAGE:
-            return
-        before, limit = rows[-1].id, limit - len(rows)
+
+    return output.paged(page, lambda row: row.id, limit)
 
 
 def _row(row: Run) -> tuple[str, ...]:
@@ -88,9 +88,8 @@ def _row(row: Run) -> tuple[str, ...]:
     return str(row.id), row.status, row.agent, key, str(row.number), f"{age} ago", why
 
 
-@options.command("show")
-@RUN
-def show_run(session: Session, *, number: int) -> None:
+@options.command("show", runs_command)
+def show_run(session: Session, *, number: int = RUN) -> None:
     """Show a run: its input, its steps so far, and the error that parked it.
 
     With --json one object: what list prints, and {"input": …, "steps": […], "open": …,
@@ -158,13 +157,14 @@ def _brief(step: TraceStep) -> str:
 # --- retry and discard ------------------------------------------------------------------------
 
 
-@options.command("retry")
-@RUNS
-@all_option
-@agent_option
-@runs_key_option
+@options.command("retry", runs_command)
 def retry(
-    session: Session, *, numbers: Sequence[int], every: bool, agent: str | None, key: str | None
+    session: Session,
+    *,
+    numbers: Sequence[int] = RUNS,
+    every: bool = ALL,
+    agent: str | None = ONLY_AGENT,
+    key: str | None = ONLY_KEY,
 ) -> None:
     """Retry parked runs.
 
@@ -191,13 +191,14 @@ def retry(
             )
 
 
-@options.command("discard")
-@RUNS
-@all_option
-@agent_option
-@runs_key_option
+@options.command("discard", runs_command)
 def discard(
-    session: Session, *, numbers: Sequence[int], every: bool, agent: str | None, key: str | None
+    session: Session,
+    *,
+    numbers: Sequence[int] = RUNS,
+    every: bool = ALL,
+    agent: str | None = ONLY_AGENT,
+    key: str | None = ONLY_KEY,
 ) -> None:
     """Discard runs that will not be finished.
 
@@ -230,11 +231,11 @@ def _chosen(
     if not numbers and not every:
         raise click.UsageError("add --all to do it with all parked runs that the filters leave")
     if not numbers:
-        if next(_found(memory, agent, key, None, 1), None) is None and (agent or key):
+        if (agent or key) and not list(found_runs(memory, agent=agent, key=key, limit=1)):
             named = [("agent", agent), ("key", key)]
             whose = " and ".join(f"{what} {name!r}" for what, name in named if name is not None)
             session.nothing(f"no run of {whose} is kept; alveus runs list shows those that are")
-        parked = list(_found(memory, agent, key, "parked", 1 << 62))[::-1]
+        parked = list(found_runs(memory, agent=agent, key=key, status="parked"))[::-1]
         if not parked and not session.json:
             session.note("no run is parked")
         return parked
@@ -250,5 +251,99 @@ def require(session: Session, memory: Memory, number: int) -> Run:
     return row
 
 
-for _command in (list_runs, show_run, retry, discard):
-    runs_command.add_command(_command)
+# --- replay -----------------------------------------------------------------------------------
+
+
+@options.command("replay")
+def replay_command(session: Session, *, number: int = RUN) -> None:
+    """Show what each action of a run read, wrote and sent.
+
+    Nothing is run again. Values and items are shown as they were then; values of sensory memory
+    only until the run is done. With --json a line per step: {"step": …, "action": …,
+    "commit": …, "time": …, "skipped": …, "read": {…}, "wrote": {…}, "calls": […], "sent": […],
+    "outputs": […]}.
+
+    Example: alveus replay 17
+    """
+    with session.open(mode="ro") as memory:
+        row = require(session, memory, number)
+        trace = Trace(memory, row)
+        if not session.json:
+            read = output.one_line(output.inline(output.wired(input_of(row))))
+            click.echo(f"run {row.id} of {output.one_line(f'{row.agent}, key {row.scope.key}')}")
+            click.echo(f"  input  {read}")
+        for step in trace.steps():
+            if session.json:
+                output.document({**step})  # pyright: ignore[reportArgumentType] - JSON, with its fields typed
+            else:
+                _show_step(step)
+        unfinished = trace.unfinished()
+        if unfinished is not None and not session.json:
+            click.echo(f"\n{unfinished['step']}  not done yet")
+            for line in _calls(unfinished["calls"]):
+                click.echo(line)
+
+
+def _show_step(step: TraceStep) -> None:
+    title = click.style(output.one_line(step["action"]), bold=True)
+    skipped = "  failed, and was skipped" if step["skipped"] else ""
+    click.echo(f"\n{step['step']}  {title}  commit {step['commit']}, {step['time']}{skipped}")
+    for line in (*_reads(step), *_writes(step), *_calls(step["calls"]), *_sent(step)):
+        click.echo(line)
+
+
+def _line(verb: str, said: str) -> str:
+    return f"  {click.style(verb.ljust(6), dim=True)} {output.one_line(said)}"
+
+
+def _reads(step: TraceStep) -> Iterator[str]:
+    read = step["read"]
+    for memory in ("short_term", "sensory"):
+        for each in read[memory]:
+            yield _line("read", f"{memory} {_node(each)}")
+    for each in read["items"]:
+        yield _line("read", _item(each))
+    for search in read["searches"]:
+        yield _line("search", f"{', '.join(search['sets'])}: {search['query']!r}")
+        for hit in search["hits"]:
+            yield _line("", f"  {_item(hit)}")
+
+
+def _writes(step: TraceStep) -> Iterator[str]:
+    wrote = step["wrote"]
+    for each in wrote["short_term"]:
+        yield _line("wrote", f"short_term {_node(each)}")
+    for each in wrote["sensory"] or ():
+        yield _line("wrote", f"sensory {_node(each)}")
+    for each in wrote["items"]:
+        yield _line(str(each["change"]), _item(each))
+
+
+def _calls(calls: Iterable[Fields]) -> Iterator[str]:
+    for each in calls:
+        came = {name: each[name] for name in ("result", "error") if each.get(name) is not None}
+        told = "".join(f" {output.inline(value)}" for value in came.values())
+        tries = f" at try {each['attempts']}" if each["attempts"] != 1 else ""
+        yield _line("called", f"{each['function']}() {each['status']}{told}{tries}")
+
+
+def _sent(step: TraceStep) -> Iterator[str]:
+    for each in step["sent"]:
+        then = each["sets_off"]
+        following = f" -> {', '.join(map(str, then))}" if isinstance(then, list) and then else ""
+        yield _line("sent", f"{each['event']} {output.inline(each['data'])}{following}")
+    for each in step["outputs"]:
+        yield _line("output", f"{each['event']} {output.inline(each['data'])}")
+
+
+def _node(each: Fields) -> str:
+    path = each["path"] if isinstance(each["path"], str) else output.inline(each["path"])
+    if "value" in each:
+        return f"{path} = {output.inline(each['value'])}"
+    said = [name for name in ("object", "missing", "removed", "cleared") if each.get(name)]
+    return f"{path or '(all of it)'} {' '.join(said)}"
+
+
+def _item(each: Fields) -> str:
+    text = each["text"]
+    return f"{each['set']}/{each['id']}" + ("" if text is None else f": {text}")

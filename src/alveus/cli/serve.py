@@ -1,112 +1,165 @@
-"""A server of the memory, and its tokens: alveus serve, alveus token."""
+"""Servers of a memory: alveus serve, ui and mcp; and their tokens: alveus token."""
 
 from __future__ import annotations
 
-from collections.abc import Generator
+import sys
+import webbrowser
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict, Unpack
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
 from alveus.cli import options, output
+from alveus.cli.options import option
 from alveus.cli.session import Session
 from alveus.errors import InvalidInput, Unsupported
-from alveus.llm import OpenAIChat
+from alveus.llm import ChatModel
 from alveus.memory.memory import Memory
-from alveus.server.tokens import LEVELS, Access, Token, TokenFile
+from alveus.server.tokens import LEVELS, Access, TokenFile
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name
 
 if TYPE_CHECKING:
+    from alveus.server.addresses import TrustedProxies
     from alveus.telemetry import OpenTelemetry
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 
 MEGABYTE = 1_000_000
 
-tokens_option = options.option(
+ONLY_READS = "The server was started with --read-only; its operator can start it without."
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where a server listens, and who may ask it: the options that all servers take."""
+
+    host: str
+    port: int
+    tokens: Path | None
+    proxies: tuple[str, ...]
+    origins: tuple[str, ...] = ()
+
+    def checked_tokens(self) -> TokenFile | None:
+        """Return the tokens, if a file is named.
+
+        Raises:
+            InvalidInput: The tokens cannot be read, or other machines reach a server without any.
+        """
+        if self.tokens is None:
+            if self.host not in LOOPBACK:
+                raise InvalidInput(
+                    f"{self.host} is open to other machines, and there are no tokens; make one "
+                    "with alveus token new NAME --tokens FILE, and name that file with --tokens"
+                )
+            return None
+        found = TokenFile(self.tokens)
+        found.tokens()  # now, not at the first request
+        return found
+
+    def trusted_proxies(self) -> TrustedProxies:
+        """Return the proxies; raise `InvalidInput` if one is no address."""
+        from alveus.server.addresses import TrustedProxies
+
+        return TrustedProxies.parse(self.proxies)
+
+    def listen(
+        self,
+        app: Any,  # noqa: ANN401 - an application of ASGI
+        session: Session,
+        *,
+        says: str,
+        path: str = "",
+        stops: Callable[[], object],
+        ready: Callable[[str], object] = lambda _url: None,
+    ) -> None:
+        """Serve *app* until a signal; print *says* and the url once it listens."""
+        from alveus.server.listening import listen
+
+        def announce(url: str) -> None:
+            session.done(f"{says} {url}{path}", {"url": f"{url}{path}"})
+            ready(f"{url}{path}")
+
+        proxies = self.trusted_proxies()
+        listen(app, self.host, self.port, told=announce, stops=stops, proxies=proxies)
+
+
+_TOKENS = option(
     "--tokens FILE",
     "The file of tokens, which is read again whenever it changes.",
     type=click.Path(path_type=Path, dir_okay=False),
 )
 
 
-proxy_option = options.option(
-    "--trusted-proxy proxies ADDRESS",
-    "Whose X-Forwarded headers are believed: an address or a network; may be repeated.",
-    multiple=True,
-)
-
-origin_option = options.option(
-    "--cors-origin origins ORIGIN",
-    "Pages of this origin may ask, such as https://app.example; may be repeated.",
-    multiple=True,
-)
-
-
-def checked_tokens(host: str, tokens: Path | None) -> TokenFile | None:
-    """Return the tokens of a server that is to listen at *host*.
-
-    Raises:
-        InvalidInput: Other machines reach it, and there are none; or they cannot be read.
-    """
-    if tokens is None and host not in LOOPBACK:
-        raise InvalidInput(
-            f"{host} is open to other machines, and there are no tokens; make one with alveus "
-            "token new NAME --tokens FILE, and name that file with --tokens"
+def _listening(port: int, *, where: str = "Where to listen.", origins: bool = True) -> Any:  # noqa: ANN401 - the default of a parameter
+    """Return the options of `Listening`; *port* is the default."""
+    found: dict[str, options.Declared] = {
+        "host": option("--host ADDRESS", where, default="127.0.0.1"),
+        "port": option("--port NUMBER", where, type=options.Whole(0, 65_535), default=port),
+        "tokens": _TOKENS,
+        "proxies": option(
+            "--trusted-proxy ADDRESS",
+            "Whose X-Forwarded headers are believed: an address or a network; may be repeated.",
+            multiple=True,
+        ),
+    }
+    if origins:
+        found["origins"] = option(
+            "--cors-origin ORIGIN",
+            "Pages of this origin may ask, such as https://app.example; may be repeated.",
+            multiple=True,
         )
-    found = None if tokens is None else TokenFile(tokens)
-    if found is not None:
-        found.tokens()  # now, not at the first request
-    return found
+    return options.OptionGroup(found, Listening)
 
 
 @contextmanager
-def server_installed() -> Generator[None]:
-    """Say what to install where an import of the server fails."""
+def _installed(what: str, extra: str) -> Generator[None]:
+    """Raise `Unsupported`, which says what to install, if an import of the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:
         raise Unsupported(
-            f"the server needs {error.name}, which is not installed: pip install 'alveus[server]'"
+            f"{what} needs {error.name}, which is not installed: pip install 'alveus[{extra}]'"
         ) from error
 
 
-class ServeOptions(TypedDict):
-    """How the memory is served."""
-
-    host: str
-    port: int
-    tokens: Path | None
-    proxies: tuple[str, ...]
-    origins: tuple[str, ...]
-    max_body: float
-    rate: float | None
-    telemetry: bool
-    model: str | None
-    base_url: str | None
+def _opener(
+    session: Session,
+    *,
+    mode: Literal["rw", "ro"] = "rw",
+    telemetry: OpenTelemetry | None = None,
+) -> Callable[[str], Memory]:
+    """Return a function that opens a space of the memory."""
+    location = session.server or session.file
+    embedder, zone = session.embedder, session.zone.info
+    return lambda space: Memory.open(
+        location, space=space, embedder=embedder, timezone=zone, mode=mode, telemetry=telemetry
+    )
 
 
 @options.command("serve")
-@options.option("--host ADDRESS", "Where to listen.", default="127.0.0.1")
-@options.option("--port NUMBER", "Where to listen.", type=options.Whole(0, 65_535), default=8080)
-@tokens_option
-@proxy_option
-@origin_option
-@options.option(
-    "--max-body MB",
-    "Largest request, in megabytes.",
-    type=options.FiniteRange(0.001, 1_000),
-    default=10.0,
-)
-@options.option(
-    "--rate NUMBER", "Requests a second of one token, or address.", type=options.FiniteRange(0.1)
-)
-@options.option(
-    "--telemetry", "Emit traces and metrics by OpenTelemetry, as its variables say.", is_flag=True
-)
-@options.model_options
-def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
+def serve_command(
+    session: Session,
+    *,
+    listening: Listening = _listening(8080),
+    max_body: float = option(
+        "--max-body MB",
+        "Largest request, in megabytes.",
+        type=options.FiniteRange(0.001, 1_000),
+        default=10.0,
+    ),
+    rate: float | None = option(
+        "--rate NUMBER",
+        "Requests a second of one token, or address.",
+        type=options.FiniteRange(0.1),
+    ),
+    telemetry: bool = option(
+        "--telemetry", "Emit traces and metrics by OpenTelemetry, as its variables say."
+    ),
+    model: ChatModel | None = options.MODEL,
+) -> None:
     """Serve the memory over HTTP, until it is stopped.
 
     Needs alveus[server]. Without --tokens it listens on this machine alone, and serves no page of
@@ -115,93 +168,160 @@ def serve_command(session: Session, **given: Unpack[ServeOptions]) -> None:
 
     Example: alveus serve --tokens tokens.json --host 0.0.0.0
     """
-    found, host, port = checked_tokens(given["host"], given["tokens"]), given["host"], given["port"]
-    with server_installed():
-        from alveus.server.addresses import TrustedProxies
+    tokens = listening.checked_tokens()
+    with _installed("the server", "server"):
         from alveus.server.app import ServerLimits, create_app
         from alveus.server.cross_origin import origins_of
         from alveus.server.inspector import add_inspector
-        from alveus.server.listening import listen
-    proxies, origins = TrustedProxies.parse(given["proxies"]), origins_of(given["origins"])
-    session.open(make=Memory.stats).close()  # what is wrong is said before it listens
-    place, name = session.server or session.file, given["model"]
-    telemetry = _telemetry() if given["telemetry"] else None
-
-    def open_space(space: str) -> Memory:
-        return Memory.open(
-            place,
-            space=space,
-            embedder=session.embedder,
-            timezone=session.zone.info,
-            telemetry=telemetry,
-        )
-
+    listening.trusted_proxies()
+    origins = origins_of(listening.origins)
+    session.open(make=Memory.stats).close()  # an error of opening is raised before it listens
+    emitted = _telemetry() if telemetry else None
     app = create_app(
-        open_space,
-        tokens=found,
-        limits=ServerLimits(round(given["max_body"] * MEGABYTE), given["rate"]),
-        model=None if name is None else OpenAIChat(name, base_url=given["base_url"]),
-        telemetry=telemetry,
+        _opener(session, telemetry=emitted),
+        tokens=tokens,
+        limits=ServerLimits(round(max_body * MEGABYTE), rate),
+        model=model,
+        telemetry=emitted,
         origins=origins,
     )
     add_inspector(app, space=session.space, writes=False)
-
-    def told(url: str) -> None:
-        session.done(f"listening on {url}", {"url": url})
-
-    listen(app, host, port, told=told, stops=app.state.ends.set, proxies=proxies)
+    listening.listen(app, session, says="listening on", stops=app.state.ends.set)
 
 
 def _telemetry() -> OpenTelemetry:
-    """Return what emits by the process's providers, as `opentelemetry-instrument` sets them."""
+    """Return an emitter by the process's providers, which `opentelemetry-instrument` sets."""
     from alveus.telemetry.open_telemetry import OpenTelemetry
 
     return OpenTelemetry()
 
 
+@options.command("ui")
+def ui_command(
+    session: Session,
+    *,
+    listening: Listening = _listening(8090, origins=False),
+    write: bool = option("--write", "Let pages change the memory, too."),
+    browser: bool = option("--browser", "Open it in a browser."),
+) -> None:
+    """Look into the memory with a browser, until it is stopped.
+
+    Needs alveus[server]. It shows keys, items, searches, prompts and what every commit changed, and
+    changes nothing unless --write is given. Beyond this machine it needs --tokens, as serve does.
+    With --json a line when it listens: {"url": …}.
+
+    Example: alveus ui --db app.db --browser
+    """
+    tokens = listening.checked_tokens()
+    with _installed("the server", "server"):
+        from alveus.server.app import create_app
+        from alveus.server.inspector import add_inspector
+    listening.trusted_proxies()
+    mode = "rw" if write else "ro"
+    session.open(mode=mode).close()  # an error of opening is raised before it listens
+    app = create_app(_opener(session, mode=mode), tokens=tokens)
+    add_inspector(app, space=session.space, writes=write)
+    listening.listen(
+        app,
+        session,
+        says="the inspector is at",
+        path="/ui/",
+        stops=app.state.ends.set,
+        ready=webbrowser.open if browser else lambda _url: None,
+    )
+
+
+@options.command("mcp")
+def mcp_command(
+    session: Session,
+    *,
+    key: str = options.KEY,
+    set_name: str = options.SET,
+    read_only: bool = option(
+        "--read-only", "Give the tools that read, and open the memory to read."
+    ),
+    erase: bool = option("--erase", "Have forget leave nothing of a memory, not even its history."),
+    http: bool = option("--http", "Serve over HTTP, in place of stdin and stdout."),
+    listening: Listening = _listening(8000, where="Where to listen, with --http."),
+) -> None:
+    """Serve the memory of a key to clients of MCP, until it is stopped.
+
+    Claude Desktop, Cursor, VS Code and other clients of the Model Context Protocol start it, and
+    talk over stdin and stdout. With --http it listens for them, at /mcp; without --tokens on this
+    machine alone. Needs alveus[mcp].
+    With --http and --json a line when it listens: {"url": …}.
+
+    Example: alveus mcp --key ada --db memory.db
+    """
+    given = {
+        "--tokens": listening.tokens,
+        "--trusted-proxy": listening.proxies,
+        "--cors-origin": listening.origins,
+    }
+    for name, value in given.items():
+        if value and not http:
+            raise InvalidInput(f"{name} is for --http; over stdin and stdout nobody else can ask")
+    tokens = listening.checked_tokens() if http else None
+    with _installed("MCP", "mcp"):
+        from alveus.server.mcp.served_key import Asker, ServedKey
+        from alveus.server.mcp.stdio import serve_stdio
+    asker = Asker(ONLY_READS if read_only else None)
+    opened = session.open(mode="ro") if read_only else session.open(make=Memory.stats)
+    with opened as memory:
+        forget: Literal["erase", "delete"] = "erase" if erase else "delete"
+        served = ServedKey(memory.key(key), set=set_name, forget=forget)
+        if not http:
+            if sys.stdin.isatty():
+                session.note("alveus: waiting for a client of MCP on stdin; Ctrl-C ends it")
+            serve_stdio(served, asker)
+            return
+        from alveus.server.cross_origin import origins_of
+        from alveus.server.mcp.http import PATH, create_mcp_app, let_calls_end
+
+        origins = origins_of(listening.origins)
+        app = create_mcp_app(served, tokens=tokens, asker=asker, origins=origins)
+        let_calls_end()
+        listening.listen(app, session, says="listening on", path=PATH, stops=app.stop)
+
+
 # --- tokens -----------------------------------------------------------------------------------
 
 
-@click.group("token", no_args_is_help=False, params=options.shared(hidden=True))
-def token_command() -> None:
-    """Make, list, rotate and revoke the tokens of a server.
+token_command = options.group(
+    "token",
+    "Make, list, rotate and revoke the tokens of a server.\n\n"
+    "Their file holds hashes, never a token; a server reads it again whenever it changes.",
+)
 
-    Their file holds hashes, never a token; a server reads it again whenever it changes.
-    """
-
-
-_file = options.option(
+_NAME = options.argument()
+_FILE = option(
     "--tokens FILE",
     "The file of tokens.",
     type=click.Path(path_type=Path, dir_okay=False),
     required=True,
 )
-_name = click.argument("name")
 
 
-@options.command("new")
-@_name
-@_file
-@options.option(
-    "--access WORD",
-    "What it may: read; write, and forget; admin: runs, export and receipts too.",
-    type=click.Choice(LEVELS),
-    default="write",
-)
-@options.option("--of-space NAME", "The one space that it may use.  [default: all]")
-@options.option(
-    "--keys BEGINNING",
-    "Only keys that begin so.  [default: all]",
-    read=lambda text: checked_name(text, "the beginning of keys"),
-)
+@options.command("new", token_command)
 def new_token(
     session: Session,
     *,
-    name: str,
-    tokens: Path,
-    access: Access,
-    of_space: str | None,
-    keys: str | None,
+    name: str = _NAME,
+    tokens: Path = _FILE,
+    access: Access = option(
+        "--access WORD",
+        "What it may: read; write, and forget; admin: runs, export and receipts too.",
+        type=click.Choice(LEVELS),
+        default="write",
+    ),
+    of_space: str | None = option(
+        "--of-space NAME", "The one space that it may use.  [default: all]"
+    ),
+    keys: str | None = option(
+        "--keys BEGINNING",
+        "Only keys that begin so.  [default: all]",
+        read=lambda text: checked_name(text, "the beginning of keys"),
+    ),
 ) -> None:
     """Make a token, and print it: nobody can read it again.
 
@@ -213,10 +333,8 @@ def new_token(
     session.answer(secret, {"name": name, "token": secret})
 
 
-@options.command("rotate")
-@_name
-@_file
-def rotate_token(session: Session, *, name: str, tokens: Path) -> None:
+@options.command("rotate", token_command)
+def rotate_token(session: Session, *, name: str = _NAME, tokens: Path = _FILE) -> None:
     """Replace a token by another one of the same name, and print it.
 
     With --json: {"name": …, "token": …}.
@@ -227,10 +345,8 @@ def rotate_token(session: Session, *, name: str, tokens: Path) -> None:
     session.answer(secret, {"name": name, "token": secret})
 
 
-@options.command("revoke")
-@_name
-@_file
-def revoke_token(session: Session, *, name: str, tokens: Path) -> None:
+@options.command("revoke", token_command)
+def revoke_token(session: Session, *, name: str = _NAME, tokens: Path = _FILE) -> None:
     """Make a token of no use, from the next request on.
 
     With --json: {"revoked": …}.
@@ -241,9 +357,8 @@ def revoke_token(session: Session, *, name: str, tokens: Path) -> None:
     session.done(f"token {name!r} is revoked", {"revoked": name})
 
 
-@options.command("list")
-@_file
-def list_tokens(session: Session, *, tokens: Path) -> None:
+@options.command("list", token_command)
+def list_tokens(session: Session, *, tokens: Path = _FILE) -> None:
     """List the tokens, but for their secrets.
 
     With --json a line per token: {"name": …, "access": …, "space": …, "keys": …, "created": …}.
@@ -251,17 +366,12 @@ def list_tokens(session: Session, *, tokens: Path) -> None:
     Example: alveus token list --tokens tokens.json
     """
     columns = ("name", "access", "space", "keys", "created")
-    session.listing(columns, TokenFile(tokens).tokens(), row=_row, fields=_fields)
-
-
-def _row(token: Token) -> tuple[str, ...]:
-    space = "all" if token.space is None else token.space
-    return token.name, token.access, space, token.keys or "all", token.created
-
-
-def _fields(token: Token) -> output.Json:
-    return output.attributes(token, "name access space keys created")
-
-
-for _command in (new_token, rotate_token, revoke_token, list_tokens):
-    token_command.add_command(_command)
+    session.listing(
+        columns,
+        TokenFile(tokens).tokens(),
+        lambda token: (
+            *(token.name, token.access, token.space or "all", token.keys or "all"),
+            token.created,
+        ),
+        lambda token: output.attributes(token, " ".join(columns)),
+    )

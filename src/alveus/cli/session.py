@@ -259,7 +259,7 @@ class Session:
         if not self.quiet:
             click.echo(output.plain(text))
 
-    def answer(self, text: str, fields: dict[str, output.Json] | None = None) -> None:
+    def answer(self, text: str, fields: output.Json = None) -> None:
         """Print what was asked for, quiet or not: in words, or *fields* as a JSON document."""
         if self.json and fields is not None:
             output.document(fields)
@@ -277,7 +277,6 @@ class Session:
         self,
         columns: Sequence[str],
         items: Iterable[T],
-        *,
         row: Callable[[T], Sequence[str]],
         fields: Callable[[T], output.Json],
     ) -> None:
@@ -287,6 +286,16 @@ class Session:
             return
         for each in items:
             output.document(fields(each))
+
+    def list_attributes(self, names: str, items: Iterable[object]) -> None:
+        """Print a list of objects by these attributes, which are texts."""
+        columns = names.split()
+        self.listing(
+            columns,
+            items,
+            lambda each: [str(getattr(each, name)) for name in columns],
+            lambda each: output.attributes(each, names),
+        )
 
     def nothing(self, text: str, fields: output.Json | None = None) -> NoReturn:
         """End the command, because what was asked for is not there.

@@ -36,8 +36,11 @@ COLUMNS = 40
 
 
 @options.command("demo")
-@options.option("--fast", "Use the static embedder, which is quicker.")
-def demo_command(session: Session, *, fast: bool) -> None:
+def demo_command(
+    session: Session,
+    *,
+    fast: bool = options.option("--fast", "Use the static embedder, which is quicker."),
+) -> None:
     """Show in a minute what alveus does.
 
     Shows facts, recall, scores, exact memory, processes that are killed, and figures. Works in a
