@@ -18,9 +18,13 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
+from typing import TYPE_CHECKING
 
 from alveus.embed.weights import read_lines
-from alveus.values.native import NATIVE, Native
+from alveus.values.native import NATIVE
+
+if TYPE_CHECKING:
+    from alveus.values._native import Native
 
 UNKNOWN = 100
 """The piece of a word that cannot be cut into known pieces."""

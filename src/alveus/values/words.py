@@ -22,7 +22,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
-from typing import Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 from zlib import crc32
 
 import apsw
@@ -30,9 +30,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.values.forks import FORKS
-from alveus.values.native import NATIVE, Native
+from alveus.values.native import NATIVE
 from alveus.values.sqlite_connections import PlainConnection
 from alveus.values.storable import EPOCH, checked
+
+if TYPE_CHECKING:
+    from alveus.values._native import Native
 
 MAX_COUNT = 255
 """Most occurrences of a term, and most temporal words, that are told apart."""

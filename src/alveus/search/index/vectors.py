@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import sys
 from itertools import pairwise
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alveus.search.index.arrays import EXACT_F32, Columns, Growable, SpillFolder, norms
 from alveus.search.index.segment import Damaged, Segment
-from alveus.values.native import NATIVE, Native
+from alveus.values.native import NATIVE
+
+if TYPE_CHECKING:
+    from alveus.values._native import Native
 
 WIDE = 16_384
 """Sets of up to so many rows keep them as float32 too, once they are asked for again."""
