@@ -14,71 +14,29 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, cast
 
+from alveus.values.lazy import words_of
+
 LONGEST_ANSWER = 1_000_000
 """Characters; a longer answer is not read as JSON."""
 
-_TAGS = (
-    "think",  # DeepSeek R1, Qwen 3, QwQ, GLM, Nemotron, EXAONE 4, MiniMax M2, Phi-4, SmolLM3 …
-    "thinking",  # Amazon Nova, Reflection, Claude where it is asked to
-    "thought",  # EXAONE Deep, Marco-o1, Gemini
-    "thoughts",
-    "reasoning",  # Reka
-    "seed:think",  # Seed-OSS
-    "mm:think",  # MiniMax M3
-    "longcat_think",  # LongCat
-    "ifm|think",  # K2 Horizon
-)
-_RELATIVES = ("think", "thinking", "thought", "thoughts", "reasoning")
-"""Tags of which models close one with another."""
-
+_LISTS = words_of(__file__)
+_RELATIVES = _LISTS["relatives"]
 _DETAILS_END = "</details>"
 _PAIRS: Mapping[str, str] = {
-    **{f"<{name}>": f"</{name}>" for name in _TAGS},
-    "[THINK]": "[/THINK]",  # Mistral's Magistral
-    "◁think▷": "◁/think▷",  # Kimi
-    "<|START_THINKING|>": "<|END_THINKING|>",  # Cohere's Command
-    "<|channel>": "<channel|>",  # Gemma 4
-    "<|inner_prefix|>": "<|inner_suffix|>",  # Apertus
-    "<|begin_of_thought|>": "<|end_of_thought|>",  # OpenThinker, Sky-T1
-    "[unused16]": "[unused17]",  # Pangu
-    "<|think|>": "<|end|>",  # Solar Open
+    **{f"<{name}>": f"</{name}>" for name in _LISTS["tags"]},
+    **dict(zip(_LISTS["pairs"][::2], _LISTS["pairs"][1::2], strict=True)),
     '<details type="reasoning"': _DETAILS_END,  # Open WebUI; more attributes follow
 }
-"""The marks that begin thoughts, and those that end them."""
+"""The marks that begin thoughts, and the marks that end them."""
 
 _HEADERS = ("<|channel|>", "<|start|>")
 """What begins a header of OpenAI's harmony format (gpt-oss), which `_HEADER_END` ends."""
 _HEADER_END = "<|message|>"
 _MESSAGE_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 
-_DROPPED = (
-    *_MESSAGE_ENDS,
-    "<|START_RESPONSE|>", "<|END_RESPONSE|>", "<|START_TEXT|>", "<|END_TEXT|>",
-    "<|begin_of_solution|>", "<|end_of_solution|>",
-    "<|begin_of_box|>", "<|end_of_box|>",  # GLM
-    "<|begin|>assistant", "<|content|>",  # Solar Open
-)  # fmt: skip
-"""Marks around the answer itself."""
-
-_WRAPPERS = ("<answer>", "<response>", "<output>")  # Hunyuan, Granite 3.3 and ERNIE, Reflection
+_DROPPED = (*_MESSAGE_ENDS, *_LISTS["dropped"])
+_WRAPPERS, _STARTS, _ENDS = _LISTS["wrappers"], _LISTS["starts"], _LISTS["ends"]
 _UNWRAPPERS = tuple(f"</{one[1:]}" for one in _WRAPPERS)
-"""Tags around the answer, where they follow thoughts."""
-
-_STARTS = (
-    "<|im_start|>assistant", "<|start_header_id|>assistant<|end_header_id|>", "<|assistant|>",
-    "<|header_start|>assistant<|header_end|>", "<|start_of_role|>assistant<|end_of_role|>",
-    "<start_of_turn>model", "<|turn>model", "<|START_OF_TURN_TOKEN|><|CHATBOT_TOKEN|>",
-    "<\uff5cAssistant\uff5c>", "assistantfinal", "assistant:", "Assistant:", "ASSISTANT:",
-    "<|startoftext|>", "<|begin_of_text|>", "<|begin\u2581of\u2581sentence|>", "<|bos|>", "<bos>",
-    "<\uff5cbegin\u2581of\u2581sentence\uff5c>", "<seed:bos>", "<BOS_TOKEN>",
-)  # fmt: skip
-_ENDS = (
-    "<|im_end|>", "<|eot_id|>", "<|eom_id|>", "<|eot|>", "<|eom|>", "<|end_of_text|>",
-    "<|endoftext|>", "<|end_of_turn|>", "<|endofturn|>", "<|eos|>", "<|END_OF_TURN_TOKEN|>",
-    "<\uff5cend\u2581of\u2581sentence\uff5c>", "<end_of_turn>", "<turn|>", "<seed:eos>",
-    "<EOS_TOKEN>", "</s>", "<eos>", "<|user|>", "<|observation|>", "<|startoftext|>",
-)  # fmt: skip
-"""Marks of a turn or a text, at the beginning and at the end of an answer."""
 
 _PHRASES: Mapping[str, str] = {
     "Here is my thought process:": "Here is my response:",  # Granite 3.2

@@ -18,6 +18,7 @@ from alveus.llm.answer_reader import (
     read_json_alone,
 )
 from alveus.llm.chat import Usage
+from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.server_failures import (
     NO_QUOTA,
@@ -37,25 +38,8 @@ _HINTS = {
 }
 
 
-_FILTERED = frozenset(
-    {
-        "blocklist",
-        "content_filter",
-        "content_filtered",
-        "error_toxic",
-        "guardrail_intervened",
-        "prohibited_content",
-        "recitation",
-        "refusal",
-        "safety",
-        "sensitive",
-        "spii",
-    }
-)
-"""Ends of an answer that a filter stopped, in lower case.
-
-Those of OpenAI, Google, AWS, Zhipu, Cohere.
-"""
+_FILTERED = frozenset(words_of(__file__)["filtered"])
+"""Ends of an answer that a filter stopped, in lower case."""
 
 _FAILED = re.compile(
     "abort|cancel|error|exhausted|fail|insufficient_system|interrupt|load|rate_?limit"

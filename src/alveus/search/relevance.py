@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from alveus.embed import Embedder
 from alveus.search.embedding_worker import embed_texts
 from alveus.values import words
+from alveus.values.lazy import lists_of
 from alveus.values.lazy_dataclass import dataclass
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
@@ -66,24 +67,7 @@ BUNDLED = {"minilm": Calibration(-4.8, 5.0, 12.0), "static": Calibration(-5.5, 6
 _LIKE_MINILM = -4.8 + 12.0 * 0.043, 5.0, 12.0 * (1 - 0.043)
 """That of minilm, whose unrelated texts have a cosine of .043, for likeness above the unrelated."""
 
-UNRELATED = (
-    "The ferry leaves the harbour at dawn.",
-    "She bought a second-hand bicycle.",
-    "Interest rates rose by half a percent.",
-    "My grandmother bakes bread on Sundays.",
-    "The server returned an error after the update.",
-    "A storm tore the roof off the barn.",
-    "He is learning to play the cello.",
-    "The museum is closed on Mondays.",
-    "Our flight to Oslo was delayed.",
-    "Please send me the invoice by Friday.",
-    "The dog chased a squirrel up the tree.",
-    "Chemistry was his favourite subject.",
-    "They painted the kitchen yellow.",
-    "The striker scored twice in the final.",
-    "I am allergic to peanuts.",
-    "The novel is set in a mining town.",
-)
+UNRELATED = tuple(lists_of(__file__)["unrelated"])
 """Texts that have nothing in common."""
 
 

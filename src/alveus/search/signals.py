@@ -18,6 +18,7 @@ from alveus.errors.short_repr import short_repr
 from alveus.values import words
 from alveus.values.dates import RELATIVE_WORDS, NamedDate, named_date, past_days
 from alveus.values.keywords import suggest_names_in
+from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
 
 MAX_TERMS = 256
@@ -257,31 +258,10 @@ _DATE_BEFORE = re.compile(
 )
 _NUMBER_AFTER = re.compile(r"\s*,?\s*\d")
 
-_I = frozenset({"me", "my", "mine", "i'm", "i've", "i'd", "i'll"})
-_ENGLISH = frozenset({"what", "when", "where", "who", "how", "did", "do", "was", "is", "the"})
-"""Beside one of these a lower-case "i" is English, and not "and", "in" or "the"."""
-
-_TITLES = frozenset({"mr", "mrs", "ms", "miss", "dr", "prof", "professor", "sir", "the"})
-_ROLES = frozenset(
-    """
-    user assistant system human ai bot chatbot agent customer client tool function developer model
-    speaker participant person narrator moderator operator guest admin host unknown anonymous
-    """.split()  # noqa: SIM905 - a list of words reads best as text
-)
-"""Labels that are not names: a question with "user" in it does not name a speaker."""
-
+_LISTS = {name: frozenset(listed) for name, listed in words_of(__file__).items()}
+_I, _ENGLISH, _TITLES, _ROLES = map(_LISTS.__getitem__, ("i", "english", "titles", "roles"))
 _OPENERS = words.STOP_WORDS | {"may"}
-_ALSO_WORDS = _OPENERS | frozenset(
-    """
-    amber april art august autumn bill bob brook carol chance chase christian chuck clay cliff
-    crystal dale dawn dean dick drew earl eve faith fern forest frank gene ginger grace grant guy
-    harmony hazel heath holly hope hunter iris ivy jack jade jasmine jay jean joy june king lance
-    lane lily mark mason max mercy miles noble olive page paris pat patience pearl peg penny prince
-    ray red reed rich river rob robin rocky rose ruby rusty sage sandy scout skip sky star stone
-    storm sue summer sunny tad tiger trip victor violet wade ward wood young
-    """.split()  # noqa: SIM905 - a list of words reads best as text
-)
-"""Names that are English words too; they are names where they are written with a capital."""
+_ALSO_WORDS = _OPENERS | _LISTS["also_words"]
 
 
 def _says_i(found: Sequence[re.Match[str]], lower: Sequence[str]) -> bool:

@@ -22,82 +22,37 @@ from itertools import pairwise
 
 from alveus.embed import wordpiece
 from alveus.values import words
+from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
 
-_NEGATIONS = frozenset("no not never none nobody nothing neither nor without hardly only".split())  # noqa: SIM905 - a list of words reads best as text
-_PRONOUNS = frozenset("i you he she it we they".split())  # noqa: SIM905 - as above
-_SUBJECTS = _PRONOUNS | frozenset(
-    "the a an this these those my your his her its our their there".split()  # noqa: SIM905 - as above
+_LISTS = words_of(__file__)
+_NEGATIONS, _PRONOUNS, _ASKING, _AUXILIARIES, _INTERJECTIONS, _INTENSIFIERS, _MOVABLE, _TODAY = (
+    frozenset(_LISTS[name])
+    for name in (
+        *("negations", "pronouns", "asking", "auxiliaries"),
+        *("interjections", "intensifiers", "movable", "days"),
+    )
 )
-_ASKING = frozenset("what when where who whom whose why how which".split())  # noqa: SIM905 - as above
-_AUXILIARIES = frozenset(
-    """
-    am is are was were be been being do does did have has had can could may might must shall should
-    will would
-    """.split()  # noqa: SIM905 - as above
-)
+_SUBJECTS = _PRONOUNS.union(_LISTS["determiners"])
 _FUNCTION_WORDS = words.STOP_WORDS.union(
     _NEGATIONS, _SUBJECTS, _ASKING, _AUXILIARIES, ["us", "mine"]
 )
-_ENGLISH = _FUNCTION_WORDS - frozenset(
-    # Words of other languages too: without any of the others, "a" and "an" may be no articles.
-    """
-    a am an as at be by can do down for had has he her him his i in is it its just me more most no
-    no not now of off on or out over own per s same she so some t than their them to too under up
-    was we who will d m re ll ve don
-    """.split()  # noqa: SIM905 - as above
-) | frozenset(("i", "is", "she", "has", "for", "to"))
+_ENGLISH = _FUNCTION_WORDS.difference(_LISTS["also_foreign"])
 
 _CODES = _FUNCTION_WORDS - {"i", "am", "not"}
 """Function words that are names in capitals: US, IT, WHO."""
 
-_INTERJECTIONS = frozenset("oh ah hey hi hello um uh hmm".split())  # noqa: SIM905 - as above
 _OPENINGS = (
     ("by", "the", "way"), ("you", "know"), ("well",), ("so",), ("ok",), ("okay",), ("actually",),
 )  # fmt: skip
 """What opens a sentence before a comma and says nothing."""
-_INTENSIFIERS = frozenset(("very", "really", "also"))
 
-_MOVABLE = frozenset(
-    """
-    on in at after before during since until for by every each yesterday today tomorrow tonight last
-    next this when if while because once although
-    """.split()  # noqa: SIM905 - as above
-)
-"""Words that begin a phrase which says when, where or why, and may stand first or last."""
-
-_TODAY = frozenset(("today", "tonight", "yesterday", "tomorrow", "ago"))
-_SPANS = frozenset(
-    """
-    night morning afternoon evening day week weekend month year spring summer autumn fall winter
-    monday tuesday wednesday thursday friday saturday sunday
-    """.split()  # noqa: SIM905 - as above
-) | frozenset(month.lower() for month in words.MONTHS)
-
-_CARDINALS = dict(
-    zip(
-        "zero one two three four five six seven eight nine ten eleven twelve".split(),  # noqa: SIM905 - as above
-        map(str, range(13)),
-        strict=True,
-    )
-)
-_ORDINALS = dict(
-    zip(
-        """
-        first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth
-        """.split(),  # noqa: SIM905 - as above
-        "1st 2nd 3rd 4th 5th 6th 7th 8th 9th 10th 11th 12th".split(),  # noqa: SIM905 - as above
-        strict=True,
-    )
-)
-_TENS = dict(
-    zip(
-        "twenty thirty forty fifty sixty seventy eighty ninety".split(),  # noqa: SIM905 - as above
-        map(str, range(20, 100, 10)),
-        strict=True,
-    )
-)
-_NUMBERS = _CARDINALS | _ORDINALS | _TENS
+_SPANS = frozenset(_LISTS["spans"]).union(month.lower() for month in words.MONTHS)
+_NUMBERS = {
+    **dict(zip(_LISTS["cardinals"], map(str, range(13)), strict=True)),
+    **dict(zip(_LISTS["ordinals"], _LISTS["ordinal_digits"], strict=True)),
+    **dict(zip(_LISTS["tens"], map(str, range(20, 100, 10)), strict=True)),
+}
 _SPELLINGS = _NUMBERS | {"%": "percent", "&": "and", "a.m": "am", "p.m": "pm"}
 
 _NEGATED = {f"{word}n": word for word in _AUXILIARIES} | {

@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import cast
 
+from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
 
 SERVER_ERROR = 500
@@ -23,64 +24,11 @@ _PASSING = frozenset({408, 409, 425, 429})
 _LAST_STATUS = 599
 
 STATUSES: Mapping[str, int] = {
-    "bad_request": 400,
-    "badrequesterror": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
-    "context_length_exceeded": 400,
-    "data_inspection_failed": 400,
-    "exceed_context_size_error": 400,
-    "invalid_argument": 400,
-    "invalid_prompt": 400,
-    "invalid_request_error": 400,
-    "string_above_max_length": 400,
-    "unsupported_parameter": 400,
-    "unsupported_value": 400,
-    "authentication_error": 401,
-    "invalid_api_key": 401,
-    "invalid_authentication_error": 401,
-    "unauthenticated": 401,
-    "unauthorized": 401,
-    "billing_hard_limit_reached": 402,
-    "exceeded_current_quota_error": 402,
-    "insufficient_balance": 402,
-    "insufficient_credits": 402,
-    "insufficient_quota": 402,
-    "payment_required": 402,
-    "forbidden": 403,
-    "permission_denied": 403,
-    "permission_error": 403,
-    "model_not_found": 404,
-    "not_found": 404,
-    "not_found_error": 404,
-    "notfounderror": 404,
-    "request_too_large": 413,
-    "rate_limit_error": 429,
-    "rate_limit_exceeded": 429,
-    "rate_limit_reached_error": 429,
-    "resource_exhausted": 429,
-    "throttling": 429,
-    "too_many_requests": 429,
-    "api_error": 500,
-    "internal_error": 500,
-    "internal_server_error": 500,
-    "internalservererror": 500,
-    "server_error": 500,
-    "bad_gateway": 502,
-    "upstream_error": 502,
-    "engine_overloaded_error": 503,
-    "overloaded": 503,
-    "overloaded_error": 503,
-    "service_unavailable": 503,
-    "unavailable": 503,
-    "deadline_exceeded": 504,
-    "gateway_timeout": 504,
-    "timeout": 504,
+    code: int(name.removeprefix("status_"))
+    for name, codes in words_of(__file__).items()
+    for code in codes
 }
-"""The codes that servers give in bodies, in lower case, and the status that each stands for.
-
-Sources: the errors of OpenAI, Anthropic, Google, Mistral, Moonshot, OpenRouter, vLLM, llama.cpp.
-"""
+"""The codes that servers give in bodies, in lower case, and the status that each means."""
 
 NO_QUOTA = frozenset(code for code, status in STATUSES.items() if status == 402)  # noqa: PLR2004 - Payment Required
 """Codes of an account that has nothing left: the same request fails until somebody pays."""

@@ -30,6 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.values.forks import FORKS
+from alveus.values.lazy import words_of
 from alveus.values.native import NATIVE
 from alveus.values.sqlite_connections import PlainConnection
 from alveus.values.storable import EPOCH, checked
@@ -74,27 +75,13 @@ MONTHS = (
     "October", "November", "December",
 )  # fmt: skip
 
-STOP_WORDS = frozenset(
-    """
-    a about above after again against all am an and any are as at be because been before being below
-    between both but by can could did do does doing down during each few for from further had has
-    have having he her here hers herself him himself his how i if in into is it its itself just me
-    more most my myself no nor not now of off on once only or other our ours ourselves out over own
-    same she should so some such than that the their theirs them themselves then there these they
-    this those through to too under until up very was we were what when where which while who whom
-    why will with would you your yours yourself yourselves s t don ve ll re d m
-    """.split()  # noqa: SIM905 - a list of words reads best as text
-)
-"""Left out of texts and queries. `s` is among them, so "Ada's" is "Ada"."""
+_LISTS = words_of(__file__)
 
-_TEMPORAL_WORDS = frozenset(
-    """
-    yesterday today tonight tomorrow last next ago week weeks weekend weekends month months year
-    years day days recently since just monday tuesday wednesday thursday friday saturday sunday
-    january february march april june july august september october november december
-    """.split()  # noqa: SIM905 - a list of words reads best as text
-)
-"""Words that answer "when?"; "may" is not among them, and is mostly a verb."""
+STOP_WORDS = frozenset(_LISTS["stop"])
+"""Left out of texts and queries."""
+
+_TEMPORAL_WORDS = frozenset(_LISTS["temporal"])
+"""Words that answer "when?"."""
 
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
 _UNSPACED_SCRIPTS = (

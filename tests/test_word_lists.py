@@ -1,0 +1,133 @@
+"""The lists of words in the text files of the package: each entry changes how a text is read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from alveus.errors import ModelRefused
+from alveus.llm import Usage, answer_reader, answer_text, server_replies
+from alveus.search import signals
+from alveus.search.signals import QuestionSignals
+from alveus.text import statements
+from alveus.text.statements import statement
+from alveus.values import server_failures, words
+from alveus.values.lazy import lists_of, words_of
+from alveus.values.server_failures import reported_failure
+
+LISTED = (answer_reader, server_failures, server_replies, signals, statements, words)
+
+
+def same(first: str, second: str) -> bool:
+    """Whether two texts say the same."""
+    return statement(first).says_the_same(statement(second))
+
+
+def numbers(name: str, digits: list[str]) -> Callable[[str], bool]:
+    """A reading of a number's word as the number."""
+    of = dict(zip(words_of(statements.__file__)[name], digits, strict=True))
+    return lambda word: same(f"{word} cats sleep", f"{of.get(word)} cats sleep")
+
+
+def names(question: str, speaker: str) -> bool:
+    """Whether a question names a speaker."""
+    return QuestionSignals.of(question, speakers=[speaker]).speaker == speaker
+
+
+def is_refused(finish: str) -> bool:
+    """Whether an answer that ended so is one that a filter stopped."""
+    reply = server_replies.ServerReply("text", finish, refused=False, usage=Usage())
+    try:
+        server_replies.text_of("m", reply, asked_json=False)
+    except ModelRefused:
+        return True
+    return False
+
+
+def has_status(code: str) -> bool:
+    """Whether a failure with this code has a status."""
+    failure = reported_failure({"error": {"code": code}})
+    return failure is not None and failure.status is not None
+
+
+def foreign(word: str) -> bool:
+    """Whether "a" beside this function word may be a word of another language."""
+    return word in statements._FUNCTION_WORDS and not same(f"{word} a zorro", f"{word} zorro")
+
+
+READINGS: dict[tuple[ModuleType, str], Callable[[str], bool]] = {
+    (words, "stop"): lambda w: words.terms(w) == [],
+    (words, "temporal"): lambda w: words.temporal(w) == 1,
+    (signals, "i"): lambda w: QuestionSignals.of(f"what about {w}").says_i,
+    (signals, "english"): lambda w: QuestionSignals.of(f"{w} zorro i pan").says_i,
+    (signals, "titles"): lambda w: names("Ada zorro", f"{w} Ada"),
+    (signals, "roles"): lambda w: not names(f"{w} zorro", w),
+    (signals, "also_words"): lambda w: not names(f"about {w}", w.title()),
+    (statements, "negations"): lambda w: not same(f"I {w} really like it", f"I {w} like it"),
+    (statements, "pronouns"): lambda w: same(f"{w}'re late now", f"{w} are late now"),
+    (statements, "determiners"): lambda w: same(f"I know that {w} cat ran", f"I know {w} cat ran"),
+    (statements, "asking"): lambda w: same(f"{w} is it", f"{w} is it?"),
+    (statements, "auxiliaries"): lambda w: same(f"what {w} they want", f"what {w} they want?"),
+    (statements, "also_foreign"): foreign,
+    (statements, "interjections"): lambda w: same(f"{w}, I like tea", "I like tea"),
+    (statements, "intensifiers"): lambda w: same(f"I {w} like tea", "I like tea"),
+    (statements, "movable"): lambda w: same(f"{w} Monday I go home", f"I go home {w} Monday"),
+    (statements, "days"): lambda w: statement(f"I go {w}").is_relative,
+    (statements, "spans"): lambda w: statement(f"I go last {w}").is_relative,
+    (statements, "cardinals"): numbers("cardinals", [str(n) for n in range(13)]),
+    (statements, "ordinals"): numbers("ordinals", words_of(statements.__file__)["ordinal_digits"]),
+    (statements, "tens"): numbers("tens", [str(n) for n in range(20, 100, 10)]),
+    (server_replies, "filtered"): is_refused,
+    (answer_reader, "tags"): lambda w: answer_text(f"<{w}>a</{w}>said") == "said",
+    (answer_reader, "relatives"): lambda w: answer_text(f"<think>a</{w}>said") == "said",
+    (answer_reader, "dropped"): lambda w: answer_text(f"{w}said") == "said",
+    (answer_reader, "wrappers"): lambda w: (
+        answer_text(f"<think>a</think>{w}said</{w[1:]}") == "said"
+    ),
+    (answer_reader, "starts"): lambda w: answer_text(f"{w} said") == "said",
+    (answer_reader, "ends"): lambda w: answer_text(f"said{w}") == "said",
+}
+
+OTHERS = {"also_foreign": "what", "relatives": "zebra", "tags": "zebra", "titles": "Zebra"}
+"""Words that are in no list, for lists to which "<zebra>" cannot belong."""
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "word"),
+    [
+        (module, name, word)
+        for module, name in READINGS
+        for word in words_of(str(module.__file__))[name]
+    ],
+)
+def test_each_word_is_needed(module: ModuleType, name: str, word: str) -> None:
+    """A text with the word is read otherwise than the same text with a word of no list."""
+    reads = READINGS[module, name]
+    marks = name in {"dropped", "wrappers", "starts", "ends"}
+    assert reads(word)
+    assert not reads("<zebra>" if marks else OTHERS.get(name, "zebra"))
+
+
+@pytest.mark.parametrize("code", server_failures.STATUSES)
+def test_each_code_has_its_status(code: str) -> None:
+    failure = reported_failure({"error": {"code": code.upper()}})
+    assert failure is not None
+    assert failure.status == server_failures.STATUSES[code]
+    assert not has_status("zebra")
+
+
+def test_each_pair_of_marks_is_around_thoughts() -> None:
+    listed = words_of(answer_reader.__file__)["pairs"]
+    for begin, end in zip(listed[::2], listed[1::2], strict=True):
+        assert answer_text(f"{begin}a{end}said") == "said"
+
+
+@pytest.mark.parametrize("module", LISTED)
+def test_no_list_has_a_word_twice(module: ModuleType) -> None:
+    for name, listed in lists_of(str(module.__file__)).items():
+        entries = " ".join(listed).split()
+        assert entries
+        if name != "pairs":
+            assert len(set(entries)) == len(entries), name
