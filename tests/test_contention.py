@@ -27,7 +27,6 @@ from alveus.errors import (
     StoreClosed,
     Unavailable,
 )
-from alveus.sets.joint_adds import JointAdd
 from alveus.store import (
     Add,
     Batch,
@@ -76,7 +75,7 @@ def test_a_leader_lets_those_of_the_last_group_come_again(monkeypatch) -> None:
     def come(*names: str) -> None:
         waiting = len(queue._waiting) + len(names)
         for name in names:
-            threads.append(threading.Thread(target=queue.pass_in, args=[name]))
+            threads.append(threading.Thread(target=queue.do, args=[CommitTicket(name)]))
             threads[-1].start()
         wait_until(lambda: len(queue._waiting) == waiting)
 
@@ -88,7 +87,7 @@ def test_a_leader_lets_those_of_the_last_group_come_again(monkeypatch) -> None:
     queue, coming = CommitQueue(commit), [("e",), ()]
     monkeypatch.setattr(commit_queue.time, "sleep", let_go_first)
     for name in ("a", "d", "f", "g"):
-        queue.pass_in(name)
+        queue.do(CommitTicket(name))
         for thread in threads:
             thread.join(LIMIT_S)
     assert [sorted(group) for group in groups] == [
@@ -231,7 +230,7 @@ def test_threads_share_their_fsyncs(path: Path) -> None:
         done += [[] for _ in range(16 - len(done))]
         store = memory.store
         assert isinstance(store, SqliteStore)
-        queue = memory._engine.joint_adds._queue
+        queue = store.commit_queue
         groups: list[int] = []
         together_first = queue.commit_group
 
@@ -337,16 +336,15 @@ def test_a_child_waits_for_no_thread_of_its_parent(path: Path) -> None:
     with Memory.open(path, embedder="static") as memory:
         memory.key("ada").add("first")
         # As where another thread leads.
-        memory._engine.joint_adds._queue._leading[None] = CommitTicket(
-            cast("JointAdd", None), (), raises=True
-        )
+        queue = cast("SqliteStore", memory.store).commit_queue
+        queue._leading[None] = CommitTicket(None)
         if not (child := os.fork()):
             try:
                 memory.key("ada").add("in the child")
             except ForkedStore:
                 os._exit(7)
             os._exit(1)
-        memory._engine.joint_adds._queue._leading.clear()
+        queue._leading.clear()
         ended: list[int] = []
         wait_until(lambda: ended.extend(os.waitpid(child, os.WNOHANG)) or ended[-2] == child)
         assert os.waitstatus_to_exitcode(ended[-1]) == 7
@@ -381,7 +379,7 @@ def test_an_embedder_may_add(path: Path) -> None:
 
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
-    group = [StoreTicket(lambda tx, b=b: [tx.apply(b)], [b], raises=True) for b in batches]
+    group = [StoreTicket(None, [b]) for b in batches]
     store._commit_group(group)
     return [ticket.error or cast("list[Commit]", ticket.answer)[0] for ticket in group]
 
@@ -583,10 +581,10 @@ def test_two_interrupts_in_a_row_leave_nobody_leading(monkeypatch):
     monkeypatch.setattr(CommitQueue, "_step_down", interrupted)
     queue = CommitQueue[int](commit_group)
     with pytest.raises(KeyboardInterrupt):
-        queue.pass_in(1)
+        queue.do(CommitTicket(1))
     assert not interrupts
     assert not queue._leading
-    assert queue.pass_in(2) == 2
+    assert queue.do(CommitTicket(2)) == 2
 
 
 class WatchedLock(WriteLock):

@@ -232,16 +232,18 @@ class TwoThreads:
         """Pass the other piece of work in, after the first."""
         assert self.leads.wait(LIMIT_S)
         with suppress(Unavailable):  # it was of the group that was interrupted
-            assert self.queue.pass_in("second") == "second"
+            assert self.queue.do(CommitTicket("second")) == "second"
 
     def play(self, interrupter: Interrupter) -> None:
         """Interrupt the first; the second, and who comes after them, has to be answered."""
         second = threading.Thread(target=self.second, daemon=True)
         second.start()
-        interrupter.call(lambda: self.queue.pass_in("first"))
+        interrupter.call(lambda: self.queue.do(CommitTicket("first")))
         self.leads.set()
         wait_until(lambda: not second.is_alive(), f"the second waits since {interrupter.where}")
-        assert answer_of_another(lambda: self.queue.pass_in("third"), interrupter) == "third"
+        assert (
+            answer_of_another(lambda: self.queue.do(CommitTicket("third")), interrupter) == "third"
+        )
 
 
 class Starved:
@@ -291,7 +293,7 @@ def test_the_next_one_leads_though_the_leader_has_no_memory_to_hand_over(
 
     def work() -> None:
         with suppress(MemoryError):
-            threads.queue.pass_in("first")
+            threads.queue.do(CommitTicket("first"))
 
     leader = threading.Thread(target=work, name="starved", daemon=True)
     leader.start()
@@ -301,7 +303,10 @@ def test_the_next_one_leads_though_the_leader_has_no_memory_to_hand_over(
     if not waits:
         second.start()
     wait_until(lambda: not second.is_alive(), "the second waits")
-    assert answer_of_another(lambda: threads.queue.pass_in("third"), Interrupter(0)) == "third"
+    assert (
+        answer_of_another(lambda: threads.queue.do(CommitTicket("third")), Interrupter(0))
+        == "third"
+    )
 
 
 def _settle_all(group: list[CommitTicket[str]]) -> None:

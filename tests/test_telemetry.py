@@ -294,7 +294,7 @@ def test_commits_that_share_a_transaction_are_linked_to_it(url, emitted):
             with emitted.mine.start_as_current_span(key):
                 memory.key(key).add("a note")
 
-        threads = [threading.Thread(target=store.commit_queue.do, args=(lead,))]
+        threads = [threading.Thread(target=store.in_queue, args=(lead,))]
         threads[0].start()
         wait_until(leading.is_set)
         threads += [threading.Thread(target=write, args=(key,)) for key in ("ada", "bob")]

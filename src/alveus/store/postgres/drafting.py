@@ -66,7 +66,7 @@ from alveus.store.sql.connection import OwnerRegistry, Query, Row, Write
 from alveus.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
 from alveus.store.sql.journal import BY_OP
 from alveus.store.sql.lanes import CLAIM_EVENT_ID, INSERT_LANE
-from alveus.store.sql.transaction import StoreTicket, Transaction
+from alveus.store.sql.transaction import StoreTicket, Transaction, answer_of
 from alveus.store.sql.writer import INSERT_AGENT, INSERT_SCOPE, INSERT_SET, LAST_RUN, WriterCache
 
 REFUSED = "FX001"
@@ -679,7 +679,7 @@ def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
             answers.append(
                 [tx.apply_unflushed(batch) for batch in ticket.batches]
                 if ticket.batches
-                else ticket.work(tx)
+                else answer_of(tx, ticket)
             )
         except NotADraft as error:
             raise NotADraft(place) from error

@@ -18,13 +18,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
 from operator import itemgetter
-from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from alveus.errors import AlveusError, StoreDamaged
-from alveus.store import Scope, SetInfo, SetRef
-from alveus.store.ledger import UNOBSERVED, Observer
+from alveus.store import Batch, Commit, Scope, SetInfo, SetRef
+from alveus.store.commit_queue import CommitQueue, Planner
+from alveus.store.ledger import IGNORED, UNOBSERVED, Observed, Observer
 from alveus.store.sql.connection import Connection
-from alveus.store.sql.transaction import StoreQueue, StoreTicket, Transaction
+from alveus.store.sql.transaction import StoreTicket, Transaction
 from alveus.store.sql.tree import RecentTrees
 from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import ProcessBound, call_within
@@ -85,7 +86,7 @@ class SqlDatabase(ProcessBound, ABC):
         self._known = KnownRows()
         self._snapshots: dict[object, SetSnapshot] = {}
         self._touch_times: dict[int, int] = {}
-        self.commit_queue = StoreQueue(self._commit_observed)
+        self.commit_queue = CommitQueue[Any](self._commit_observed)
 
     @property
     def _cache(self) -> WriterCache:
@@ -116,6 +117,49 @@ class SqlDatabase(ProcessBound, ABC):
     @abstractmethod
     def writing(self) -> GeneratorContextManager[Connection]:
         """Give a connection inside a transaction, which commits unless the block raises."""
+
+    # --- commits ------------------------------------------------------------------------------
+
+    def commit(self, batch: Batch) -> Commit:
+        """See `Ledger.commit`."""
+        self.check_open()
+        with self.observer.commit([batch]) as observed:
+            answers: list[Commit] = self.commit_queue.do(
+                StoreTicket(None, (batch,), caller=observed)
+            )
+            commit = observed.answered(answers)[0]
+        if batch.state and not commit.adopted:
+            self._known.trees.committed(batch.scope, batch.base, batch.state, commit.number)
+        return commit
+
+    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
+        """See `Ledger.commit_many`."""
+        self.check_open()
+        if not batches:
+            return []
+        with self.observer.commit(batches) as observed:
+            ticket = StoreTicket(None, batches, raises=False, caller=observed)
+            return observed.answered(self.commit_queue.do(ticket))
+
+    def commit_planned(self, work: object, planner: Planner) -> Commit | None:
+        """See `Queued.commit_planned`."""
+        self.check_open()
+        answers: list[Commit] | None = self.commit_queue.do(StoreTicket(work, planner=planner))
+        return None if answers is None else answers[0]
+
+    def in_queue(
+        self, work: Callable[[Transaction], R], *, drafts: bool = True, caller: Observed = IGNORED
+    ) -> R:
+        """Return the answer of *work*, which shares a transaction with waiting commits; durable.
+
+        Args:
+            drafts, caller: See `CommitTicket`.
+
+        Raises:
+            AlveusError: *work* raised it, and is undone.
+        """
+        self.check_open()
+        return self.commit_queue.do(StoreTicket(work, drafts=drafts, caller=caller))
 
     def _commit_observed(self, group: list[StoreTicket]) -> None:
         with self.observer.transaction([ticket.caller for ticket in group]):
@@ -288,7 +332,6 @@ def queued(method: Callable[Concatenate[F, Transaction, P], R]) -> Callable[Conc
 
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        self.check_open()
-        return self.commit_queue.do(lambda tx: method(self, tx, *args, **kwargs))
+        return self.in_queue(lambda tx: method(self, tx, *args, **kwargs), drafts=False)
 
     return call

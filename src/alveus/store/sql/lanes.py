@@ -230,14 +230,12 @@ class SqlLanes(SqlDatabase):
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """See `Lanes.acquire_lease`."""
-        self.check_open()
-        lease = self.commit_queue.do(lambda tx: tx.runs.acquire_lease(scope, owner), drafts=True)
+        lease = self.in_queue(lambda tx: tx.runs.acquire_lease(scope, owner))
         return self.observer.leased(lease)
 
     def release_lease(self, lease: Lease) -> None:
         """See `Lanes.release_lease`."""
-        self.check_open()
-        self.commit_queue.do(lambda tx: tx.runs.give_back(lease), drafts=True)
+        self.in_queue(lambda tx: tx.runs.give_back(lease))
 
     # --- runs ---------------------------------------------------------------------------------
 
@@ -249,9 +247,8 @@ class SqlLanes(SqlDatabase):
         if not inputs:
             return []
         with self.observer.accept(agent, inputs) as observed:
-            answers = self.commit_queue.do(
+            answers = self.in_queue(
                 lambda tx: InputWriter(tx, agent, space_of(inputs)).accept(inputs, owner),
-                drafts=True,
                 caller=observed,
             )
             return observed.answered(answers)
@@ -405,28 +402,22 @@ class SqlLanes(SqlDatabase):
         return _position(db, agent, space, name)
 
     def _new_consumer(self, agent: str, space: str, name: str) -> int:
-        return self.commit_queue.do(lambda tx: _make_consumer(tx, agent, space, name), drafts=True)
+        return self.in_queue(lambda tx: _make_consumer(tx, agent, space, name))
 
     def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
         """See `Lanes.advance_consumer`."""
-        self.check_open()
-        self.commit_queue.do(
-            lambda tx: advance(tx.connection, agent, space, name, position), drafts=True
-        )
+        self.in_queue(lambda tx: advance(tx.connection, agent, space, name, position))
 
     def drop_consumer(self, agent: str, space: str, name: str) -> bool:
         """See `Lanes.drop_consumer`."""
-        self.check_open()
-        return self.commit_queue.do(
-            lambda tx: _drop(tx.connection, agent, space, name), drafts=True
-        )
+        return self.in_queue(lambda tx: _drop(tx.connection, agent, space, name))
 
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
     ) -> int:
         """See `Lanes.prune_runs`."""
         pruning = self._pruning(agent, space, retain, now=now, limit=limit)
-        return self.commit_queue.do(pruning.run) if pruning.is_needed else 0
+        return self.in_queue(pruning.run, drafts=False) if pruning.is_needed else 0
 
     @reads
     def _pruning(

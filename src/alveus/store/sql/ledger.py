@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from alveus.errors import AlveusError
 from alveus.store import (
     OPS_KEPT,
-    Batch,
     Commit,
     Compaction,
     Effects,
@@ -49,7 +47,6 @@ from alveus.store.sql.rows import (
     sets_of,
     stored_item,
 )
-from alveus.store.sql.transaction import apply_each
 from alveus.store.sql.tree import (
     commits_of_node,
     few_fields_of,
@@ -497,27 +494,6 @@ class SqlLedger(SqlDatabase):
         return query(db, sql, db.numbers(rows))
 
     # --- writing ---------------------------------------------------------------------------
-
-    def commit(self, batch: Batch) -> Commit:
-        """See `Ledger.commit`."""
-        self.check_open()
-        with self.observer.commit([batch]) as observed:
-            answers = self.commit_queue.do(lambda tx: [tx.apply(batch)], (batch,), caller=observed)
-            commit = observed.answered(answers)[0]
-        if batch.state and not commit.adopted:
-            self._known.trees.committed(batch.scope, batch.base, batch.state, commit.number)
-        return commit
-
-    def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
-        """See `Ledger.commit_many`."""
-        self.check_open()
-        if not batches:
-            return []
-        with self.observer.commit(batches) as observed:
-            answers = self.commit_queue.do(
-                lambda tx: apply_each(tx, batches), batches, raises=False, caller=observed
-            )
-            return observed.answered(answers)
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
         """See `Ledger.touch`."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 from alveus.errors import (
     AlveusError,
@@ -21,8 +21,7 @@ from alveus.store import (
     commit_time,
 )
 from alveus.store.checks import ROW_BITS, check_base, check_batch, check_leases
-from alveus.store.commit_queue import CommitQueue, CommitTicket
-from alveus.store.ledger import IGNORED, Observed
+from alveus.store.commit_queue import CommitTicket
 from alveus.store.packed_values import packed
 from alveus.store.sql import past
 from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
@@ -245,38 +244,14 @@ class Transaction:
 
 R = TypeVar("R")
 
-StoreTicket: TypeAlias = CommitTicket[Callable[[Transaction], object]]
-"""Work that is done in an open transaction."""
-
-
-class StoreQueue(CommitQueue[Callable[[Transaction], object]]):
-    """Where the writes of one open store gather."""
-
-    def do(
-        self,
-        work: Callable[[Transaction], R],
-        batches: Sequence[Batch] = (),
-        *,
-        raises: bool = True,
-        drafts: bool = False,
-        caller: Observed = IGNORED,
-    ) -> R:
-        """Return what *work* answers once it is durable, or raise what refused it.
-
-        Work that raises an `AlveusError` is undone by itself; what else raises undoes its group.
-
-        Args:
-            batches: See `CommitTicket`: with those of other threads they take fewer statements.
-            raises, drafts, caller: See `CommitTicket`.
-        """
-        answer: R = self.pass_in(work, batches, raises=raises, drafts=drafts, caller=caller)
-        return answer
+StoreTicket: TypeAlias = CommitTicket[Any]
+"""Batches, or work that is done in an open transaction: a function of a `Transaction`."""
 
 
 def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
     """Do the work of a group; return an answer, or the error that refuses it, for each ticket."""
     if is_alone(group):
-        return [group[0].work(tx)]
+        return [answer_of(tx, group[0])]
     db = tx.connection
     db.execute("SAVEPOINT together")
     try:
@@ -290,8 +265,20 @@ def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object
 
 
 def is_alone(group: Sequence[StoreTicket]) -> bool:
-    """Return whether what refuses the work of a group is raised, and there is nothing to undo."""
+    """Return whether an error of the group's work is raised, and there is nothing to undo."""
     return len(group) == 1 and group[0].raises
+
+
+def answer_of(tx: Transaction, ticket: StoreTicket) -> object:
+    """Do the work of one ticket.
+
+    Raises:
+        AlveusError: It is refused.
+    """
+    if ticket.batches:
+        apply = tx.apply if ticket.raises else partial(_applied_apart, tx)
+        return [apply(batch) for batch in ticket.batches]
+    return None if ticket.work is None else ticket.work(tx)
 
 
 def answers_together(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
@@ -310,21 +297,20 @@ def _gathered(tx: Transaction, ticket: StoreTicket) -> object:
     if ticket.batches:
         return [tx.apply_unflushed(batch) for batch in ticket.batches]
     tx.pending_rows.flush()
-    return ticket.work(tx)
+    return answer_of(tx, ticket)
 
 
 def answers_one_by_one(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
     """Do the work of a group, each in a savepoint."""
-    return [_in_savepoint(tx, ticket.work) for ticket in group]
+    return [_in_savepoint(tx, partial(answer_of, ticket=ticket)) for ticket in group]
 
 
-def apply_each(tx: Transaction, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
-    """Apply batches, each in a savepoint."""
-    return [_in_savepoint(tx, partial(Transaction.apply, batch=batch)) for batch in batches]
+def _applied_apart(tx: Transaction, batch: Batch) -> Commit | AlveusError:
+    return _in_savepoint(tx, partial(Transaction.apply, batch=batch))
 
 
 def _in_savepoint(tx: Transaction, work: Callable[[Transaction], R]) -> R | AlveusError:
-    """Do one piece of work in a savepoint; what refuses it concerns it alone."""
+    """Do one piece of work in a savepoint; return the error that refuses it."""
     db = tx.connection
     db.execute("SAVEPOINT batch")
     try:

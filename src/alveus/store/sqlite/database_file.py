@@ -32,6 +32,7 @@ from alveus.store.sql.database import SqlDatabase, explaining
 from alveus.store.sql.transaction import (
     StoreTicket,
     Transaction,
+    answer_of,
     answers_one_by_one,
     answers_together,
     is_alone,
@@ -447,7 +448,9 @@ class SqliteFile(SqlDatabase):
             touched = self._flush_touches(db)
             tx = self._transaction(db)
             try:
-                return ([group[0].work(tx)] if is_alone(group) else answers_of(tx, group)), touched
+                return (
+                    [answer_of(tx, group[0])] if is_alone(group) else answers_of(tx, group)
+                ), touched
             except (AlveusError, db.taken) as error:
                 if is_alone(group) or answers_of is not answers_together:
                     raise
