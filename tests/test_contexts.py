@@ -42,7 +42,7 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.sets.admission import Size
-from alveus.store.ram.row_versions import ItemRow
+from alveus.store.ram.rows import ItemRow
 from alveus.testing import ContextContract
 from alveus.testing.window_contract import numbered
 from alveus.text.budget import Budget

@@ -49,8 +49,7 @@ from alveus.store.commit_queue import CommitTicket
 from alveus.store.postgres import PostgresStore
 from alveus.store.postgres.connection import PostgresConnection
 from alveus.store.postgres.database import REDRAFTS
-from alveus.store.postgres.draft_numbers import DraftNumber, NotADraft
-from alveus.store.postgres.drafting import DraftConnection, Known
+from alveus.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
 from alveus.store.records import MINUTE_US
 from alveus.store.sql import items, lanes
 from alveus.store.sql.lanes import InputWriter

@@ -11,7 +11,7 @@ import pytest
 from psycopg import errors
 
 from alveus import Memory
-from alveus.store.postgres import PostgresStore, large_set_builder
+from alveus.store.postgres import PostgresStore, large_sets
 from alveus.store.postgres.connection import PostgresConnection
 from postgres_server import url_for
 from waiting import wait_until
@@ -285,7 +285,7 @@ def test_a_builder_that_is_stopped_between_its_steps_goes_on(tmp_path, monkeypat
 
 def test_closing_breaks_off_the_making_of_an_index(tmp_path, monkeypatch):
     """Which takes minutes for a million items; the next process makes it."""
-    monkeypatch.setattr(large_set_builder, "_ANALYZE", "SELECT pg_sleep(3600)")
+    monkeypatch.setattr(large_sets, "_ANALYZE", "SELECT pg_sleep(3600)")
     place = url_for(tmp_path / "memory")
     memory = filled(place)
     builder = store_of(memory)._builder

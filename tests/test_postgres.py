@@ -38,13 +38,17 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.store import CLOCK_STEP_US, Batch, Put, QueuedInput, Retire, Scope
-from alveus.store.postgres import PostgresStore, postgres_store
-from alveus.store.postgres.connection import PostgresConnection, is_lost
+from alveus.store.postgres import PostgresStore
+from alveus.store.postgres import store as postgres_store
+from alveus.store.postgres.connection import (
+    PREPARE_AFTER,
+    PipelinedConnection,
+    ServerLocation,
+    is_lost,
+)
 from alveus.store.postgres.database import FLUSH
 from alveus.store.postgres.dialect import TABLES, original, storable, translated
 from alveus.store.postgres.drafting import REFUSED
-from alveus.store.postgres.location import ServerLocation
-from alveus.store.postgres.pipeline import PREPARE_AFTER, PipelinedConnection
 from alveus.store.sql.rows import BY_IDS, page_sql
 from alveus.testing import ADA, NOTES, NOW, add, write
 from doors import Letters
@@ -309,19 +313,13 @@ def test_a_broken_connection_is_replaced(tmp_path, raw):
 def trips(monkeypatch):
     """What a call sends to the server, and waits for: a list of how many statements each time."""
     sent: list[int] = []
-    send, query_all = PostgresConnection._send, PostgresConnection.query_all
+    run_together = PipelinedConnection.run_together
 
-    def counted(self):
-        sent.append(len(self._waiting))
-        return send(self)
+    def counted(self, statements):
+        sent.append(len(statements))
+        return run_together(self, statements)
 
-    def all_counted(self, *queries):
-        if len(queries) > 1:  # one by itself is counted where it is sent
-            sent.append(len(queries))
-        return query_all(self, *queries)
-
-    monkeypatch.setattr(PostgresConnection, "_send", counted)
-    monkeypatch.setattr(PostgresConnection, "query_all", all_counted)
+    monkeypatch.setattr(PipelinedConnection, "run_together", counted)
     return sent
 
 
@@ -867,7 +865,7 @@ def test_a_refused_statement_leaves_a_connection_of_use(pipelined):
         one, two = pipelined.run_together(
             [("SELECT 1 / $1::int", (1,)), ("SELECT $1::int", (number,))]
         )
-        assert (one.get, two.get, two.get) == (1, number, None)
+        assert (one.get, two.get) == (1, number)
     named = [name for (name,) in pipelined.execute("SELECT name FROM pg_prepared_statements")]
     assert len([name for name in named if name.startswith("alveus_")]) >= 2
 

@@ -15,8 +15,8 @@ from alveus import Memory
 from alveus.errors import AlveusError, StaleRun, Unavailable
 from alveus.store import Batch, Put, QueuedInput, Scope, SetRef
 from alveus.store.postgres import PostgresStore, owners
+from alveus.store.postgres.connection import PipelinedConnection
 from alveus.store.postgres.database import FLUSH
-from alveus.store.postgres.pipeline import PipelinedConnection
 from alveus.testing import ADA, NOTES, NOW, add, batch, write
 from crash_worker import MODES, SlowEmbedder
 from doors import Letters

@@ -16,8 +16,7 @@ from psycopg import sql
 from alveus import Memory
 from alveus.errors import Unavailable
 from alveus.store.postgres import PostgresStore
-from alveus.store.postgres.location import ServerLocation
-from alveus.store.postgres.pipeline import PREPARE_AFTER
+from alveus.store.postgres.connection import PREPARE_AFTER, ServerLocation
 from alveus.testing.run_laws import LaneLaws
 from harness.store.erasing_laws import ErasingLaws, ErasingRunLaws
 from harness.store.group_laws import GroupLaws

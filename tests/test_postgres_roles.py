@@ -15,9 +15,9 @@ from alveus.cli import alveus
 from alveus.errors import AccessDenied, InvalidInput
 from alveus.store import Batch, QueuedInput, Scope, SetRef
 from alveus.store.postgres import PostgresStore
+from alveus.store.postgres.connection import ServerLocation
 from alveus.store.postgres.dialect import TABLES, translated
-from alveus.store.postgres.location import ServerLocation
-from alveus.store.postgres.postgres_store import _KEYS
+from alveus.store.postgres.store import _KEYS
 from alveus.store.sql.rows import BY_ID
 from alveus.store.sql.tree import _LATEST
 from alveus.testing import NOW, add

@@ -12,7 +12,7 @@ from psycopg import sql
 from alveus.cli import alveus
 from alveus.errors import StoreBusy, StoreTooNew, StoreTooOld, Unavailable
 from alveus.store.postgres import PostgresStore, schema
-from alveus.store.postgres.location import ServerLocation
+from alveus.store.postgres.connection import ServerLocation
 from alveus.store.postgres.schema import SCHEMA
 from alveus.testing import NOTES, add, write
 from alveus.transfer import migrate

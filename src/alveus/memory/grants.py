@@ -12,7 +12,7 @@ from alveus.values.urls import is_server
 
 if TYPE_CHECKING:
     from alveus.store.postgres import PostgresStore
-    from alveus.store.postgres.access import RoleGrants
+    from alveus.store.postgres.schema import RoleGrants
 
 
 def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:

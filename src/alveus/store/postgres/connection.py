@@ -1,19 +1,33 @@
-"""A connection to PostgreSQL, as the shared statements use it, and its errors in our words."""
+"""Connections to a PostgreSQL server: the URL, statements in one packet, errors, outages.
+
+`ServerLocation` takes a URL apart. `PipelinedConnection` sends several statements in one packet.
+`PostgresConnection` is the `Connection` of the shared statements. `explained` turns errors of the
+server into errors of alveus, and `OutageLog` logs an outage once.
+"""
 
 from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterator, Sequence
+import logging
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any, cast
+from hashlib import blake2b
+from typing import Any, NamedTuple, cast
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 import psycopg
-from psycopg import errors
+from psycopg import abc, errors, pq
+from psycopg.adapt import PyFormat, Transformer
+from psycopg.errors import error_from_result
+from psycopg.rows import TupleRow, tuple_row
+from psycopg.waiting import Ready, Wait
 
 from alveus.errors import (
     AccessDenied,
     AlveusError,
+    InvalidInput,
     StoreBusy,
     StoreDamaged,
     StoreFull,
@@ -23,17 +37,18 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.store.postgres.dialect import NumberArray, TextArray, translated
-from alveus.store.postgres.pipeline import PipelinedConnection, StatementRows
-from alveus.store.sql.connection import Row, Write
+from alveus.store.sql.connection import Query, Row, Write
+from alveus.values.forks import FreshLock
+from alveus.values.urls import check_password, without_password
 
 CANCEL_S = 5.0
-"""How long the server is waited for that is told to cancel a statement."""
-
+"""How long to wait until the server has cancelled a statement."""
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-"""Begins a transaction that writes, whatever the server's default: the lock of the ledger orders
-them, and what waited for it has to see what was committed meanwhile."""
+"""Begins a writing transaction, whatever isolation is the default of the server.
 
+The lock of the ledger orders transactions. One that waited for it must see what others committed.
+"""
 
 EPOCH = """
     (date_part('epoch', greatest(pg_postmaster_start_time(),
@@ -42,51 +57,311 @@ EPOCH = """
 """
 """When the server started, or recovered from a crash that its first process survived.
 
-A recovery drops the server's statistics, so they begin at that time. PostgreSQL 14 reads them from
-a file, which is slow; there, only a start of the whole server is told.
+A recovery resets the statistics of the server. PostgreSQL 14 reads them from a file, which is slow:
+there only a start of the whole server counts.
 """
+
+# --- the URL --------------------------------------------------------------------------------------
+
+DEFAULT_SCHEMA = "alveus"
+
+_SCHEMA = re.compile(r"[a-z_][a-z0-9_]{0,62}")
+
+# fmt: off
+_RESERVED = frozenset((
+    "all", "analyse", "analyze", "and", "any", "array", "as", "asc", "asymmetric",
+    "authorization", "binary", "both", "case", "cast", "check", "collate", "collation",
+    "column", "concurrently", "constraint", "create", "cross", "current_catalog",
+    "current_date", "current_role", "current_schema", "current_time", "current_timestamp",
+    "current_user", "default", "deferrable", "desc", "distinct", "do", "else", "end",
+    "except", "false", "fetch", "for", "foreign", "freeze", "from", "full", "grant",
+    "group", "having", "ilike", "in", "initially", "inner", "intersect", "into", "is",
+    "isnull", "join", "lateral", "leading", "left", "like", "limit", "localtime",
+    "localtimestamp", "natural", "not", "notnull", "null", "offset", "on", "only", "or",
+    "order", "outer", "overlaps", "placing", "primary", "references", "returning", "right",
+    "select", "session_user", "similar", "some", "symmetric", "system_user", "table",
+    "tablesample", "then", "to", "trailing", "true", "union", "unique", "user", "using",
+    "variadic", "verbose", "when", "where", "window", "with",
+    "plpgsql",
+))
+# fmt: on
+"""Names that PostgreSQL 14 to 18 reserve, and `plpgsql`, whose settings it reserves."""
+
+_DEFAULTS: dict[str, str | int] = {
+    "fallback_application_name": "alveus",
+    "connect_timeout": 10,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+}
+"""Parameters of libpq: a server that vanished is noticed within half a minute, not after hours."""
+
+
+class ServerLocation(NamedTuple):
+    """A database and a schema in it.
+
+    Attributes:
+        conninfo: The URL for libpq.
+        defaults: Parameters of libpq that the URL does not set, and the encoding.
+        schema: The schema that holds the tables.
+        display_url: The URL without its password.
+    """
+
+    conninfo: str
+    defaults: Mapping[str, str | int]
+    schema: str
+    display_url: str
+
+    @classmethod
+    def of(cls, url: str) -> ServerLocation:
+        """Return the location that *url* names.
+
+        ``postgresql://user:password@host:port/database?schema=alveus``. Every parameter of libpq
+        may follow, such as ``sslmode=require``.
+
+        Raises:
+            InvalidInput: The URL cannot be parsed, or the name of the schema is not allowed.
+        """
+        check_password(url)
+        try:
+            parts = urlsplit(url)
+            given = parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query))
+        except ValueError as error:
+            raise InvalidInput(
+                f"{without_password(url)!r} is not a URL of PostgreSQL: {error}"
+            ) from None
+        schemas = [value for name, value in given if name == "schema"] or [DEFAULT_SCHEMA]
+        if len(schemas) > 1 or not _SCHEMA.fullmatch(schemas[0]):
+            raise InvalidInput(
+                f"schema={schemas[-1]!r} cannot be used; name one schema in small letters, digits "
+                "and _, of 63 characters at most"
+            )
+        if schemas[0] in _RESERVED or schemas[0].startswith("pg_"):
+            raise InvalidInput(
+                f"schema={schemas[0]!r} is a name that PostgreSQL keeps for itself; name another"
+            )
+        rest = [(name, value) for name, value in given if name not in {"schema", "client_encoding"}]
+        query = urlencode(rest, quote_via=quote)
+        conninfo = url.partition("?")[0] + (f"?{query}" if query else "")
+        defaults = {name: value for name, value in _DEFAULTS.items() if name not in dict(rest)}
+        defaults["client_encoding"] = "UTF8"  # also against $PGCLIENTENCODING
+        return cls(conninfo, defaults, schemas[0], without_password(url))
+
+
+# --- statements in one packet ---------------------------------------------------------------------
+#
+# psycopg's pipeline sends each statement by itself: both sides wake up for each. Here libpq gathers
+# 8 KB before it sends, which halves the cost of a commit on both sides, and so the time for which
+# it holds the lock. Large statements are sent at once, so that libpq never copies all of them.
+
+PREPARE_AFTER = 5
+"""Uses of a statement on a connection after which it is prepared, as in psycopg."""
+
+PREPARED = 200
+"""Prepared statements of a connection at most; later ones are parsed each time."""
+
+MOST_QUEUED_BYTES = 1 << 20
+"""Bytes of values that libpq copies before they are sent, about."""
+
+Plan = tuple[bytes, tuple[int, ...]]
+"""The text and the types of values that one prepared statement serves."""
+
+
+class FetchedRows(list[Row]):
+    """The rows of a statement; none if it was not sent yet.
+
+    Attributes:
+        affected: The number of rows that it gave, inserted, changed or deleted.
+    """
+
+    affected = 0
+
+    @property
+    def get(self) -> Any:  # noqa: ANN401 - as the query says
+        """The first row, or its only column; None: no row."""
+        return None if not self else self[0][0] if len(self[0]) == 1 else self[0]
+
+    def fetchall(self) -> list[Row]:
+        """Return all rows."""
+        return self
+
+
+NO_ROWS = FetchedRows()
+
+
+class _Encoded(NamedTuple):
+    """A statement as libpq sends it."""
+
+    sql: bytes
+    values: Sequence[Any]
+    types: tuple[int, ...]
+    formats: Sequence[pq.Format]
+
+    @property
+    def plan(self) -> Plan:
+        return self.sql, self.types
+
+    def name(self) -> bytes:
+        """Return the name to prepare it under; no other plan has it."""
+        return f"alveus_{blake2b(repr(self.plan).encode(), digest_size=16).hexdigest()}".encode()
+
+
+class PipelinedConnection(psycopg.Connection[TupleRow]):
+    """A connection that sends statements together.
+
+    Attributes:
+        done: How many statements of the last `run_together` were executed.
+        is_pooled: A pooler may give each transaction another session of the server, which does not
+            know earlier prepared statements. Nothing is prepared then.
+    """
+
+    def __init__(self, pgconn: pq.abc.PGconn) -> None:
+        super().__init__(pgconn, tuple_row)
+        self._uses: dict[Plan, int] = {}
+        self._prepared_as: dict[Plan, bytes] = {}
+        self.done = 0
+        self.is_pooled = False
+
+    def look_for_pooler(self) -> None:
+        """Set `is_pooled`: another process answers than the one that accepted the connection."""
+        (answering,) = self.execute("SELECT pg_backend_pid()").fetchall()[0]
+        self.is_pooled = answering != self.info.backend_pid
+
+    def run_together(self, statements: Sequence[Query]) -> list[FetchedRows]:
+        """Run statements in order, in one round trip; return the rows of each.
+
+        They are one transaction, unless some of them begin or end one.
+
+        Raises:
+            psycopg.Error: A statement was refused; later ones were not executed.
+        """
+        self.done = 0
+        encoded = [self._encoded(*statement) for statement in statements]
+        with self.lock:
+            results = self._answers(encoded)
+        return [self._rows(result) for result in results]
+
+    def _encoded(self, sql: str, bindings: Sequence[object]) -> _Encoded:
+        transformer = Transformer.from_context(self)
+        values = transformer.dump_sequence(bindings, [PyFormat.AUTO] * len(bindings))
+        return _Encoded(sql.encode(), values, transformer.types or (), transformer.formats or ())
+
+    def _rows(self, result: pq.abc.PGresult) -> FetchedRows:
+        transformer = Transformer.from_context(self)
+        transformer.set_pgresult(result)
+        rows = FetchedRows(transformer.load_rows(0, result.ntuples, tuple))
+        rows.affected = result.command_tuples or 0
+        return rows
+
+    def _answers(self, statements: Sequence[_Encoded]) -> list[pq.abc.PGresult]:
+        """Send statements; return the result of each."""
+        new: dict[Plan, bytes] = {}
+        prepares: list[Plan | None] = []
+        queued = 0
+        self.pgconn.enter_pipeline_mode()
+        try:
+            for one in statements:
+                prepares += self._queue(one, new)
+                queued += sum(len(value) for value in one.values if value is not None)
+                if queued > MOST_QUEUED_BYTES:
+                    self.wait(_until_sent(self.pgconn))
+                    queued = 0
+            self.pgconn.pipeline_sync()
+            results = self.wait(_until_synced(self.pgconn))
+        finally:
+            self._end_pipeline()
+        for result, plan in zip(results, prepares, strict=False):
+            if result.status == pq.ExecStatus.FATAL_ERROR:
+                raise error_from_result(result, self.info.encoding)
+            if plan is None:
+                self.done += 1
+            else:  # stays prepared if a later statement is refused
+                self._prepared_as[plan] = new[plan]
+        if failed := results[len(prepares) :]:  # the commit that ends all of them
+            raise error_from_result(failed[0], self.info.encoding)
+        return [one for one, plan in zip(results, prepares, strict=True) if plan is None]
+
+    def _queue(self, one: _Encoded, new: dict[Plan, bytes]) -> Iterator[Plan | None]:
+        """Give a statement to libpq; yield for each answer the plan it prepares, or None."""
+        uses = self._uses[one.plan] = self._uses.get(one.plan, 0) + 1
+        name = self._prepared_as.get(one.plan) or new.get(one.plan)
+        may_be = uses > PREPARE_AFTER and len(self._prepared_as) < PREPARED and not self.is_pooled
+        if name is None and may_be:
+            name = new[one.plan] = one.name()
+            self.pgconn.send_prepare(name, one.sql, param_types=one.types)
+            yield one.plan
+        if name is None:
+            self.pgconn.send_query_params(
+                one.sql, one.values, one.types, one.formats, pq.Format.BINARY
+            )
+        else:
+            self.pgconn.send_query_prepared(name, one.values, one.formats, pq.Format.BINARY)
+        yield None
+
+    def _end_pipeline(self) -> None:
+        """Leave the pipeline; close the connection if that fails."""
+        try:
+            self.pgconn.exit_pipeline_mode()
+        except psycopg.Error:
+            self.close()
+
+
+def _until_sent(pgconn: pq.abc.PGconn) -> abc.PQGen[None]:
+    """Send the queue; read answers meanwhile, or the server would wait."""
+    while pgconn.flush():
+        if (yield Wait.RW) & Ready.R:
+            pgconn.consume_input()
+
+
+def _until_synced(pgconn: pq.abc.PGconn) -> abc.PQGen[list[pq.abc.PGresult]]:
+    """Send the queue; return all results once the server has answered everything.
+
+    Raises:
+        psycopg.OperationalError: The connection broke.
+    """
+    yield from _until_sent(pgconn)
+    results: list[pq.abc.PGresult] = []
+    while True:
+        while pgconn.is_busy():
+            if (yield Wait.R):
+                pgconn.consume_input()
+        result = pgconn.get_result()
+        if pgconn.status == pq.ConnStatus.BAD:
+            raise psycopg.OperationalError(pgconn.get_error_message())
+        if result is not None:
+            if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                return results
+            results.append(result)
+
+
+# --- the connection of the shared statements ------------------------------------------------------
 
 
 class NeverRaised(Exception):
-    """What nothing raises."""
-
-
-class NoRows:
-    """What a statement gives that was not sent yet, and has no rows."""
-
-    get: Any = None
-
-    def fetchall(self) -> list[Row]:
-        """Return none."""
-        return []
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield none."""
-        return iter(())
-
-
-NO_ROWS = NoRows()
+    """An error that nothing raises."""
 
 
 class PostgresConnection:
-    """A connection borrowed from the pool, for one call of the store.
+    """A connection of the pool, lent for one call of the store.
 
-    A statement that gives no rows waits until one does, or until `settle`: then all go to the
-    server together, and one answer is waited for.
+    A statement without rows waits until one with rows is executed, or until `settle`. Then all are
+    sent in one round trip.
 
     Attributes:
-        together: Whether `settle` leaves what waits to the COMMIT, which `finish` sends.
+        raw: The connection that sends.
+        together: `settle` sends nothing: the statements go with the COMMIT, which `finish` sends.
     """
 
     def __init__(self, connection: PipelinedConnection, schema: str) -> None:
-        self._connection, self._schema = connection, schema
-        self._waiting: list[tuple[str, Sequence[object]]] = []
+        self.raw, self._schema = connection, schema
+        self._waiting: list[Query] = []
         self._changed = 0
         self.together = False
 
     @property
     def taken(self) -> type[Exception]:
-        """See `Connection.taken`; where all goes `together`, there is no going on after that."""
+        """See `Connection.taken`; nothing continues after that if all goes `together`."""
         return NeverRaised if self.together else errors.UniqueViolation
 
     @property
@@ -94,71 +369,52 @@ class PostgresConnection:
         """How many statements wait to be sent."""
         return len(self._waiting)
 
-    @property
-    def done(self) -> int:
-        """How many of the statements were done that were sent together last."""
-        return self._connection.done
-
-    @property
-    def is_pooled(self) -> bool:
-        """Whether a pooler may give each transaction another session of the server."""
-        return self._connection.is_pooled
-
-    @property
-    def server_version(self) -> int:
-        """The version of the server, as 170002."""
-        return self._connection.info.server_version
-
-    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> StatementRows | NoRows:
-        """Run one statement of the shared ones, now or with the next that gives rows."""
+    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> FetchedRows:
+        """Run one of the shared statements, now or with the next one that gives rows."""
         sql = translated(statement, self._schema)
         self._waiting.append((sql, bindings))
-        return self._send() if gives_rows(sql) else NO_ROWS
+        return self._send()[-1] if gives_rows(sql) else NO_ROWS
 
     def write(self, *writes: Write) -> None:
-        """Run statements for all of their rows, with the next one that gives rows."""
+        """Run statements for all of their rows, with the next statement that gives rows."""
         for statement, rows in writes:
             sql = translated(statement, self._schema)
             self._waiting.extend((sql, row) for row in rows)
 
-    def query_all(self, *queries: tuple[str, Sequence[object]]) -> list[list[Row]]:
-        """See `Connection.query_all`; statements that give no rows may be among them."""
-        if len(queries) == 1:
-            return [self.execute(*queries[0]).fetchall()]
-        self.finish()
-        asked = [(translated(sql, self._schema), bindings) for sql, bindings in queries]
-        return [rows.fetchall() for rows in self._connection.run_together(asked)]
+    def query_all(self, *queries: Query) -> list[list[Row]]:
+        """See `Connection.query_all`; some of them may give no rows."""
+        self._waiting.extend((translated(sql, self._schema), bindings) for sql, bindings in queries)
+        return [*self._send()[-len(queries) :]] if queries else []
 
     def settle(self) -> None:
-        """Have all statements done that wait, unless they are to go `together`.
+        """Send the statements that wait, unless they go `together`.
 
         Raises:
-            psycopg.Error: One of them was refused; those after it were not done.
+            psycopg.Error: A statement was refused; later ones were not executed.
         """
         if not self.together:
             self.finish()
 
     def finish(self) -> None:
-        """Have all statements done that wait; raises as `settle` does."""
+        """Send the statements that wait; raises as `settle` does."""
         if self._waiting:
             self._send()
 
-    def _send(self) -> StatementRows:
-        """Send what waits; return what the last statement gave."""
+    def _send(self) -> list[FetchedRows]:
         statements, self._waiting = self._waiting, []
-        rows = self._connection.run_together(statements)[-1]
-        self._changed = rows.affected
-        return rows
+        found = self.raw.run_together(statements)
+        self._changed = found[-1].affected
+        return found
 
     def script(self, text: str) -> None:
-        """Run statements of PostgreSQL's own, without bindings."""
+        """Run statements in PostgreSQL's dialect, without bindings."""
         self.finish()
-        self._connection.execute(cast("Any", text))
+        self.raw.execute(cast("Any", text))
 
     def cancel(self) -> None:
-        """Have the server stop the statement that another thread waits for, if there is one."""
+        """Cancel the statement that another thread waits for, if there is one."""
         with suppress(psycopg.Error):  # the connection broke: nobody waits any longer
-            self._connection.cancel_safe(timeout=CANCEL_S)
+            self.raw.cancel_safe(timeout=CANCEL_S)
 
     def changes(self) -> int:
         """Return how many rows the last statement inserted, changed or deleted."""
@@ -178,11 +434,11 @@ class PostgresConnection:
         return TextArray(values)
 
     def recover(self) -> None:
-        """Undo what was done since the last savepoint of a batch: PostgreSQL refuses all else."""
+        """Roll back to the savepoint of a batch: PostgreSQL refuses everything else."""
         self.roll_back("ROLLBACK TO batch")
 
     def roll_back(self, statement: str) -> None:
-        """Undo, to a savepoint or all of it; what waits since then is not sent at all."""
+        """Roll back, to a savepoint or all of it; statements that wait since then are dropped."""
         point = statement.replace("ROLLBACK TO", "SAVEPOINT")
         for index in range(len(self._waiting) - 1, -1, -1):
             if self._waiting[index][0] == point:
@@ -199,6 +455,8 @@ def gives_rows(sql: str) -> bool:
     return sql.lstrip().startswith(("SELECT", "WITH", "SHOW")) or "RETURNING" in sql
 
 
+# --- errors ---------------------------------------------------------------------------------------
+
 _ENDED = (
     errors.AdminShutdown,
     errors.CrashShutdown,
@@ -206,17 +464,17 @@ _ENDED = (
     errors.IdleInTransactionSessionTimeout,
     errors.TransactionTimeout,
 )
-"""What the server says before it ends a connection, or does not begin one."""
+"""Errors with which the server ends a connection, or refuses to begin one."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether *error* came because the connection to the server broke."""
+    """Return whether the connection to the server broke."""
     if isinstance(error, _ENDED):
         return True
-    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and (
-        cast("psycopg.Error", error).sqlstate is None
-        or str(cast("psycopg.Error", error).sqlstate).startswith("08")
-    )
+    if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
+        return False
+    state = cast("psycopg.Error", error).sqlstate
+    return state is None or str(state).startswith("08")
 
 
 _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
@@ -282,7 +540,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
 
 
 def explained(error: Exception, location: str) -> AlveusError | None:
-    """Return the alveus error that says what *error* means; None: it is a fault of ours."""
+    """Return the error of alveus for an error of the server; None: a bug of alveus."""
     for kinds, meaning, words in _MEANINGS:
         if isinstance(error, kinds):
             return meaning(f"{location}: {words} ({_first_line(error)})")
@@ -300,3 +558,64 @@ def explained(error: Exception, location: str) -> AlveusError | None:
 
 def _first_line(error: Exception) -> str:
     return str(error).strip().split("\n", 1)[0]
+
+
+# --- outages --------------------------------------------------------------------------------------
+
+_LOG = logging.getLogger(__name__)
+
+_POOL = logging.getLogger("psycopg.pool")
+
+_REPEATED = ("error connecting", "reconnection attempt")
+"""Beginnings of the records that the pool writes at each attempt."""
+
+_LOST = ("discarding broken connection", "discarding closed connection")
+"""Beginnings of records that name no pool; the caller gets an error, or a second attempt."""
+
+
+class OutageLog(logging.Filter):
+    """Logs one warning when a server is away, and one line when it is back.
+
+    The pool retries for minutes and logs a warning at each attempt, which goes to stderr in a
+    program without logging. Records of other pools pass.
+
+    Args:
+        pool: The name of the pool; no other pool has it.
+        location: The URL of the store, without its password.
+    """
+
+    def __init__(self, pool: str, location: str) -> None:
+        super().__init__()
+        self._pool, self._location = pool, location
+        self._lock, self._is_away = FreshLock(), False
+
+    def begin(self) -> None:
+        """Filter the records of the pool from now on."""
+        _POOL.addFilter(self)
+
+    def end(self) -> None:
+        """Stop filtering."""
+        _POOL.removeFilter(self)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Return whether to log a record of a pool."""
+        arguments: Sequence[object] = [*record.args] if isinstance(record.args, tuple) else []
+        message = str(record.msg)
+        if message.startswith(_LOST):
+            return not any(isinstance(each, PipelinedConnection) for each in arguments)
+        if self._pool not in arguments or not message.startswith(_REPEATED):
+            return True
+        if self._changes(is_away=True):
+            why = " ".join(str(arguments[-1]).split())
+            _LOG.warning("%s is away: %s; it is asked until it answers", self._location, why)
+        return False
+
+    def connected(self) -> None:
+        """Note that the server answers."""
+        if self._changes(is_away=False):
+            _LOG.warning("%s is back", self._location)
+
+    def _changes(self, *, is_away: bool) -> bool:
+        with self._lock:
+            changes, self._is_away = self._is_away != is_away, is_away
+        return changes

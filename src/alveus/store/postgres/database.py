@@ -1,13 +1,13 @@
-"""An open PostgreSQL database: its pool, its transactions, and what happens when they break.
+"""An open PostgreSQL database: its pool, its transactions, and commits whose answer is lost.
 
-Every transaction that writes locks the one row of the table `ledger`, so that commits are in one
-order for all hosts; commits of one host share transactions. The lock is given back before the
-disk is waited for: that is done by a second, empty transaction, which is sent with the first.
-No setting of a session is needed outside a transaction, so that a pooler may stand between.
+Every writing transaction locks the one row of the table `ledger`, so that commits of all hosts have
+one order. Commits of one host share transactions. The lock is released before the disk is waited
+for: a second, empty transaction does that, sent with the first. No setting of a session is needed
+outside a transaction, so that a pooler may stand between.
 
-Every commit writes the number of the attempt into this host's row of the table `appender`. A commit
-whose answer was lost is asked for there, so it is never a guess. PostgreSQL's own numbers of
-transactions would not do: after a crash, it gives those that were lost to other transactions.
+Every commit writes the number of the attempt into this host's row of the table `appender`. A host
+that lost the answer of a commit looks there, so it never guesses. Transaction ids of PostgreSQL
+would not do: after a crash, the server gives lost ones to other transactions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import secrets
 import time
 import weakref
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import Literal, NamedTuple, cast
@@ -37,10 +37,16 @@ from alveus.errors import (
     Unavailable,
 )
 from alveus.store.postgres import connection
-from alveus.store.postgres.access import is_owner
-from alveus.store.postgres.connection import PostgresConnection, is_lost
-from alveus.store.postgres.dialect import NumberArray, TextArray, adapt
-from alveus.store.postgres.draft_numbers import NotADraft
+from alveus.store.postgres.connection import (
+    BEGIN,
+    EPOCH,
+    OutageLog,
+    PipelinedConnection,
+    PostgresConnection,
+    ServerLocation,
+    is_lost,
+)
+from alveus.store.postgres.dialect import adapt
 from alveus.store.postgres.drafting import (
     ATTEMPT,
     DISMISS,
@@ -53,18 +59,16 @@ from alveus.store.postgres.drafting import (
     DraftConnection,
     GroupDraft,
     Known,
+    NotADraft,
     Overtaken,
     drafted,
     may_be_drafted,
     only_adds,
 )
-from alveus.store.postgres.large_set_builder import LargeSetBuilder
-from alveus.store.postgres.location import ServerLocation
-from alveus.store.postgres.outages import OutageLog
+from alveus.store.postgres.large_sets import LargeSetBuilder
 from alveus.store.postgres.owners import ServerOwners
-from alveus.store.postgres.pipeline import PipelinedConnection
-from alveus.store.postgres.schema import SCHEMA, check_least
-from alveus.store.sql.connection import Connection, first
+from alveus.store.postgres.schema import SCHEMA, check_least, is_owner
+from alveus.store.sql.connection import Connection, Query, first
 from alveus.store.sql.database import TRIES, SqlDatabase, explaining
 from alveus.store.sql.transaction import StoreTicket, Transaction, answers_of
 from alveus.store.sql.writer import WriterCache
@@ -74,42 +78,42 @@ POOL = 8
 """Connections of one open store at most."""
 
 IDLE_S = 10.0
-"""How long the server is to wait for a host in the middle of a transaction.
+"""How long the server waits for a host in the middle of a transaction.
 
-After statements that were sent together, PostgreSQL 18 does not always start that timer:
-docs/postgres.md says what helps.
+After statements that were sent together, PostgreSQL 18 does not always start that timer: see
+docs/postgres.md.
 """
 
 UNKNOWN_S = 30.0
-"""How long the outcome of a commit is asked for whose answer was lost."""
+"""How long to ask for the outcome of a commit whose answer was lost."""
 
 REDRAFTS = 3
-"""How often a group is drafted again that others were faster than; then it takes the lock."""
+"""How often an overtaken group is drafted again before it takes the lock."""
 
 DRAFT_S = 60.0
-"""How long a draft may take from taking the lock to its COMMIT, if it is small; see `_limit_ms`."""
+"""How long a small draft may take from the lock to its COMMIT; see `_limit_ms`."""
 
 SLOWEST_BYTES_S = 100_000
-"""What a host is to send of a draft in a second, at least."""
+"""Bytes of a draft that a host sends in a second, at least."""
 
 UTF8_BYTES = 4
-"""What a character takes at most."""
+"""Bytes of a character at most."""
 
 LIMITS_TRANSACTIONS = 170_000
-"""The version of PostgreSQL from which on it ends a transaction that takes too long."""
+"""The first version of PostgreSQL that ends a transaction which takes too long."""
 
 POLL_S = 0.02
-"""Pause between two such questions."""
+"""Pause between two questions for an outcome or a right."""
 
 _LOCK = f"""
     WITH settings AS MATERIALIZED (
         SELECT set_config('lock_timeout', ?, TRUE),
             set_config('idle_in_transaction_session_timeout', ?, TRUE),
             set_config('synchronous_commit', 'off', TRUE))
-    SELECT version, structure, number, time, {connection.EPOCH}, schema, least
+    SELECT version, structure, number, time, {EPOCH}, schema, least
     FROM ledger, settings FOR UPDATE OF ledger
 """  # noqa: S608 - ours
-"""Takes the lock, with settings of the transaction that are made before it is waited for."""
+"""Makes the settings of the transaction, then waits for the lock."""
 
 _NUMBER = """
     UPDATE ledger SET version = version + 1,
@@ -118,7 +122,7 @@ _NUMBER = """
 """
 
 FLUSH = "SELECT pg_logical_emit_message(TRUE, 'alveus', '')"
-"""A transaction without effects: its commit waits until the disk has all that came before it."""
+"""A transaction without effects: its commit waits until the disk has all earlier commits."""
 
 _UNKNOWN = (
     "{}: the connection broke during a commit, and the server does not say whether it was made; "
@@ -136,13 +140,13 @@ class ConnectionLost(Exception):
 
 
 class _Seen(NamedTuple):
-    """What the database was like when something was cached; None: nothing is.
+    """The state of the database that the cache belongs to; None: the cache is empty.
 
     Attributes:
-        version: Of all of it.
-        structure: Of the numbers of keys and sets, and of notes.
+        version: Changes with every transaction that writes.
+        structure: Changes with the numbers of keys and sets, and with notes.
         epoch: See `SearchView`.
-        losses: How many connections had broken: PostgreSQL 14 does not tell of every crash.
+        losses: How many connections had broken: PostgreSQL 14 does not show every crash.
     """
 
     version: int | None
@@ -152,7 +156,7 @@ class _Seen(NamedTuple):
 
 
 class PostgresDatabase(SqlDatabase):
-    """One writer at a time among all hosts, readers beside it."""
+    """One writer at a time among all hosts, and readers beside it."""
 
     def __init__(
         self,
@@ -170,7 +174,7 @@ class PostgresDatabase(SqlDatabase):
         self._host = secrets.randbits(63)
         self._attempts = itertools.count(1)
         self._is_enrolled = False
-        self._is_alone = False  # whether nobody else wrote between this host's last two commits
+        self._is_alone = False  # no other host wrote between this host's last two commits
         self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of them
         self._process = os.getpid()
         self._closed = False
@@ -198,7 +202,7 @@ class PostgresDatabase(SqlDatabase):
 
     @property
     def location(self) -> str:
-        """The URL, without a password."""
+        """The URL, without its password."""
         return self._server.display_url
 
     def explained(self, error: Exception) -> AlveusError | None:
@@ -219,13 +223,13 @@ class PostgresDatabase(SqlDatabase):
         return isinstance(error, ConnectionLost) and self._renew()
 
     def _renew(self) -> bool:
-        """Replace the connections that broke; where one did, others may have."""
+        """Replace all broken connections; return True."""
         with suppress(psycopg.Error, PoolTimeout):  # the next try says what is wrong
             self._pool.check()
         return True
 
     def check_open(self) -> None:
-        """Refuse a handle that was closed, or that a forked child inherited."""
+        """Refuse a closed handle, or one that a forked child inherited."""
         if self._process != os.getpid():
             raise ForkedStore(
                 f"{self.location} was opened before a fork; open it again in the child"
@@ -237,7 +241,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _lend(self) -> Generator[PostgresConnection]:
-        """Lend a connection; each statement is a transaction of its own."""
+        """Lend a connection; each statement is a transaction."""
         self.check_open()
         try:
             with self._pool.connection() as raw:
@@ -251,10 +255,10 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
-        """Lend a connection for reading.
+        """Lend a connection for reading, or for a transaction in one packet.
 
         Raises:
-            ConnectionLost: It broke; nothing was done.
+            ConnectionLost: It broke.
         """
         with self._lend() as db:
             try:
@@ -266,14 +270,14 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def writing(self, *, together: bool = False) -> Generator[PostgresConnection]:
-        """Give a connection inside a transaction, which commits unless the block raises.
+        """Lend a connection in a transaction under the lock; it commits unless the block raises.
 
         Args:
-            together: See `PostgresConnection`; there is no savepoint then.
+            together: See `PostgresConnection`; the transaction has no savepoint then.
 
         Raises:
-            ConnectionLost: It broke, and nothing was committed for certain.
-            Unavailable: Nobody can tell whether it was committed.
+            ConnectionLost: The connection broke, and nothing was committed.
+            Unavailable: Whether it was committed is not known.
         """
         if self._read_only:
             raise StoreReadOnly(f"{self.location} was opened read-only; open it without mode='ro'")
@@ -297,7 +301,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _one_writer(self) -> Generator[None]:
-        """Have this host's writers wait for each other here: the cache is for one at a time."""
+        """Let one thread of this host write at a time: they share the cache."""
         if not self._turn.acquire(timeout=self._wait_s):
             raise StoreBusy(
                 f"{self.location}: another thread has been writing for too long; try again, or "
@@ -309,13 +313,13 @@ class PostgresDatabase(SqlDatabase):
             self._turn.release()
 
     def _begin(self, db: PostgresConnection) -> _Seen:
-        """Begin a transaction; return what the cache is of once it is committed.
+        """Take the lock; return the state that the cache belongs to after the commit.
 
-        What is cached is dropped if others wrote since; the numbers of keys and sets stay, unless
-        some were changed.
+        The cache is dropped if another host wrote. Numbers of keys and sets stay, unless some were
+        changed.
         """
         losses, seen = self._losses, self._take_seen()
-        db.execute(connection.BEGIN)
+        db.execute(BEGIN)
         waits = [str(max(1, round(seconds * 1000))) for seconds in (self._wait_s, IDLE_S)]
         version, structure, number, time, epoch, *schemas = db.execute(_LOCK, waits).get
         check_least(self._server, *schemas)
@@ -327,48 +331,75 @@ class PostgresDatabase(SqlDatabase):
         return _Seen(version + 1, structure, epoch, losses)
 
     def _take_seen(self) -> _Seen:
-        """Return what the cache is of, until the next commit is known to have been made.
+        """Return the state of the cache; until the next commit succeeds, it belongs to none.
 
-        It is of nothing once a connection broke: a server that crashed may have lost what this
-        host read, and may count up to the same numbers again with other contents.
+        After a connection broke it belongs to none either: a server that crashed may have lost
+        rows that this host read, and give their numbers to others.
         """
         seen, self._seen = self._seen, _Seen(None, None)
         return seen if seen.losses == self._losses else self._seen
 
     def _commit(self, db: PostgresConnection) -> None:
         attempt = next(self._attempts)
-        flush = [(FLUSH, ())] if self._durability == "full" else []
-        last = [(_NUMBER, ()), (ATTEMPT, (self._host, attempt)), ("COMMIT", ()), *flush]
-        before = db.waiting + len(last) - 1 - len(flush)
+        last = [(_NUMBER, ()), (ATTEMPT, (self._host, attempt)), ("COMMIT", ())]
+        before = db.waiting + len(last) - 1
         try:
-            for statement in last:
-                db.execute(*statement)
-            db.finish()
+            db.query_all(*last, *self._flushes())
         except psycopg.Error as error:
             if self._outcome(db, error, attempt, before_commit=before) is None:
                 raise
 
+    def _flushes(self) -> list[Query]:
+        """Return the statements that follow a COMMIT."""
+        return [(FLUSH, ())] if self._durability == "full" else []
+
     def _outcome(
         self, db: PostgresConnection, error: psycopg.Error, attempt: int, *, before_commit: int
     ) -> DraftBase | None:
-        """Return what an attempt was given in spite of an error; None: nothing was done.
+        """Return the state before an attempt that succeeded in spite of *error*, else None.
 
         Args:
             before_commit: How many statements were sent before the COMMIT.
 
         Raises:
-            ConnectionLost: The connection broke, and nothing was done.
+            ConnectionLost: The connection broke, and nothing was committed.
             Unavailable: The server cannot be asked.
         """
-        lost, done = is_lost(error), db.done
+        lost, done = is_lost(error), db.raw.done
         if not lost:
             _roll_back(db)
             if done < before_commit:
-                return None  # what is refused later may come from what follows the COMMIT
+                return None  # a later error may come from the statement after the COMMIT
         base = self._appended(attempt)
         if base is None and lost:
             raise ConnectionLost from error
         return base
+
+    def _appended(self, attempt: int) -> DraftBase | None:
+        """Return the state before an attempt whose answer was lost; None: it will never succeed.
+
+        Raises:
+            Unavailable: The server cannot be asked, or does not write the commit to its disk.
+        """
+        deadline = time.monotonic() + UNKNOWN_S
+        while time.monotonic() < deadline:
+            is_made = False
+            try:
+                with self._lend() as db:
+                    last, number, then, run = db.execute(FENCE, (self._host, attempt)).get
+                    if last != attempt:
+                        return None
+                    is_made = True
+                    db.execute(FLUSH)  # the caller will rely on the commit
+                    db.finish()
+                    return DraftBase(number, then, None, run)
+            except psycopg.Error as error:
+                if is_made and not is_lost(error):
+                    raise Unavailable(_NOT_FLUSHED.format(self.location, error)) from error
+            time.sleep(POLL_S)
+        raise Unavailable(_UNKNOWN.format(self.location))
+
+    # --- groups of commits --------------------------------------------------------------------
 
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
         owners = self._owners.within(db)
@@ -376,19 +407,19 @@ class PostgresDatabase(SqlDatabase):
 
     @explaining
     def _commit_group(self, group: list[StoreTicket]) -> None:
-        for _ in range(TRIES - 1):
+        for tries_left in range(TRIES - 1, -1, -1):
             try:
-                self._commit_once(group)
+                self._commit_once([ticket for ticket in group if not ticket.settled])
             except ConnectionLost:
+                if not tries_left:
+                    raise
                 self._renew()
-                group = [ticket for ticket in group if not ticket.settled]
             else:
                 return
-        self._commit_once(group)
 
     def _commit_once(self, group: list[StoreTicket]) -> None:
         drafts = [ticket for ticket in group if may_be_drafted(ticket)]
-        drafts.sort(key=lambda ticket: bool(ticket.batches))  # inputs do not read what commits end
+        drafts.sort(key=lambda ticket: bool(ticket.batches))  # no input reads what a commit ends
         if drafts and not self._read_only:
             self._commit_drafts(drafts)
             group = [ticket for ticket in group if not ticket.settled]
@@ -396,15 +427,15 @@ class PostgresDatabase(SqlDatabase):
                 return
         try:
             self._try_group(group, together=True)
-        except errors.UniqueViolation:  # nothing was committed; this finds out who is refused
+        except errors.UniqueViolation:  # nothing was committed; find out which one is refused
             self._try_group(group, together=False)
 
     def _try_group(self, group: list[StoreTicket], *, together: bool) -> None:
-        """Do the work of a group.
+        """Do the work of a group under the lock.
 
         Args:
-            together: What gives no rows is sent with the COMMIT: less to wait for, but what is
-                refused then is refused for all.
+            together: Send writes with the COMMIT: fewer round trips, but what the server then
+                refuses is refused for the whole group.
         """
         with self.writing(together=together) as db:
             touched = self._flush_touches(db)
@@ -416,14 +447,14 @@ class PostgresDatabase(SqlDatabase):
             ticket.settle(answer)
 
     def _commit_drafts(self, group: list[StoreTicket]) -> None:
-        """Commit what of a group can be without holding the lock while this host works.
+        """Commit all of a group that can be drafted; tickets that cannot stay unsettled.
 
-        What cannot be drafted together is drafted apart, unless this host writes alone: then
-        nobody waits for the lock, under which it is done together.
+        A group that is no draft is split, unless this host writes alone: then no other host waits
+        for the lock, and the whole group takes it.
 
         Raises:
-            ConnectionLost: A connection broke, and nothing more was committed for certain.
-            Unavailable: Nobody can tell whether it was committed.
+            ConnectionLost: A connection broke, and nothing more was committed.
+            Unavailable: Whether it was committed is not known.
         """
         parts, others_wait = [group], False
         while parts:
@@ -433,7 +464,7 @@ class PostgresDatabase(SqlDatabase):
             except NotADraft as found:
                 others_wait = others_wait or not self._is_alone
                 if others_wait and len(part) > 1:
-                    apart = found.place or 1
+                    apart = found.position or 1
                     parts += [part[apart:], part[:apart]]
             except Overtaken:
                 pass  # so often that it takes the lock
@@ -442,27 +473,21 @@ class PostgresDatabase(SqlDatabase):
         """Commit a group as one draft, in several tries.
 
         Raises:
-            NotADraft: It is none, and nothing was done.
-            Overtaken: Others were faster each time; nothing was done.
+            NotADraft: It is none; nothing was done.
+            Overtaken: Other hosts were faster each time; nothing was done.
         """
         with self._one_writer():
             was_alone = self._is_alone
             for tries_left in range(REDRAFTS, -1, -1):
+                is_first = tries_left == REDRAFTS
                 try:
-                    with self._lend() as db:
-                        is_first = tries_left == REDRAFTS
+                    with self.reader() as db:
                         self._commit_draft(db, group, is_first=is_first, was_alone=was_alone)
                         return
                 except Overtaken:
                     self._is_alone = False
                     if not tries_left:
                         raise
-                except PoolTimeout:  # the server was waited for already
-                    raise
-                except psycopg.Error as error:
-                    if is_lost(error):
-                        raise ConnectionLost from error
-                    raise
 
     def _commit_draft(
         self, db: PostgresConnection, group: list[StoreTicket], *, is_first: bool, was_alone: bool
@@ -470,23 +495,23 @@ class PostgresDatabase(SqlDatabase):
         """Commit a group as one draft.
 
         Args:
-            is_first: It may guess.
-            was_alone: This host wrote alone until the first draft, which a wrong guess may have
-                refused.
+            is_first: It may guess, and rely on what this host knows.
+            was_alone: This host wrote alone until the first try, which a wrong guess may have
+                failed.
 
         Raises:
-            NotADraft: It is none, and nothing was done.
-            Overtaken: Others were faster; nothing was done.
+            NotADraft: It is none; nothing was done.
+            Overtaken: Other hosts were faster; nothing was done.
         """
         losses, seen = self._losses, self._take_seen()
         known = self._draft_basis(db, seen, exact=not only_adds(group), look=not is_first)
         if was_alone and not is_first:
             self._is_alone = (known.read_version, known.epoch) == self._written
         before = _Seen(None, known.structure, known.epoch, losses)
-        connection = DraftConnection(db, known, guesses=is_first)
+        drafts_on = DraftConnection(db, known, guesses=is_first)
         self._cache, draft, is_made = known.cache, None, False
         try:
-            draft = drafted(group, connection, self._owners)
+            draft = drafted(group, drafts_on, self._owners)
             touches = {} if draft.is_empty else self._touches()
             base = self._send_draft(db, draft, touches)
             is_made = not draft.is_empty
@@ -497,7 +522,7 @@ class PostgresDatabase(SqlDatabase):
             self._forget(before)
             raise
         finally:
-            if connection.numbers_rows and not is_made:  # it may have numbers of no row
+            if drafts_on.numbers_rows and not is_made:  # the cache has numbers of no row
                 self._seen, self._cache = _Seen(None, None), WriterCache()
         self._keep(draft, base, seen, before, adds=only_adds(group))
         self._drop_touches(touches)
@@ -507,11 +532,11 @@ class PostgresDatabase(SqlDatabase):
     def _draft_basis(
         self, db: PostgresConnection, seen: _Seen, *, exact: bool, look: bool
     ) -> Known:
-        """Return what a draft may go by.
+        """Return the state that a draft starts from.
 
         Args:
-            exact: It would be better exact, if this host writes alone.
-            look: What this host knows has proved to be old.
+            exact: Prefer an exact draft, if this host writes alone.
+            look: Read the ledger: what this host knows has proved to be old.
         """
         if not look and seen.structure is not None:
             version = seen.version if exact and self._is_alone else None
@@ -524,7 +549,7 @@ class PostgresDatabase(SqlDatabase):
         return Known(None, version, structure, epoch, cache)
 
     def _forget(self, seen: _Seen) -> None:
-        """Go by what was *seen* before a draft that came to nothing."""
+        """Go back to *seen* after a draft that was not made."""
         self._seen = seen
         if seen.version is None:
             self._cache = self._cache.without_versions()
@@ -532,7 +557,7 @@ class PostgresDatabase(SqlDatabase):
     def _keep(
         self, draft: GroupDraft, base: DraftBase, seen: _Seen, before: _Seen, *, adds: bool
     ) -> None:
-        """Remember what is so after a draft that was committed."""
+        """Bring the cache up to date after a draft that was made."""
         if draft.is_empty:
             self._forget(before)
             return
@@ -551,27 +576,27 @@ class PostgresDatabase(SqlDatabase):
     def _send_draft(
         self, db: PostgresConnection, draft: GroupDraft, touches: dict[int, int]
     ) -> DraftBase:
-        """Send a draft.
+        """Send a draft; return the state before it.
 
         Raises:
-            NotADraft: It can be none, and nothing was done.
-            Overtaken: Others were faster; nothing was done.
+            NotADraft: It can be none; nothing was done.
+            Overtaken: Other hosts were faster; nothing was done.
         """
-        attempt = next(self._attempts)
+        attempt, drafts_on = next(self._attempts), draft.connection
         enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
-        flush = [(FLUSH, ())] if self._durability == "full" and not draft.is_refused else []
-        limit_ms = _limit_ms(draft) if db.server_version >= LIMITS_TRANSACTIONS else None
+        is_limited = db.raw.info.server_version >= LIMITS_TRANSACTIONS
+        limit_ms = _limit_ms(drafts_on.statements) if is_limited else None
         statements = [
-            (connection.BEGIN, ()),
+            (BEGIN, ()),
             *enrol,
             draft.begin(self._host, attempt, self._wait_s, limit_ms),
             *((self.touch_sql, row) for row in touches.items()),
-            *draft.statements,
-            ("ROLLBACK" if draft.is_empty else "COMMIT", ()),
-            *flush,
+            *drafts_on.statements,
         ]
+        end = "ROLLBACK" if draft.is_empty else "COMMIT"
+        flushes = [] if draft.is_refused else self._flushes()
         try:
-            rows = db.query_all(*statements)
+            rows = db.query_all(*statements, (end, ()), *flushes)
         except psycopg.Error as error:
             if error.sqlstate == REFUSED:
                 _roll_back(db)
@@ -579,47 +604,22 @@ class PostgresDatabase(SqlDatabase):
                 raise Overtaken from error
             if error.sqlstate == SELF_REFUSED or isinstance(error, errors.UniqueViolation):
                 _roll_back(db)
-                if draft.guesses:  # one without may do it
+                if drafts_on.guesses:  # a draft without guesses may succeed
                     raise Overtaken from error
-                raise NotADraft(len(draft.answers) // 2) from error  # nobody knows which it is
-            before = len(statements) - 1 - len(flush)
-            base = self._outcome(db, error, attempt, before_commit=before)
+                raise NotADraft(len(draft.answers) // 2) from error  # which one, nobody knows
+            base = self._outcome(db, error, attempt, before_commit=len(statements))
             if base is None:
                 raise
             return base
         self._is_enrolled = self._is_enrolled or not draft.is_empty
         return DraftBase(*rows[1 + len(enrol)][0][: len(DraftBase._fields)])
 
-    def _appended(self, attempt: int) -> DraftBase | None:
-        """Return what an attempt was given whose answer was lost; None: it comes to nothing.
-
-        Raises:
-            Unavailable: The server cannot be asked, or does not get the commit onto its disk.
-        """
-        deadline = time.monotonic() + UNKNOWN_S
-        while time.monotonic() < deadline:
-            is_made = False
-            try:
-                with self._lend() as db:
-                    last, number, then, run = db.execute(FENCE, (self._host, attempt)).get
-                    if last != attempt:
-                        return None
-                    is_made = True
-                    db.execute(FLUSH)  # whoever is told that it was committed may rely on it
-                    db.finish()
-                    return DraftBase(number, then, None, run)
-            except psycopg.Error as error:
-                if is_made and not is_lost(error):
-                    raise Unavailable(_NOT_FLUSHED.format(self.location, error)) from error
-            time.sleep(POLL_S)
-        raise Unavailable(_UNKNOWN.format(self.location))
-
     @contextmanager
     def alone(self, what: str, *, wait_s: float) -> Generator[None]:
         """Hold the right to do *what*, among all hosts, for a block.
 
         Raises:
-            StoreBusy: Another had it for longer than *wait_s*.
+            StoreBusy: Another process held it for longer than *wait_s*.
         """
         deadline = time.monotonic() + wait_s
         while not self._owners.take(what):
@@ -634,7 +634,7 @@ class PostgresDatabase(SqlDatabase):
         finally:
             self._owners.dismiss(what)
 
-    # --- what a copy of all rows needs --------------------------------------------------------
+    # --- copies of all rows -------------------------------------------------------------------
 
     identity_override = "OVERRIDING SYSTEM VALUE"
 
@@ -663,10 +663,10 @@ class PostgresDatabase(SqlDatabase):
             sql = f"SELECT setval('{sequence}', greatest(last_value, ?)) FROM {sequence}"  # noqa: S608 - ours
             first(db, sql, last)
 
-    # --- what reads need ----------------------------------------------------------------------
+    # --- reading ------------------------------------------------------------------------------
 
     def _version(self, db: Connection) -> object:
-        return db.execute(f"SELECT version, {connection.EPOCH} FROM ledger").get  # noqa: S608 - ours
+        return db.execute(f"SELECT version, {EPOCH} FROM ledger").get  # noqa: S608 - ours
 
     def _snapshot_key(self, db: Connection) -> object:  # noqa: ARG002 - it is the same for all
         return None
@@ -681,19 +681,19 @@ class PostgresDatabase(SqlDatabase):
 
     @explaining
     def sync(self) -> None:
-        """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
+        """See `Finder.sync`: a commit that waits for the disk waits for all earlier ones too."""
         with self.reader() as db:
             db.execute(FLUSH)
 
     def close(self) -> None:
-        """Flush touches, close every connection, and let owners count as dead; twice is fine."""
+        """Write access times, close every connection, and dismiss owners; twice is fine."""
         if self._closed or self._process != os.getpid():
             return
         if self._touch_times and not self._read_only:
             with suppress(AlveusError, psycopg.Error, ConnectionLost), self.writing() as db:
                 self._flush_touches(db, all_of=True)
         self._builder.stop()
-        if next(self._attempts) > 1:  # a thread may be asking what became of its attempt
+        if next(self._attempts) > 1:  # a thread may ask for the outcome of its attempt
             with suppress(AlveusError, psycopg.Error), self._one_writer(), self._lend() as db:
                 db.execute(DISMISS, (self._host,))
         self._owners.close()
@@ -701,17 +701,15 @@ class PostgresDatabase(SqlDatabase):
         self._collected()
 
 
-def _limit_ms(draft: GroupDraft) -> int:
-    """Return for how long a draft may hold the lock, its host sending however slowly."""
-    size = 100 * len(draft.statements)
-    for _, bindings in draft.statements:
+def _limit_ms(statements: Sequence[Query]) -> int:
+    """Return how long a draft may hold the lock, so that its host may send slowly."""
+    size = 100 * len(statements)
+    for _, bindings in statements:
         for value in bindings:
-            if isinstance(value, str):
-                size += len(value) if value.isascii() else UTF8_BYTES * len(value)
-            elif isinstance(value, bytes):
-                size += len(value)
-            elif isinstance(value, NumberArray | TextArray):
-                size += sum(len(str(each)) for each in value)
+            if isinstance(value, (str, bytes)):
+                size += UTF8_BYTES * len(value)
+            elif isinstance(value, list):
+                size += sum(len(str(each)) for each in cast("list[object]", value))
     return round((DRAFT_S + size / SLOWEST_BYTES_S) * 1000)
 
 
@@ -722,7 +720,7 @@ def _configure(log: OutageLog, raw: PipelinedConnection) -> None:
 
 
 def _roll_back(db: PostgresConnection) -> None:
-    with suppress(psycopg.Error):  # then the server rolls it back
+    with suppress(psycopg.Error):  # then the server rolls back
         db.roll_back("ROLLBACK")
 
 

@@ -1,27 +1,26 @@
-"""The shared SQL in the words of PostgreSQL, and values on their way there and back.
+"""The shared SQL in the dialect of PostgreSQL, and the conversion of values.
 
-What differs, and what it becomes:
+The differences:
 
 - ``?`` and ``?2`` are bindings: ``$1``, ``$2``.
-- A table's name gets the schema of the store, so that no session has to have a search path;
-  statements that are PostgreSQL's alone name it themselves, as ``alveus``.
-- ``name IS ?``: names are compared by digest first, which is what the indexes hold. A column has
-  its digest beside it: behind a policy, an index serves no expression that is computed of a row.
-- ``journal AS every_commit`` and its like are views, which no policy applies to.
-- ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``, with ``AS names`` by digest too.
-- ``IN (SELECT (…) FROM (SELECT value AS asked FROM carray(?)) AS ids)`` is ``= ANY(ARRAY(…))``: one
-  row for each name, which the planner would join with all rows of the table.
+- The name of a table gets the schema of the store, so that no session needs a search path.
+  Statements for PostgreSQL alone write it as ``alveus``.
+- ``name IS ?`` compares digests first, which the indexes hold. Each such column has a digest
+  column beside it: under a policy, no index serves an expression on a row.
+- ``journal AS every_commit`` and the like are views without policies.
+- ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``; with ``AS names``, by digest too.
+- ``IN (SELECT (…) FROM (SELECT value AS asked FROM carray(?)) AS ids)`` is ``= ANY(ARRAY(…))``:
+  else the planner joins the names with all rows of the table.
 - ``SELECT … FROM carray(?)``, whose column is ``value``, is `unnest`.
-- ``max(a, b)`` of two is ``greatest``; ``octet_length`` counts what the caller's text has.
+- ``max(a, b)`` is ``greatest``; ``octet_length`` counts the bytes of the original text.
 - ``instr`` is ``strpos``.
-- ``INDEXED BY`` is a hint that PostgreSQL does not know, and ``CROSS JOIN … ON`` an order of joins.
+- ``INDEXED BY`` is dropped, and ``CROSS JOIN … ON``, an order of joins, is ``JOIN``.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable
 
 from psycopg import adapters
 from psycopg.adapt import AdaptersMap, Buffer, Dumper
@@ -55,14 +54,14 @@ _SAME_NAME = re.compile(rf"({_NAME}) IS (\$\d+|(?!NULL\b|NOT\b){_NAME})")
 _WITH_DIGEST = frozenset({"id", "key", "name", "owner", "parent", "space"})
 _GREATEST = re.compile(r"\bmax\(([^(),]+,[^()]+)\)")
 _FUNCTION = re.compile(r" (granted|is_meant|is_shared)\(")
-_OWN = re.compile(r"\balveus(?=[.;])")
+_SCHEMA = re.compile(r"\balveus(?=[.;])")
 _HINT = re.compile(r"\bINDEXED BY \w+")
 
 
 @functools.lru_cache(maxsize=2048)
 def translated(sql: str, schema: str) -> str:
-    """Return the statement that means in PostgreSQL what *sql* means in SQLite."""
-    sql = _OWN.sub(schema, _numbered(sql))
+    """Return *sql*, written for SQLite, in the dialect of PostgreSQL."""
+    sql = _SCHEMA.sub(schema, _numbered(sql))
     sql = _VIEW.sub(rf"{schema}.\1", sql)
     sql = _TABLE.sub(rf"\1\2{schema}.\3", sql)
     sql = _NAMES_AMONG.sub(
@@ -79,7 +78,7 @@ def translated(sql: str, schema: str) -> str:
 
 
 def _same_name(schema: str, found: re.Match[str]) -> str:
-    """Compare a column with a name, or with a column, by digest and by name."""
+    """Return SQL that compares a column with a name, or with a column, by digest and by name."""
     column, other = found[1], found[2]
     has_digest = other.rpartition(".")[2] in _WITH_DIGEST
     digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"
@@ -87,12 +86,12 @@ def _same_name(schema: str, found: re.Match[str]) -> str:
 
 
 def for_schema(script: str, schema: str) -> str:
-    """Return a script whose tables are in the schema `alveus` for another schema."""
-    return _OWN.sub(schema, script)
+    """Return a script for the schema `alveus` rewritten for another schema."""
+    return _SCHEMA.sub(schema, script)
 
 
 def _numbered(sql: str) -> str:
-    """Give each binding without a number the next one, as SQLite does."""
+    """Number the bindings without a number, as SQLite does."""
     last = 0
 
     def numbered(match: re.Match[str]) -> str:
@@ -109,14 +108,14 @@ NUL, MARK = "\0", "\x01"
 
 
 def storable(text: str) -> str:
-    """Return *text* without U+0000, which PostgreSQL's text cannot hold; the order is the same."""
+    """Return *text* with U+0000 escaped, which PostgreSQL refuses; keeps the order of texts."""
     if NUL in text or MARK in text:
         return text.replace(MARK, "\x01\x03").replace(NUL, "\x01\x02")
     return text
 
 
 def original(text: str) -> str:
-    """Return the text that `storable` made *text* from."""
+    """Return the text from which `storable` made *text*."""
     return text.replace("\x01\x02", NUL).replace("\x01\x03", MARK) if MARK in text else text
 
 
@@ -126,7 +125,7 @@ class _Text(StrBinaryDumper):
 
 
 class _Content(Dumper):
-    """Wire text as bytes: its column also holds packed values."""
+    """Wire text as bytes: the column also holds packed values."""
 
     format = Format.BINARY
     oid = adapters.types["bytea"].oid
@@ -136,7 +135,7 @@ class _Content(Dumper):
 
 
 class _Bytes(Dumper):
-    """Bytes as they are; psycopg's dumper makes a copy of them."""
+    """Bytes without the copy that psycopg's dumper makes."""
 
     format = Format.BINARY
     oid = adapters.types["bytea"].oid
@@ -150,7 +149,7 @@ class NumberArray(list[int]):
 
 
 class TextArray(list[str]):
-    """TextArray as one binding."""
+    """Texts as one binding."""
 
 
 class _NumbersDumper(Dumper):
@@ -182,7 +181,7 @@ class _WholeLoader(NumericBinaryLoader):
 
 
 def adapt(types: AdaptersMap) -> None:
-    """Have a connection send and read values as the shared statements expect them."""
+    """Register the conversions that the shared statements expect."""
     dumpers: list[tuple[type, type[Dumper]]] = [
         (int, Int8BinaryDumper),
         (float, FloatBinaryDumper),
@@ -196,6 +195,3 @@ def adapt(types: AdaptersMap) -> None:
         types.register_dumper(kind, dumper)
     types.register_loader("text", _TextLoader)
     types.register_loader("numeric", _WholeLoader)
-
-
-Translate = Callable[[str], str]

@@ -1,23 +1,21 @@
-"""Commits that nobody waits for: worked out without the lock, checked and made in one packet.
+"""Drafts: commits that are worked out without the lock, then checked and made in one packet.
 
-A draft runs a transaction on a `DraftConnection`: what it reads is asked at once, without the lock
-of the ledger, and what it writes is noted. Then everything goes to the server together:
-`alveus.begin_draft` takes the lock, each read is made once more, in its place among the writes, and
-has to give the same rows; then come the writes and the COMMIT. So the lock is held while the server
-works, and never while a host does. What would come out otherwise is refused, and nothing was done.
+A draft runs a `Transaction` on a `DraftConnection`. Reads are sent at once, without the lock of the
+ledger; writes are collected. Then everything goes to the server together: `alveus.begin_draft`
+takes the lock, each read runs again at its position among the writes and must give the same rows,
+then come the writes and the COMMIT. So the lock is held while the server works, never while a host
+does. If a read gives other rows, the draft is refused and nothing was done.
 
-There are two kinds. An *exact* draft is for a host that writes alone: it goes by all that the host
-has cached, its numbers and times are right, and it is refused if anybody wrote since. A *moving*
-draft goes by what it reads. Its numbers follow the last commit that the host knows of; its SQL
-moves them, and times, by as much as others have (see `draft_numbers`).
+There are two kinds. An *exact* draft is for a host that writes alone. It uses the whole cache of
+the host, its numbers and times are final, and it is refused if another host wrote meanwhile. A
+*moving* draft counts its numbers from the last commit that the host knows. Its SQL adds as many as
+other hosts have committed since, and raises its times; see `with_moved`.
 
-A host's row in the table `appender` says which of its attempts was the last to be committed. That
-is asked for when an answer is lost; a fence is set then, so that what is still on its way comes to
-nothing.
+A host's row in the table `appender` holds the last attempt that was committed. A host that lost an
+answer asks for that row, and sets a fence there: an attempt that is still on its way is refused.
 
-A key, a set, an agent or a lane that is new gets its number from its sequence before the lock is
-taken; what reads that there is none is checked as all reads are. Numbers of a draft that came to
-nothing are never given again.
+A new key, set, agent or lane gets its number from its sequence before the lock is taken. The read
+that found none is checked as every read. Numbers of a draft that was refused are never used again.
 """
 
 from __future__ import annotations
@@ -26,41 +24,22 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, Self, cast
 
 from alveus.errors import AlveusError
-from alveus.store import (
-    CLOCK_STEP_US,
-    Accepted,
-    Add,
-    Batch,
-    Commit,
-    Past,
-    commit_time,
-)
+from alveus.store import CLOCK_STEP_US, Accepted, Add, Batch, Commit, Past, commit_time
+from alveus.store.checks import ROW_BITS
 from alveus.store.postgres.connection import (
     EPOCH,
     NO_ROWS,
+    FetchedRows,
     NeverRaised,
-    NoRows,
     PostgresConnection,
     gives_rows,
 )
 from alveus.store.postgres.dialect import NumberArray, TextArray
-from alveus.store.postgres.draft_numbers import (
-    DraftNumber,
-    DraftRow,
-    DraftRows,
-    DraftRun,
-    DraftTime,
-    NotADraft,
-    TimeUse,
-    is_moving,
-    moved,
-    with_moved,
-)
 from alveus.store.records import MINUTE_US
 from alveus.store.sql.connection import OwnerRegistry, Query, Row, Write
 from alveus.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
@@ -70,10 +49,10 @@ from alveus.store.sql.transaction import StoreTicket, Transaction, answer_of
 from alveus.store.sql.writer import INSERT_AGENT, INSERT_SCOPE, INSERT_SET, LAST_RUN, WriterCache
 
 REFUSED = "FX001"
-"""SQLSTATE of a draft that others were faster than; another draft may do."""
+"""SQLSTATE of a draft that another host overtook; a new draft may succeed."""
 
 SELF_REFUSED = "FX002"
-"""SQLSTATE of a draft that read what it wrote itself: another would be no better."""
+"""SQLSTATE of a draft that read its writes; a new draft would fail too."""
 
 ENROL = "INSERT INTO appender (id, attempt) VALUES (?, 0) ON CONFLICT DO NOTHING"
 
@@ -81,14 +60,14 @@ ATTEMPT = """
     INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
         attempt = CASE WHEN appender.fence < excluded.attempt THEN excluded.attempt END
 """
-"""Says in any other commit which attempt it is; beyond a fence that is NULL, and refused."""
+"""Stores the attempt of a commit under the lock. Behind a fence it is NULL, which is refused."""
 
 DISMISS = """
     DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'
 """
-"""Also of hosts that ended without a word; one that is still there enrols again.
+"""Also deletes hosts that ended without closing; one that still runs enrols again.
 
-A fence stays: a packet that it is to stop may still be on its way.
+A fence stays: the packet that it refuses may still be on its way.
 """
 
 FENCE = """
@@ -97,14 +76,14 @@ FENCE = """
     ON CONFLICT (id) DO UPDATE SET fence = excluded.fence
     RETURNING attempt, number, time, run
 """
-"""Stops attempts up to one; waits for one that is in the middle of its commit."""
+"""Refuses attempts up to one; waits for an attempt that is committing."""
 
 LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM ledger"  # noqa: S608 - ours
 
 FOREVER_US = 1 << 62
 
 TORN = (AttributeError, LookupError, TypeError, ValueError)
-"""What comes of rows that were read at several moments, if one was gone by the time of another."""
+"""Errors of rows that were read at different moments, between which some were deleted."""
 
 MOST_RESERVED = 256  # numbers that are taken at once for rows of a table
 
@@ -120,10 +99,9 @@ _RESERVE = """
         nextval('alveus.memory_set_id_seq'), nextval('alveus.scope_id_seq')
     FROM generate_series(1, ?)
 """
-"""Takes numbers for rows; what makes one row is about to make others, and no number is scarce."""
+"""Takes numbers for rows of `_NUMBERED`: a draft that makes one row often makes more."""
 
 _NUMBERED = ("agent", "lane", "memory_set", "scope")
-"""Tables whose rows get them, in that order."""
 
 _CHECK_NEW = "SELECT alveus.check_new(?, ?)"
 
@@ -148,7 +126,8 @@ _WRITES = (
     *("DELETE FROM durable_call ", "DELETE FROM lease ", "DELETE FROM node "),
     *("INSERT INTO consumer (", "UPDATE consumer SET position", "DELETE FROM consumer "),
 )
-"""What a draft may write: nothing that others remember by its number, or that gives one."""
+"""Writes that a draft may make: none changes what other hosts cache by number, or gives a number.
+"""
 
 _READ_TOO_LATE = {
     "DELETE FROM consumer ": "consumer",
@@ -160,21 +139,181 @@ _READ_TOO_LATE = {
     "INSERT INTO node (": "node",
     "UPDATE memory_set SET items": "memory_set",
 }
-"""What a table is not worth reading after: it would hardly be the same under the lock."""
+"""Tables that a draft must not read after such a write: under the lock the rows would differ."""
 
 
-# --- what a draft reads and writes ----------------------------------------------------------------
+class NotADraft(Exception):
+    """The work needs rows or writes that a draft cannot foresee.
+
+    Attributes:
+        position: Of the first ticket of a group that cannot be in one draft with those before it.
+            The middle of the group if only the server found that out.
+    """
+
+    def __init__(self, position: int = 0) -> None:
+        super().__init__(position)
+        self.position = position
+
+
+class Overtaken(Exception):
+    """Another host changed what this host knew when it began to draft."""
+
+
+# --- numbers and times that move ------------------------------------------------------------------
+#
+# Other hosts may move them until the draft is committed. Each has a type, so that a number that was
+# read is never moved, and arithmetic that would go wrong is refused.
+
+
+def _refusing(self: object, other: object = None, /) -> Any:  # noqa: ANN401, ARG001 - any operator
+    raise NotADraft
+
+
+class _Moving(int):
+    """A number that may move; it equals no number that was read."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is type(self) and int.__eq__(self, cast("int", other))
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+    def __bool__(self) -> bool:
+        return True
+
+    def __add__(self, other: int, /) -> Self:
+        return type(self)(int(self) + int(other))
+
+    def __sub__(self, other: int, /) -> Self:
+        return type(self)(int(self) - int(other))
+
+    __lt__ = __le__ = __gt__ = __ge__ = __or__ = __ror__ = __and__ = __mul__ = _refusing
+    __floordiv__ = __mod__ = __radd__ = __rsub__ = __lshift__ = __rshift__ = _refusing
+
+
+class DraftRow(_Moving):
+    """The number of a row that a draft begins, or of an output."""
+
+    __slots__ = ()
+    __sub__ = _refusing
+
+    def __rshift__(self, bits: int) -> DraftNumber:
+        return DraftNumber(int(self) >> bits)
+
+
+class DraftNumber(_Moving):
+    """The number of a drafted commit."""
+
+    __slots__ = ()
+
+    def __lshift__(self, bits: int) -> DraftRow:
+        return DraftRow(int(self) << bits)
+
+
+class DraftRun(_Moving):
+    """The id of a run that a draft begins, counted from the last run before the draft."""
+
+    __slots__ = ()
+
+
+class TimeUse:
+    """Whether the time of a commit decided something, so that it must not move."""
+
+    decided = False
+
+
+def _deciding(operator: Callable[[int, Any], Any]) -> Callable[[Any, object], Any]:
+    def decide(time: DraftTime, other: object) -> object:
+        time.use.decided = True
+        return operator(int(time), other)
+
+    return decide
+
+
+class DraftTime(int):
+    """The time of a drafted commit; other hosts may have committed later."""
+
+    use: TimeUse
+
+    def __new__(cls, value: int, use: TimeUse) -> Self:
+        """Make it of the time of a clock."""
+        self = super().__new__(cls, value)
+        self.use = use
+        return self
+
+    __lt__, __le__ = _deciding(int.__lt__), _deciding(int.__le__)
+    __gt__, __ge__ = _deciding(int.__gt__), _deciding(int.__ge__)
+    __eq__, __ne__ = _deciding(int.__eq__), _deciding(int.__ne__)
+    __add__, __radd__ = _deciding(int.__add__), _deciding(int.__radd__)
+    __sub__, __rsub__ = _deciding(int.__sub__), _deciding(int.__rsub__)
+
+    def __hash__(self) -> int:
+        return int.__hash__(self)
+
+
+class DraftRows(str):
+    """Numbers of rows that a draft begins, as JSON."""
+
+    __slots__ = ()
+
+
+_MOVED = "current_setting('alveus.moved')::bigint"
+
+_MOVED_SQL: dict[type, str] = {
+    DraftNumber: f"(?{{}} + {_MOVED})",
+    DraftRow: f"(?{{}} + ({_MOVED} << {ROW_BITS}))",
+    DraftRows: f"""
+        (SELECT '[' || string_agg((number::bigint + ({_MOVED} << {ROW_BITS}))::text, ', '
+            ORDER BY position) || ']'
+        FROM json_array_elements_text(?{{}}::json) WITH ORDINALITY AS made(number, position))
+    """,  # noqa: S608 - ours
+    DraftRun: "(?{} + current_setting('alveus.runs_moved')::bigint)",
+    DraftTime: "greatest(?{}, current_setting('alveus.time')::bigint)",
+}
+
+
+def is_moving(value: object) -> bool:
+    """Return whether a binding belongs to a draft, so that other hosts may move it."""
+    return type(value) in _MOVED_SQL
+
+
+def moved(statement: str, bindings: Sequence[object]) -> str:
+    """Return *statement* with SQL that moves those of its bindings that move with the draft."""
+    kinds = tuple(kind if kind in _MOVED_SQL else None for kind in map(type, bindings))
+    return with_moved(statement, kinds) if any(kinds) else statement
+
+
+@functools.lru_cache(maxsize=1024)
+def with_moved(statement: str, kinds: tuple[type | None, ...]) -> str:
+    """Return *statement* with numbered bindings; a binding of a kind is moved by its SQL."""
+    last = 0
+
+    def numbered(found: re.Match[str]) -> str:
+        nonlocal last
+        last = int(found[1]) if found[1] else last + 1
+        kind = kinds[last - 1]
+        return ("?{}" if kind is None else _MOVED_SQL[kind]).format(last)
+
+    return re.sub(r"\?(\d*)", numbered, statement)
+
+
+# --- reads and writes -----------------------------------------------------------------------------
 
 
 class Known(NamedTuple):
-    """What a draft goes by.
+    """The state of the database that a draft starts from.
 
     Attributes:
-        version: Of the ledger, where the draft is exact; None: it is moving.
-        read_version: Of the ledger, before anything is read; None: it is to be asked for.
+        version: Of the ledger, for an exact draft; None: the draft is moving.
+        read_version: Of the ledger, before the first read; None: not known yet.
         structure: See `alveus.ledger`.
         epoch: Of the server.
-        cache: What of the database the host has cached, and still holds.
+        cache: Rows that the host has cached, and that are still right.
     """
 
     version: int | None
@@ -184,45 +323,23 @@ class Known(NamedTuple):
     cache: WriterCache
 
 
-class _ReadRows:
-    """The rows of a read."""
-
-    def __init__(self, rows: list[Row]) -> None:
-        self._rows = iter(rows)
-
-    @property
-    def get(self) -> Any:  # noqa: ANN401 - as the query says
-        """The next row, or its only column; None: no row."""
-        row = next(self._rows, None)
-        return None if row is None else row[0] if len(row) == 1 else row
-
-    def fetchall(self) -> list[Row]:
-        """Return all rows that are left."""
-        return list(self._rows)
-
-    def __iter__(self) -> Iterator[Row]:
-        """Yield the rows that are left."""
-        return self._rows
-
-
 class DraftConnection:
-    """Reads at once, without the lock, and notes what is to be written.
+    """A `Connection` that reads at once, without the lock, and collects writes.
 
     Attributes:
-        known: What it goes by.
-        guesses: Whether ids are taken to be new that are to be, in place of asking.
-        statements: What is to be sent after `alveus.begin_draft`.
+        known: The state that the draft starts from.
+        guesses: Ids that must be new are taken for new, without asking.
+        statements: The statements to send after `alveus.begin_draft`.
         read_version: Of the ledger, before the first read; None: nothing was read.
-        gives_runs: Whether a run is begun whose id the server is to give.
-        numbers_rows: Whether numbers were given to rows that are there once it is committed: if
-            it is not, nobody may go by them.
+        gives_runs: The draft begins a run, whose id the server gives.
+        numbers_rows: The draft numbered rows that exist only once it is committed.
     """
 
     taken: type[Exception] = NeverRaised
 
     def __init__(self, db: PostgresConnection, known: Known, *, guesses: bool) -> None:
         self._db, self.known, self.guesses = db, known, guesses
-        self.statements: list[tuple[str, Sequence[object]]] = []
+        self.statements: list[Query] = []
         self.read_version = known.read_version
         self.gives_runs = self.numbers_rows = False
         self._takes = 1
@@ -232,20 +349,20 @@ class DraftConnection:
         self._too_late: set[str] = set()
         self._foreseen: dict[tuple[object, ...], list[Row]] = {}
 
-    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> _ReadRows | NoRows:
-        """Note what is to be written; answer what is read."""
+    def execute(self, statement: str, bindings: Sequence[object] = (), /) -> FetchedRows:
+        """Collect a write; answer a read."""
         self._has_claimed = statement == CLAIM_EVENT_ID
-        if self._has_claimed:  # an id is new: it is unique, and one that is not refuses the draft
+        if self._has_claimed:  # taken for new; the server refuses the draft if it is not
             statement = _CLAIM_NEW_ID
         elif statement == LAST_RUN and self.known.version is None:
             self.gives_runs = True
-            return _ReadRows([(DraftRun(0),)])
+            return FetchedRows([(DraftRun(0),)])
         if not gives_rows(statement):
             self._write(statement, bindings)
             return NO_ROWS
         if statement in _NUMBERING:
             return self._number_row(statement, bindings)
-        if self.guesses and statement in {LAST_VERSION, TAKEN_IDS}:  # that an id is new
+        if self.guesses and statement in {LAST_VERSION, TAKEN_IDS}:
             self.statements.append((_CHECK_NEW, bindings))
             return NO_ROWS
         if self.guesses and statement == BY_OP:  # an op is unique in the journal
@@ -253,14 +370,14 @@ class DraftConnection:
         return self._read(statement, bindings)
 
     def foresee(self, queries: Sequence[Query]) -> None:
-        """Ask together what is about to be read one after the other, which this will answer."""
+        """Send the next reads in one round trip; each is answered when it is executed."""
         if len(queries) > 1:
             asked = [(_READ.format(sql, _READ_NOW), bindings) for sql, bindings in queries]
             found = self._rows_of(*asked)
             self._foreseen = dict(zip(itertools.starmap(_named, queries), found, strict=True))
 
     def write(self, *writes: Write) -> None:
-        """Note what is to be written."""
+        """Collect writes."""
         for statement, rows in writes:
             for row in rows:
                 self._write(statement, row)
@@ -275,27 +392,23 @@ class DraftConnection:
             self._too_late.add(_READ_TOO_LATE[start])
         self.statements.append((moved(statement, bindings), bindings))
 
-    def _number_row(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
-        """Note that a row is to be made; answer its number."""
+    def _number_row(self, statement: str, bindings: Sequence[object]) -> FetchedRows:
+        """Collect a new row; answer its number."""
         table, numbered = _NUMBERING[statement]
-        number = self._reserve(table)
-        self.numbers_rows = self._has_written = True
-        self.statements.append((numbered, (number, *bindings)))
-        return _ReadRows([(number,)])
-
-    def _reserve(self, table: str) -> int:
-        """Take a number that no other row of a table has, or will have."""
         if not self._reserved[table]:
             (taken,) = self._rows_of((_RESERVE, (self._takes,)))
             self._takes = min(2 * self._takes, MOST_RESERVED)
             for name, numbers in zip(_NUMBERED, zip(*taken, strict=True), strict=True):
                 self._reserved[name] = list(numbers)
-        return self._reserved[table].pop(0)
+        number = self._reserved[table].pop(0)
+        self.numbers_rows = self._has_written = True
+        self.statements.append((numbered, (number, *bindings)))
+        return FetchedRows([(number,)])
 
-    def _read(self, statement: str, bindings: Sequence[object]) -> _ReadRows:
+    def _read(self, statement: str, bindings: Sequence[object]) -> FetchedRows:
         if "RETURNING" in statement or not self._too_late.isdisjoint(_tables(statement)):
             raise NotADraft
-        if statement == HELD and self._has_ended:  # which the server counts out
+        if statement == HELD and self._has_ended:  # a trigger subtracts ended items
             raise NotADraft
         found = self._foreseen.pop(_named(statement, bindings), None)
         if found is None:
@@ -306,7 +419,7 @@ class DraftConnection:
             again = _read_again(statement, len(bindings), always=always)
             bound = (*bindings, digest)
             self.statements.append((moved(again, bound), bound))
-        return _ReadRows([row[1:] for row in found])
+        return FetchedRows(row[1:] for row in found)
 
     def _rows_of(self, *queries: Query) -> list[list[Row]]:
         if self.read_version is not None:
@@ -318,7 +431,7 @@ class DraftConnection:
         return found
 
     def is_overtaken(self) -> bool:
-        """Whether others have written since the first read."""
+        """Return whether another host has written since the first read."""
         return self.read_version is not None and self._db.execute(LOOK).get[0] != self.read_version
 
     def query_all(self, *queries: Query) -> list[list[Row]]:
@@ -326,21 +439,21 @@ class DraftConnection:
         return [self.execute(*query).fetchall() for query in queries]
 
     def changes(self) -> int:
-        """Tell that an event id is new; refuse to tell of all else: nothing was written yet."""
+        """Return 1 after an event id was claimed; nothing else is known before the commit."""
         if not self._has_claimed:
             raise NotADraft
         return 1
 
     def roll_back(self, _: str, /) -> None:
-        """Refuse what a draft cannot do."""
+        """Raise `NotADraft`."""
         raise NotADraft
 
     def recover(self) -> None:
-        """Refuse what a draft cannot do."""
+        """Raise `NotADraft`."""
         raise NotADraft
 
     def settle(self) -> None:
-        """Nothing waits."""
+        """Do nothing: no statement waits."""
 
     def numbers(self, values: Sequence[int], /) -> NumberArray:
         """See `Connection.numbers`."""
@@ -362,7 +475,7 @@ class DraftConnection:
 
 
 def _named(statement: str, bindings: Sequence[object]) -> tuple[object, ...]:
-    """Return what tells a query from others."""
+    """Return a key for a query."""
     values = [(*cast("list[object]", b),) if isinstance(b, list) else b for b in bindings]
     return statement, *values
 
@@ -371,7 +484,7 @@ _ONE_ROW = re.compile(r"INSERT INTO (\w+) \((.*?)\) VALUES \((.*)\) RETURNING id
 
 
 def _numbering(statement: str) -> tuple[str, str]:
-    """Return of which table a statement makes a row, and the one that also says its number."""
+    """Return the table into which a statement inserts a row, and the statement with a number."""
     found = _ONE_ROW.search(statement)
     if found is None:
         raise ValueError(f"it makes no row of which it gives the number: {statement}")
@@ -385,29 +498,23 @@ _NUMBERING = {
 }
 
 
-class Overtaken(Exception):
-    """Others have changed what the host knew when it began to draft."""
-
-
 @functools.lru_cache(maxsize=256)
 def _read_again(statement: str, bindings: int, *, always: bool) -> str:
-    """Return what checks that a read gives what it gave; the digest of that is one binding more.
+    """Return SQL that checks a read against the digest of its rows, the last binding.
 
     Args:
-        always: Even where nobody has written since: the draft has, or asked by a number or time
-            that moves by what others wrote before it read anything.
+        always: Check even if no other host wrote since: the draft wrote before, or its bindings
+            move.
     """
     numbered = with_moved(statement, (None,) * bindings)
     same = f"alveus.check_same(?{bindings + 1}::bytea, {_DIGEST})"
     again = _READ.format(numbered, same)
-    if always:
-        return again
-    return _IF_CHANGED.format(again)
+    return again if always else _IF_CHANGED.format(again)
 
 
 @functools.lru_cache(maxsize=256)
 def _start(statement: str) -> str | None:
-    """Return with what of `_WRITES` a statement begins."""
+    """Return the entry of `_WRITES` that a statement begins with."""
     words = " ".join(statement.split())
     return next((start for start in _WRITES if words.startswith(start)), None)
 
@@ -421,13 +528,13 @@ def _tables(statement: str) -> frozenset[str]:
 
 
 class DraftBase(NamedTuple):
-    """What the server gave a draft.
+    """The state of the ledger before a draft was committed.
 
     Attributes:
-        number: The last commit before.
-        time: When that was.
-        version: Of the ledger, before; None: nobody knows.
-        run: The last run before, where the draft begins one.
+        number: The last commit.
+        time: Its time.
+        version: Of the ledger; None: not known.
+        run: The last run, if the draft begins one.
     """
 
     number: int
@@ -437,57 +544,51 @@ class DraftBase(NamedTuple):
 
 
 class GroupDraft(NamedTuple):
-    """A group of commits, as they are made if nothing of what was read has changed.
+    """A group of commits, as they are made if no read has changed.
 
     Attributes:
-        known: What it goes by.
-        read_version: See `DraftConnection`.
-        number: Of the commit before it.
-        answers: For each ticket of the group; an error: to the only one.
-        is_empty: Whether there is nothing to commit, but answers are certain once reads were
-            checked: what was asked for is refused, or was done before.
-        least: The time at which the last commit before may have been made, at the earliest.
-        latest: And at the latest.
-        guesses, gives_runs: See `DraftConnection`.
-        cache: Updated with what the draft does, if it is exact.
+        connection: Holds the statements.
+        cache: Of an exact draft: updated with its changes.
+        number: Of the commit before the draft.
+        commits: How many commits it makes.
+        answers: One for each ticket of the group; an error only if there is one ticket.
+        is_empty: Nothing to commit: the call is refused or was made before. The answers are final
+            once the reads were checked.
+        least: The earliest time that the last commit before may have.
+        latest: The latest.
+        last_time: Of its last commit.
     """
 
-    known: Known
-    guesses: bool
-    read_version: int | None
+    connection: DraftConnection
+    cache: WriterCache
     number: int
-    gives_runs: bool
     commits: int
     answers: Sequence[object]
     is_empty: bool
     least: int
     latest: int
     last_time: int
-    cache: WriterCache
-    statements: Sequence[tuple[str, Sequence[object]]]
 
     @property
     def is_refused(self) -> bool:
-        """Whether nobody is told of a commit, so that nobody relies on one."""
+        """Whether every answer is an error, so that nobody relies on a commit."""
         return all(isinstance(answer, AlveusError) for answer in self.answers)
 
     @property
     def is_exact(self) -> bool:
-        """Whether numbers and times are right as they are."""
-        return self.known.version is not None
+        """Whether numbers and times are final."""
+        return self.connection.known.version is not None
 
-    def begin(
-        self, host: int, attempt: int, wait_s: float, limit_ms: int | None
-    ) -> tuple[str, Sequence[object]]:
-        """Return the statement that takes the lock, and gives a `DraftBase`.
+    def begin(self, host: int, attempt: int, wait_s: float, limit_ms: int | None) -> Query:
+        """Return the statement that takes the lock and gives a `DraftBase`.
 
         Args:
-            limit_ms: How long the server lets the transaction last from then on; None: for ever.
+            limit_ms: How long the transaction may last from then on; None: no limit.
         """
-        known = self.known
+        known, connection = self.connection.known, self.connection
         bindings = (
-            *(host, attempt, known.epoch, known.structure, known.version, self.read_version),
-            *(self.number, 0 if self.gives_runs else None, self.commits),
+            *(host, attempt, known.epoch, known.structure, known.version, connection.read_version),
+            *(self.number, 0 if connection.gives_runs else None, self.commits),
             *(self.least, self.latest, self.last_time),
             str(max(1, round(wait_s * 1000))),
         )
@@ -496,7 +597,7 @@ class GroupDraft(NamedTuple):
         return _BEGIN_LIMITED, (str(limit_ms), *bindings)
 
     def answers_after(self, base: DraftBase) -> Sequence[object]:
-        """Return the answers with the numbers and times that the server gave."""
+        """Return the answers with final numbers and times."""
         if self.is_exact or self.is_empty:
             return self.answers
         return [self._settled(answer, base) for answer in self.answers]
@@ -516,6 +617,9 @@ class GroupDraft(NamedTuple):
 
 class MovingTransaction(Transaction):
     """A transaction that does not know which commits come before it.
+
+    Args:
+        earliest: The earliest clock reading of its batches; None: it has no batches.
 
     Attributes:
         least: See `GroupDraft`.
@@ -540,10 +644,10 @@ class MovingTransaction(Transaction):
 
     @property
     def latest(self) -> int:
-        """The time at which the last commit before may have been made.
+        """The latest time that the last commit before may have.
 
-        After a later one, times would go back, or the words of an item be of another minute (see
-        `read_at`).
+        After a later commit, times would go back, or the words of an item would belong to another
+        minute (see `read_at`).
         """
         if self._earliest is None:
             return FOREVER_US
@@ -568,7 +672,7 @@ class MovingTransaction(Transaction):
 
 
 def only_adds(group: Sequence[StoreTicket]) -> bool:
-    """Return whether a group changes nothing of what a host caches of exact memory and runs."""
+    """Return whether a group changes nothing that a host caches of exact memory and runs."""
     return all(ticket.batches for ticket in group) and all(
         batch.items
         and batch.base is None
@@ -582,7 +686,7 @@ def only_adds(group: Sequence[StoreTicket]) -> bool:
 
 
 def may_be_drafted(ticket: StoreTicket) -> bool:
-    """Return whether it is worth trying: a draft may still turn out not to be one."""
+    """Return whether to try a draft; it may still raise `NotADraft`."""
     return bool(ticket.drafts or ticket.batches) and all(map(_may_be_drafted, ticket.batches))
 
 
@@ -599,41 +703,33 @@ def drafted(
 ) -> GroupDraft:
     """Return a group as a draft.
 
-    What is known is changed only where the draft is exact; numbers of keys and sets, and notes,
-    that are looked up are added to it in any case, and those of rows that are to be made.
+    Adds to the cache what it looks up: numbers of keys and sets, notes, and the numbers of new
+    rows. An exact draft also changes the cache as its commits do.
 
     Raises:
-        NotADraft: A part of it has to be done by itself, or under the lock.
-        Overtaken: Others have changed what is known.
+        NotADraft: A part has to be done in a draft by itself, or under the lock.
+        Overtaken: Another host changed what is known.
     """
     known = connection.known
-    tx = _transaction(connection, known, group, owners)
-    number = int(tx.cache.number or 0)
     batches = [batch for ticket in group for batch in ticket.batches]
+    if known.version is not None:
+        tx = Transaction(connection, known.cache, owners).begun()
+    else:
+        earliest = min((batch.time for batch in batches), default=None)
+        tx = MovingTransaction(connection, known, earliest, owners)
+    number = int(tx.cache.number or 0)
     connection.foresee([query for batch in batches for query in tx.lookups(batch)])
     try:
         answers = _answers(tx, group)
     except AlveusError as error:
         if connection.guesses:
-            raise Overtaken from error  # it may come from a guess
-        return _draft(tx, connection, number, [error])
+            raise Overtaken from error  # a guess may have caused it
+        answers = [error]
     except TORN as error:
         if connection.is_overtaken():
             raise Overtaken from error
         raise
     return _draft(tx, connection, number, answers)
-
-
-def _transaction(
-    connection: DraftConnection,
-    known: Known,
-    group: Sequence[StoreTicket],
-    owners: OwnerRegistry,
-) -> Transaction:
-    if known.version is not None:
-        return Transaction(connection, known.cache, owners).begun()
-    readings = [batch.time for ticket in group for batch in ticket.batches]
-    return MovingTransaction(connection, known, min(readings, default=None), owners)
 
 
 def _draft(
@@ -642,26 +738,22 @@ def _draft(
     is_repeated = all(map(_was_made, answers))  # whatever the time is now
     moving = tx if isinstance(tx, MovingTransaction) and not is_repeated else None
     commits = int(tx.cache.number or 0) - number
-    is_timed = commits or connection.known.version is not None  # else it has the time of no commit
+    is_timed = commits or connection.known.version is not None  # else no commit has this time
     return GroupDraft(
-        known=connection.known,
-        guesses=connection.guesses,
-        read_version=connection.read_version,
-        number=number,
-        gives_runs=connection.gives_runs,
-        commits=commits,
-        answers=answers,
+        connection,
+        tx.cache,
+        number,
+        commits,
+        answers,
         is_empty=is_repeated or all(isinstance(answer, AlveusError) for answer in answers),
         least=-FOREVER_US if moving is None else moving.least,
         latest=FOREVER_US if moving is None else moving.latest,
         last_time=int(tx.cache.time) if is_timed else -FOREVER_US,
-        cache=tx.cache,
-        statements=connection.statements,
     )
 
 
 def _was_made(answer: object) -> bool:
-    """Return whether an answer is of commits that were there before."""
+    """Return whether an answer is a list of commits that were made before."""
     commits = cast("list[object]", answer) if isinstance(answer, list) else [None]
     return all(isinstance(each, Commit) and each.adopted for each in commits)
 
@@ -670,11 +762,11 @@ def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
     """Do the work of a group.
 
     Raises:
-        AlveusError: It refuses the only ticket.
-        NotADraft: One of several is refused, or reads what those before it write.
+        AlveusError: The only ticket is refused.
+        NotADraft: One of several tickets is refused, or reads what earlier ones write.
     """
     answers: list[object] = []
-    for place, ticket in enumerate(group):
+    for position, ticket in enumerate(group):
         try:
             answers.append(
                 [tx.apply_unflushed(batch) for batch in ticket.batches]
@@ -682,10 +774,10 @@ def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
                 else answer_of(tx, ticket)
             )
         except NotADraft as error:
-            raise NotADraft(place) from error
+            raise NotADraft(position) from error
         except AlveusError as error:
             if len(group) > 1 or not ticket.raises:
-                raise NotADraft(place) from error
+                raise NotADraft(position) from error
             raise
     tx.pending_rows.flush()
     return answers

@@ -1,4 +1,4 @@
-"""What the operator of a server wants to know: `alveus doctor` asks it."""
+"""The health of a server, for `alveus doctor`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from alveus.store.sql.connection import Connection, first, query
 OLDEST_VERSION = 14
 
 DEAD_ROWS, DEAD_SHARE = 10_000, 0.3
-"""Rows that wait for a vacuum, and their share of a table, from which on that is worth a note."""
+"""Dead rows of a table, and their share of it, above which a check notes them."""
 
 LONG_S = 300
-"""A transaction that is open for longer keeps dead rows in the tables."""
+"""Age of a transaction above which a check notes it: it keeps dead rows in the tables."""
 
 SKEW_S = 1.0
-"""How far the clocks of the server and of this host may lie apart."""
+"""Difference between the clocks of the server and this host above which a check notes it."""
 
 BUSY = 0.8
-"""Share of the server's connections that are in use."""
+"""Share of the server's connections above which a check notes it."""
 
 State = Literal["ok", "note", "wrong"]
 
@@ -62,7 +62,7 @@ _NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 
 
 class HealthCheck(NamedTuple):
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     says: str
@@ -70,7 +70,7 @@ class HealthCheck(NamedTuple):
 
 
 def health(db: Connection, schema: str, *, is_owner: bool, pool: int) -> Iterator[HealthCheck]:
-    """Yield what is well and what is not; reads only."""
+    """Yield the result of every check; changes nothing."""
     yield from _settings(db)
     owned = "owns the tables" if is_owner else "was granted spaces; the owner migrates and scrubs"
     yield HealthCheck("user", f"{first(db, 'SELECT current_user::text')} {owned}")
@@ -121,7 +121,9 @@ def _oldest(db: Connection) -> HealthCheck:
         long = seconds > LONG_S
         remedy = "; while it is, no dead row is removed: end it with pg_terminate_backend"
         says = f"the oldest is open for {seconds:,.0f} s: process {pid} of {user}"
-        return HealthCheck("transactions", says + (remedy if long else ""), _noted(is_bad=long))
+        return HealthCheck(
+            "transactions", says + (remedy if long else ""), "note" if long else "ok"
+        )
     return HealthCheck("transactions", "none is open")
 
 
@@ -141,8 +143,4 @@ def _clock(db: Connection) -> HealthCheck:
     says = f"the server's is {abs(apart):.1f} s {'ahead of' if apart > 0 else 'behind'} this host's"
     far = abs(apart) > SKEW_S
     remedy = "; leases go by the server's, times of commits by the hosts': set them right"
-    return HealthCheck("lease clock", says + (remedy if far else ""), _noted(is_bad=far))
-
-
-def _noted(*, is_bad: bool) -> State:
-    return "note" if is_bad else "ok"
+    return HealthCheck("lease clock", says + (remedy if far else ""), "note" if far else "ok")

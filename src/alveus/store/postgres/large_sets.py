@@ -1,43 +1,76 @@
-"""Candidates of a search in a large set, chosen by the server.
+"""Large sets: the server chooses the candidates of a search, and keeps an index of them.
 
-By meaning through pgvector: HNSW over half-precision vectors, with an iterative scan, so that a
-filter is looked at while the index is walked. By words through an inverted index of term hashes,
-from the rarest term on. What was added since the index was brought up to date comes along whole.
+By meaning through pgvector: HNSW over half-precision vectors, with an iterative scan that applies a
+filter while it walks the index. By words through an inverted index of term hashes, the rarest term
+first. Items that the index does not have yet are all candidates.
+
+`LargeSetBuilder` brings the index up to date in steps. Vectors and terms are inserted without the
+lock of the ledger; rows that ended meanwhile are deleted under the lock, in the transaction that
+notes the progress. So a row in the index that is counted is live, or leaves with the transaction
+that ends it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import contextlib
+import threading
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
 
+import numpy as np
+import psycopg
+from psycopg import errors
+
+from alveus.errors import AlveusError
 from alveus.store.filters import All, Condition, Filter, Key, Node, Some
 from alveus.store.finder import CandidateQuery, LargeSet
-from alveus.store.postgres.dialect import NumberArray, TextArray
-from alveus.store.sql.connection import Connection, Row
+from alveus.store.postgres.connection import PostgresConnection
+from alveus.store.postgres.dialect import NumberArray, TextArray, for_schema
+from alveus.store.postgres.owners import Lender
+from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.rows import FEATURE_COLUMNS
-from alveus.values import wire
+from alveus.values import wire, words
+from alveus.values.forks import Flag, began
 
 LARGE = 200_000
-"""Live items from which a set is searched on the server; below, its features fit into RAM."""
+"""Live items from which the server searches a set; the features of smaller sets fit into RAM."""
 
 TAIL = 2_000
-"""Items that are not in the index yet, up to which a set is searched by it."""
+"""Items that the index lacks, up to which it is used."""
 
 WAKING = 200
-"""Items that are not in the index yet, from which it is brought up to date."""
+"""Items that the index lacks, from which it is brought up to date."""
 
 FEW_TEXTS = 4_000
-"""A term that more items hold brings none of them by itself."""
+"""Items that hold a term, above which the term by itself chooses none."""
 
 SCANNED = 20_000
 """Items that a filter alone chooses at most."""
 
 SPEAKERS = 2_000
-"""Speakers of a set that questions are searched for."""
+"""Speakers of a set that a question is searched for, at most."""
 
 TERM_BITS = 32
 
-Query = tuple[str, Sequence[object]]
+STEP = 500
+"""Items that are indexed at a time."""
 
+STOP_S = 0.1
+"""Pause between two attempts to cancel the making of an index."""
+
+REST_S = 0.05
+"""Pause between two steps, for other writers."""
+
+GIVE_MEMORY = """
+    SELECT set_config('maintenance_work_mem', '512MB', {local})
+    WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
+"""
+"""The least memory for making an index: with less it takes many times as long."""
+
+TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
+
+_TABLES = Path(__file__).with_name("large_sets.sql")
 
 IS_THERE = "SELECT coalesce(has_table_privilege(to_regclass(?), 'SELECT'), FALSE)"
 
@@ -103,8 +136,8 @@ _SETTINGS = """
         set_config('enable_hashjoin', 'off', TRUE), set_config('enable_mergejoin', 'off', TRUE),
         set_config('max_parallel_workers_per_gather', '0', TRUE)
 """
-"""For one transaction. The planner takes a third of the set for the tail, which it cannot know, and
-would read the whole set in place of the few thousand rows that are chosen."""
+"""For one transaction: the planner guesses that the tail is a third of the set, and would read the
+whole set instead of a few thousand rows."""
 
 
 STRAYS = [
@@ -112,7 +145,10 @@ STRAYS = [
         WHERE one.set_id = {table}.set_id AND one.ended = 0 AND one.row = {table}.row)"""  # noqa: S608 - ours
     for table in ("large_vector", "large_text", "large_late")
 ]
-"""What takes out of the index what ended while its builder was killed."""
+"""Deletes rows from the index that ended after its builder was killed."""
+
+
+# --- reading --------------------------------------------------------------------------------------
 
 
 def read_large_set(
@@ -123,7 +159,7 @@ def read_large_set(
     dimensions: int,
     wake: Callable[[], None],
 ) -> LargeSet | None:
-    """See `Finder.large_set`; *wake* has the index brought up to date."""
+    """See `Finder.large_set`; *wake* starts the builder of the index."""
     keys = db.numbers([keyed(set_number, term) for term in terms])
     states, items, counts, speakers = db.query_all(
         (STATE, (set_number,)),
@@ -188,11 +224,11 @@ def read_neighbours(db: Connection, set_number: int, rows: Sequence[int]) -> lis
 
 
 def keyed(set_number: int, term: int) -> int:
-    """Return what stands for a term of a set in the index."""
+    """Return the key of a term of a set in the index."""
     return set_number << TERM_BITS | term
 
 
-# --- what is chosen ---------------------------------------------------------------------------
+# --- the queries of candidates ----------------------------------------------------------------
 
 
 def _by_filter(condition: str) -> str:
@@ -227,7 +263,7 @@ def _about(wanted: CandidateQuery, bindings: list[object]) -> Iterator[str]:
 
 
 def _by_words(set_number: int, wanted: CandidateQuery, bindings: list[object]) -> Iterator[str]:
-    """Yield what brings items that hold the rarest terms; the whole set's, whatever the filter."""
+    """Yield queries for the items of the set that hold the rarest terms; the filter is ignored."""
     held = sorted((number, term) for term, number in wanted.counts.items() if number)
     chosen: list[int] = []
     total = 0
@@ -240,7 +276,7 @@ def _by_words(set_number: int, wanted: CandidateQuery, bindings: list[object]) -
         bindings.append(NumberArray(sorted(chosen)))
         yield _holding(len(bindings), "&&", FEW_TEXTS + wanted.texts)
     common = [keyed(set_number, term) for _, term in held if keyed(set_number, term) not in chosen]
-    for number in range(len(common), 1, -1):  # what holds several of the common ones
+    for number in range(len(common), 1, -1):  # items that hold several of the common ones
         bindings.append(NumberArray(sorted(common[:number])))
         yield _holding(len(bindings), "@>", wanted.texts)
         if number <= len(common) - 2:
@@ -253,12 +289,12 @@ def _holding(binding: int, operator: str, limit: int) -> str:
     """  # noqa: S608 - ours
 
 
-# --- a filter, as far as the server can look at it --------------------------------------------
+# --- a filter as SQL, as far as the server can apply it ---------------------------------------
 
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "="}
 
 _NUL = r"'\u0000'"
-"""NUL in JSON, which a text of PostgreSQL cannot hold: to reach such a field is an error."""
+"""NUL in JSON: reaching such a field is an error, as a text of PostgreSQL cannot hold it."""
 
 _NUMBERS = {"$time": "one.time", "$importance": "one.importance"}
 
@@ -271,7 +307,7 @@ _NAMES = {
 
 
 def _matching(where: Filter | None, bindings: list[object]) -> str:
-    """Return a condition that everything passes which matches; others may pass it too."""
+    """Return a condition that every match passes; other items may pass it too."""
     return "TRUE" if where is None else _sql(where.root, bindings)
 
 
@@ -315,7 +351,7 @@ def _of_field(field: str, op: str, operands: Sequence[Key], bindings: list[objec
 
 
 def _in_metadata(path: Sequence[str], key: Key, bindings: list[object]) -> str:
-    """Return that the metadata has a scalar at *path*, compared by its text where that is sure."""
+    """Return a condition on a scalar of the metadata; TRUE if its text cannot be compared."""
     kind, value = key
     if kind != "text" or value is None or any(map(wire.is_mark, path)) or "\0" in str(value):
         return "TRUE"
@@ -323,3 +359,252 @@ def _in_metadata(path: Sequence[str], key: Key, bindings: list[object]) -> str:
     bindings.append(value)
     found = f"(one.metadata::json #>> ?{len(bindings) - 1}::text[]) = ?{len(bindings)}::text"
     return f"CASE WHEN strpos(one.metadata, {_NUL}) > 0 THEN TRUE ELSE {found} END"
+
+
+# --- the index ------------------------------------------------------------------------------------
+
+_GROWN = "SELECT id FROM alveus.memory_set WHERE items >= ? ORDER BY id"
+
+_NEXT = """
+    SELECT row, terms, tokens, vectors FROM alveus.feature WHERE set_id = ?1 AND ended = 0 AND (
+        row > (SELECT upto FROM alveus.large_set WHERE set_id = ?1)
+        OR row IN (SELECT row FROM alveus.large_late WHERE set_id = ?1))
+    ORDER BY row LIMIT ?2
+"""
+
+_START = """
+    INSERT INTO alveus.large_set (set_id, dimensions) VALUES (?, ?) ON CONFLICT DO NOTHING
+    RETURNING set_id
+"""
+
+_VECTOR = """
+    INSERT INTO alveus.large_vector (row, part, set_id, dimensions, vector)
+    VALUES (?, ?, ?, ?, ?::text::halfvec) ON CONFLICT DO NOTHING
+"""
+
+_TEXT = """
+    INSERT INTO alveus.large_text (row, set_id, terms, passages, tokens)
+    VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING
+"""
+
+_ENDED = """row = ANY(?1) AND NOT EXISTS (SELECT 1 FROM alveus.feature AS one
+    WHERE one.set_id = ?2 AND one.ended = 0 AND one.row = {table}.row)"""
+
+_COUNT = """
+    WITH new AS (
+        UPDATE alveus.large_text SET counted = TRUE WHERE row = ANY(?1) AND NOT counted
+        RETURNING terms, passages, tokens),
+    sums AS (
+        INSERT INTO alveus.large_term AS known (term, set_id, texts)
+        SELECT term, ?2, count(*) FROM new, unnest(terms) AS term GROUP BY term
+        ON CONFLICT (term) DO UPDATE SET texts = known.texts + excluded.texts)
+    UPDATE alveus.large_set SET upto = greatest(upto, ?3),
+        passages = large_set.passages + coalesce((SELECT sum(passages) FROM new), 0),
+        tokens = large_set.tokens + coalesce((SELECT sum(tokens) FROM new), 0)
+    WHERE set_id = ?2
+"""
+
+_EMBEDDED_MEANWHILE = """
+    INSERT INTO alveus.large_late (row, set_id) SELECT row, set_id FROM alveus.feature
+    WHERE set_id = ? AND ended = 0 AND row = ANY(?) AND vectors IS NOT NULL ON CONFLICT DO NOTHING
+"""
+
+_USABLE = """
+    SELECT indisvalid FROM pg_catalog.pg_index WHERE indexrelid = to_regclass(?)
+"""
+
+_MAKE_INDEX = """
+    CREATE INDEX CONCURRENTLY large_vector_DIMENSIONS ON alveus.large_vector
+    USING hnsw ((vector::halfvec(DIMENSIONS)) halfvec_cosine_ops) WHERE dimensions = DIMENSIONS
+"""
+
+_DROP_INDEX = "DROP INDEX CONCURRENTLY alveus.large_vector_DIMENSIONS"
+
+_ANALYZE = "ANALYZE alveus.feature, alveus.large_vector, alveus.large_text"
+
+_STRAYS_PAST = [
+    f"{stray} AND set_id = ?1 AND row > (SELECT upto FROM alveus.large_set WHERE set_id = ?1)"  # noqa: S608 - ours
+    for stray in STRAYS[:2]
+]
+
+
+class LargeSetBuilder:
+    """Keeps the index of large sets up to date, in a thread that `wake` starts.
+
+    Args:
+        lend: Lends a connection without a transaction.
+        write: Lends a connection that holds the lock of the ledger.
+        alone: Holds a right among all hosts, for a block.
+    """
+
+    def __init__(
+        self,
+        schema: str,
+        *,
+        lend: Lender,
+        write: Lender,
+        alone: Callable[..., AbstractContextManager[None]],
+    ) -> None:
+        self._schema, self._lend, self._write, self._alone = schema, lend, write, alone
+        self.large = LARGE
+        self._stopped = Flag()
+        self._impossible = False
+        self._indexing: PostgresConnection | None = None
+        self._mutex = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def wake(self, dimensions: int) -> None:
+        """Start a thread that brings all large sets up to date, unless one runs."""
+        with self._mutex:
+            works = self._thread is not None and self._thread.is_alive()
+            if works or self._impossible or self._stopped.is_set():
+                return
+            thread = threading.Thread(
+                target=self._run, args=(dimensions,), name="alveus large sets", daemon=True
+            )
+            if began(thread):  # else the next search asks again
+                self._thread = thread
+
+    def stop(self) -> None:
+        """Stop the thread after its step; the making of an index is cancelled."""
+        self._stopped.set()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return
+        while thread.is_alive():
+            indexing = self._indexing
+            if indexing is not None:
+                indexing.cancel()
+            thread.join(STOP_S)
+
+    def _run(self, dimensions: int) -> None:
+        with contextlib.suppress(AlveusError, psycopg.Error):  # the next search asks again
+            self.build(dimensions)
+
+    def build(self, dimensions: int) -> bool:
+        """Bring all large sets up to date; return False if this server cannot index any.
+
+        Raises:
+            StoreBusy: Another process does it.
+        """
+        with self._alone("index of large sets", wait_s=0):
+            with self._lend() as db:
+                self._impossible = not self._made(db)
+                if self._impossible:
+                    return False
+                sets = [number for (number,) in query(db, _GROWN, self.large)]
+            for number in sets:
+                self._build_one(number, dimensions)
+        return True
+
+    def _made(self, db: PostgresConnection) -> bool:
+        """Create the tables if they are missing; return False if this server or user cannot."""
+        if first(db, IS_THERE, f"{self._schema}.large_set"):
+            return True
+        text = _TABLES.read_text(encoding="utf-8")
+        try:
+            db.script("CREATE EXTENSION IF NOT EXISTS vector")
+            db.script(f"BEGIN; {for_schema(text, self._schema)} COMMIT")
+        except (
+            errors.UndefinedFile,
+            errors.FeatureNotSupported,
+            errors.InsufficientPrivilege,
+            errors.UndefinedObject,
+            errors.DuplicateTable,
+        ):
+            db.roll_back("ROLLBACK")
+            return False
+        return True
+
+    def _build_one(self, number: int, dimensions: int) -> None:
+        with self._write() as db:
+            known = first(db, "SELECT dimensions FROM alveus.large_set WHERE set_id = ?", number)
+            if known != dimensions:
+                self._clear(db, number)
+                db.execute(_START, (number, dimensions))
+            for statement in _STRAYS_PAST:
+                db.execute(statement, (number,))
+        while not self._stopped.is_set() and self._step(number, dimensions):
+            self._stopped.wait(REST_S)
+        if not self._stopped.is_set():
+            self._finish(number, dimensions)
+
+    def _clear(self, db: PostgresConnection, number: int) -> None:
+        """Delete the rows of a set from the index."""
+        for table in ("large_set", "large_vector", "large_text", "large_term", "large_late"):
+            db.execute(f"DELETE FROM alveus.{table} WHERE set_id = ?", (number,))  # noqa: S608 - ours
+
+    def _step(self, number: int, dimensions: int) -> bool:
+        """Index the next items; return False if there were none."""
+        with self._lend() as db:
+            found = query(db, _NEXT, number, STEP)
+            if not found:
+                return False
+            db.execute("BEGIN")
+            vectors = [v for row in found for v in _vectors(row, number, dimensions)]
+            db.write((_VECTOR, vectors), (_TEXT, [_text(row, number) for row in found]))
+            db.execute("COMMIT")
+        rows = [row[0] for row in found]
+        with self._write() as db:
+            taken = db.numbers(rows)
+            for table in ("large_vector", "large_text"):
+                ended = _ENDED.format(table=table)
+                db.execute(f"DELETE FROM alveus.{table} WHERE {ended}", (taken, number))  # noqa: S608 - ours
+            db.execute(_COUNT, (taken, number, rows[-1]))
+            db.execute("DELETE FROM alveus.large_late WHERE row = ANY(?)", (taken,))
+            waited = db.numbers([row[0] for row in found if row[3] is None])
+            db.execute(_EMBEDDED_MEANWHILE, (number, waited))
+        return True
+
+    @contextlib.contextmanager
+    def _breakable(self, db: PostgresConnection) -> Generator[None]:
+        """Let `stop` cancel the statements of a block."""
+        self._indexing = db
+        try:
+            yield
+        finally:
+            self._indexing = None
+
+    def _finish(self, number: int, dimensions: int) -> None:
+        """Create the index of the vectors: quicker than growing it with them."""
+
+        def script(text: str) -> str:
+            return for_schema(text, self._schema).replace("DIMENSIONS", str(dimensions))
+
+        with self._lend() as db, self._breakable(db):
+            usable = first(db, _USABLE, script("alveus.large_vector_DIMENSIONS"))
+            if usable is False:  # its builder was stopped
+                db.script(script(_DROP_INDEX))
+            if not usable and db.raw.is_pooled:  # the setting would stay for other clients
+                db.script(script(_MAKE_INDEX))
+            elif not usable:
+                db.script(GIVE_MEMORY.format(local=False))
+                try:
+                    db.script(script(_MAKE_INDEX))
+                finally:
+                    db.script(TAKE_MEMORY_BACK)
+            db.script(script(_ANALYZE))
+        with self._write() as db:
+            db.execute("UPDATE alveus.large_set SET ready = TRUE WHERE set_id = ?", (number,))
+
+
+def _vectors(row: Row, number: int, dimensions: int) -> Sequence[tuple[object, ...]]:
+    """Return the rows of `_VECTOR` for an item; none if its vectors are missing."""
+    packed = row[3]
+    if not packed or len(packed) % dimensions:
+        return []
+    windows = np.frombuffer(packed, np.int8).reshape(-1, dimensions)
+    return [
+        (row[0], part, number, dimensions, "[" + ",".join(map(str, window.tolist())) + "]")
+        for part, window in enumerate(windows)
+        if window.any()
+    ]
+
+
+def _text(row: Row, number: int) -> tuple[object, ...]:
+    """Return the row of `_TEXT` for an item."""
+    terms, counts = words.unpack(row[1])
+    hashes = np.frombuffer(row[1], "<u4", len(row[1]) // 5)
+    passages = max(1, int((hashes == words.PASSAGE).sum()))
+    tokens = row[2] if passages == 1 else int(counts.sum())
+    return row[0], number, [keyed(number, term) for term in terms.tolist()], passages, tokens

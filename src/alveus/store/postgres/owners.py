@@ -1,8 +1,8 @@
-"""Which owners of leases are alive, by the server's clock.
+"""Owners of leases, and whether they are alive, by the server's clock.
 
-Each owner has a row that says until when it counts as alive, and a thread of its process moves
-that on. A process that dies, or that cannot reach the server, counts as dead `LEASE_S` later; what
-it still commits is refused once another has taken its lease over, since that raises the epoch.
+Each owner has a row with the time until which it counts as alive. A thread of its process extends
+that time. A process that dies, or cannot reach the server, counts as dead `LEASE_S` later. Its
+later commits are refused once another owner has taken the lease over, which raises the epoch.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from alveus.store.sql.connection import Connection, first
 from alveus.values.forks import NO_THREAD, Flag, began
 
 LEASE_S = 5.0
-"""How long an owner counts as alive after its process was heard of last."""
+"""How long an owner counts as alive after the last beat of its process."""
 
 BEATS = 3
-"""How often in that time a process says that it is alive."""
+"""Beats of a process in that time."""
 
 _EXPIRY = f"clock_timestamp() + interval '{LEASE_S} seconds'"
 
@@ -33,12 +33,7 @@ _ENLIST = f"""
     ON CONFLICT (name) DO UPDATE SET expires = excluded.expires, role = excluded.role
 """  # noqa: S608 - ours
 
-_TAKE = f"""
-    INSERT INTO owner (name, expires) VALUES (?, {_EXPIRY})
-    ON CONFLICT (name) DO UPDATE SET expires = excluded.expires, role = excluded.role
-        WHERE owner.expires < clock_timestamp()
-    RETURNING name
-"""  # noqa: S608 - ours
+_TAKE = f"{_ENLIST} WHERE owner.expires < clock_timestamp() RETURNING name"
 
 _BEAT = f"UPDATE owner SET expires = {_EXPIRY} WHERE name IN (SELECT unnest(?::text[]))"  # noqa: S608 - ours
 
@@ -50,7 +45,7 @@ Lender = Callable[[], AbstractContextManager[PostgresConnection]]
 
 
 class ServerOwners:
-    """The owners of this process, and whether others are alive; *lend* gives a connection."""
+    """The owners of this process, and whether others are alive; *lend* lends a connection."""
 
     def __init__(self, lend: Lender) -> None:
         self._lend = lend
@@ -60,16 +55,16 @@ class ServerOwners:
         self._thread: threading.Thread | None = None
 
     def enlist(self, owner: str) -> None:
-        """Make *owner* count as alive until it is dismissed, or this process is heard of no more.
+        """Make *owner* count as alive until it is dismissed, or this process dies.
 
-        The row is there before the lease is: it is committed by itself.
+        Its row is committed by itself, so that it exists before the lease.
         """
         if owner not in self._mine:
             with self._lend() as db:
                 self.enlist_by(db, owner)
 
     def enlist_by(self, db: PostgresConnection, owner: str) -> None:
-        """Do what `enlist` does, by a connection without a transaction."""
+        """Do the same as `enlist`, on a connection without a transaction."""
         db.execute(_FORGET_DEAD)
         db.execute(_ENLIST, (owner,))
         db.finish()
@@ -85,11 +80,11 @@ class ServerOwners:
             self._mine.add(owner)
 
     def has(self, owner: str) -> bool:
-        """Return whether *owner* is one of this process."""
+        """Return whether *owner* belongs to this process."""
         return owner in self._mine
 
     def take(self, owner: str) -> bool:
-        """Make *owner* count as alive, as `enlist` does, unless it does so for another process."""
+        """Enlist *owner*, unless it is alive in another process; return whether that was done."""
         with self._lend() as db:
             taken = db.execute(_TAKE, (owner,)).get is not None
         if taken:
@@ -104,7 +99,7 @@ class ServerOwners:
             return bool(first(db, _ALIVE, owner))
 
     def within(self, db: Connection) -> OwnersWithin:
-        """Return the same owners for the transaction of *db*, which may be the last connection."""
+        """Return the same owners for the transaction of *db*."""
         return OwnersWithin(self, db)
 
     def dismiss(self, owner: str) -> None:
@@ -115,32 +110,32 @@ class ServerOwners:
             db.execute("DELETE FROM owner WHERE name = ?", (owner,))
 
     def close(self) -> None:
-        """Dismiss everyone enlisted here."""
+        """Dismiss all owners of this process."""
         self._stopped.set()
         for owner in list(self._mine):
-            with suppress(AlveusError, psycopg.Error):  # then it counts as dead soon anyway
+            with suppress(AlveusError, psycopg.Error):  # then it soon counts as dead anyway
                 self.dismiss(owner)
 
     def _beat(self) -> None:
         with self._mutex:
             mine = sorted(self._mine)
         if mine:
-            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next beat may come
+            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next may succeed
                 db.execute(_BEAT, (db.texts(mine),))
 
 
 class OwnersWithin(NamedTuple):
-    """The owners of a process, asked for by the connection of a transaction.
+    """The owners of a process, for a transaction that holds the lock.
 
-    It holds the lock of all others: were it to wait for another connection, those who have them
-    may wait for it.
+    Asks on the connection of the transaction: all other connections may be lent to threads that
+    wait for the lock.
     """
 
     owners: ServerOwners
     db: Connection
 
     def enlist(self, owner: str) -> None:
-        """See `ServerOwners.enlist`: committed by itself, and only once for each owner."""
+        """See `ServerOwners.enlist`."""
         self.owners.enlist(owner)
 
     def is_alive(self, owner: str) -> bool:
@@ -149,7 +144,7 @@ class OwnersWithin(NamedTuple):
 
 
 def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: Flag) -> None:
-    """Beat until told to stop, or until nobody has the owners any more."""
+    """Beat until stopped, or until the owners are garbage."""
     while not stopped.wait(LEASE_S / BEATS):
         method = beat()
         if method is None:

@@ -1,33 +1,40 @@
-"""The schema of a store in PostgreSQL: how it is made, checked and migrated.
+"""The schema of a store in PostgreSQL: how it is made, checked and migrated, and who may use it.
 
-The table `ledger` holds two numbers: its schema, and the least schema that a program must know to
-use the tables. A migration names the latter in its first line, ``-- least: N``, so that it stops an
-older alveus only where it has to.
+The table `ledger` holds two numbers: the schema, and the least schema that a program must know to
+use the tables. A migration names the latter in its first line, ``-- least: N``, so that it locks
+out an older alveus only if it must.
+
+The server decides which rows a user sees and changes: `schema.sql` has the policies. A grant is the
+right to use the schema, and a row for each space and knowledge. The owner of the tables may use all
+of them.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
-from alveus.errors import NotAStore, StoreTooNew, StoreTooOld
-from alveus.store.postgres.connection import BEGIN, PostgresConnection
+from alveus.errors import AccessDenied, InvalidInput, NotAStore, StoreTooNew, StoreTooOld
+from alveus.store.erasing import owner_of
+from alveus.store.postgres.connection import BEGIN, PostgresConnection, ServerLocation
 from alveus.store.postgres.dialect import for_schema
-from alveus.store.postgres.location import ServerLocation
-from alveus.store.sql.connection import first, migrations
+from alveus.store.scope import Scope
+from alveus.store.sql.connection import Connection, first, migrations, query
+from alveus.values.lazy_dataclass import dataclass
 
 SCHEMA = 1
-"""The newest schema this code knows, and the one it needs."""
+"""The newest schema that this code knows, and the one that it needs."""
 
 WHOLE = Path(__file__).with_name("schema.sql")
-"""The script of the newest schema."""
 
 LEAST = 1
 """The least schema that a program must know to use the newest one."""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-"""The folder of the scripts that lead to it; see `alveus.store.sql.connection.migrations`."""
+"""The folder of the migrations; see `alveus.store.sql.connection.migrations`."""
 
 _OWNER = """
     SELECT pg_has_role(relowner, 'USAGE'), pg_get_userbyid(relowner) FROM pg_catalog.pg_class
@@ -48,16 +55,15 @@ _LEAST = re.compile(r"-- least: (\d+)\n")
 def prepare(
     db: PostgresConnection, server: ServerLocation, *, read_only: bool, wait_s: float
 ) -> None:
-    """Have the tables there, in schema `SCHEMA` or a newer one that this program may use.
+    """Create or migrate the tables, so that this program may use them.
 
-    Tables that are not there are made, and older ones migrated, if the store is to be written to;
-    only the owner of the tables migrates.
+    Only the owner of the tables migrates, and nobody who opens the store read-only.
 
     Raises:
-        NotAStore: There are no tables, and it is to be opened read-only.
-        StoreBusy: Somebody used the tables for longer than *wait_s*.
-        StoreTooNew: This program does not know enough of the schema.
-        StoreTooOld: The schema is older, and it is not this user, or handle, that migrates it.
+        NotAStore: There are no tables, and the store is opened read-only.
+        StoreBusy: The tables were in use for longer than *wait_s*.
+        StoreTooNew: Only newer programs may use the schema.
+        StoreTooOld: The schema is older, and this user or handle may not migrate it.
     """
     owner = first(db, _OWNER, server.schema)
     if owner is None:
@@ -80,42 +86,45 @@ def prepare(
 
 
 def check_least(server: ServerLocation, version: int, least: int) -> None:
-    """Refuse a schema that only newer programs may use."""
+    """Raise `StoreTooNew` if only newer programs may use the schema."""
     if least > SCHEMA:
         raise StoreTooNew(server.display_url, found=version, known=SCHEMA)
 
 
 def _create(db: PostgresConnection, schema: str) -> None:
-    """Make the tables in one transaction, unless another host just did."""
-    db.execute(BEGIN)
-    try:
-        db.execute(_TURN, (_lock_name(schema),))
+    """Create the tables in one transaction, unless another host just did."""
+    with _one_at_a_time(db, schema):
         if first(db, _OWNER, schema) is None:
             db.script(for_schema(WHOLE.read_text(encoding="utf-8"), schema))
             db.execute(
                 "INSERT INTO ledger (version, schema, least) VALUES (0, ?, ?)", (SCHEMA, LEAST)
             )
             db.execute("INSERT INTO note (name, text) VALUES ('salt', ?)", (os.urandom(16).hex(),))
-    except BaseException:
-        db.roll_back("ROLLBACK")
-        raise
-    db.execute("COMMIT")
-    db.settle()
 
 
 def _apply(db: PostgresConnection, schema: str, number: int, script: str, *, wait_s: float) -> None:
     """Migrate to schema *number* in one transaction, unless another host just did.
 
-    It locks the row of `ledger` first, as every writer does, so that neither waits in a circle.
+    Locks the row of `ledger` first, as every writer does, so that they cannot deadlock.
     """
-    db.execute(BEGIN)
-    try:
-        db.execute(f"SET LOCAL lock_timeout = {max(1, round(wait_s * 1000))}")
-        db.execute(_TURN, (_lock_name(schema),))
+    with _one_at_a_time(db, schema, wait_s=wait_s):
         if first(db, "SELECT schema FROM ledger FOR UPDATE") < number:
             db.script(for_schema(script, schema))
             db.execute(_MIGRATED, (number, _least(number, script)))
-            db.settle()
+
+
+@contextmanager
+def _one_at_a_time(
+    db: PostgresConnection, schema: str, *, wait_s: float | None = None
+) -> Generator[None]:
+    """Run a block in a transaction; hosts that do the same to *schema* wait for it."""
+    db.execute(BEGIN)
+    try:
+        if wait_s is not None:
+            db.execute(f"SET LOCAL lock_timeout = {max(1, round(wait_s * 1000))}")
+        db.execute(_TURN, (f"alveus {schema}",))
+        yield
+        db.settle()
     except BaseException:
         db.roll_back("ROLLBACK")
         raise
@@ -124,12 +133,106 @@ def _apply(db: PostgresConnection, schema: str, number: int, script: str, *, wai
 
 
 def _least(number: int, script: str) -> int:
-    """Return the schema that a migration names in its first line."""
+    """Return the least schema that a migration names in its first line."""
     found = _LEAST.match(script)
     if found is None:
         raise ValueError(f"the script of schema {number} does not begin with '-- least: N'")
     return int(found[1])
 
 
-def _lock_name(schema: str) -> str:
-    return f"alveus {schema}"
+# --- grants ---------------------------------------------------------------------------------------
+
+_IS_OWNER = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_catalog.pg_class WHERE oid = ?::regclass"
+
+_GRANTED = "SELECT granted(current_user)"
+
+_ALL = "SELECT role::text, home FROM space_grant ORDER BY role, home"
+
+_GIVE = """
+    INSERT INTO space_grant (role, home) SELECT ?1::text::name, home
+    FROM unnest(?2::text[]) AS home ON CONFLICT DO NOTHING
+"""
+
+_TAKE = "DELETE FROM space_grant WHERE role = ?1::text::name AND home = ANY (?2::text[])"
+
+_LEFT = "SELECT count(*) FROM space_grant WHERE role = ?::text::name"
+
+_SPACE, _KNOWLEDGE = "space ", "knowledge "
+
+
+@dataclass(frozen=True, slots=True)
+class RoleGrants:
+    """The spaces and the knowledge that a role may use."""
+
+    role: str
+    spaces: Sequence[str]
+    knowledge: Sequence[str]
+
+
+def homes_of(space: str, knowledge: str | None) -> list[str]:
+    """Return the rows of a grant: a space with the knowledge of its name, or a knowledge alone."""
+    if knowledge is not None:
+        return [owner_of(Scope(knowledge, None))]
+    return [owner_of(Scope(space, "a key")), owner_of(Scope(space, None))]
+
+
+def is_owner(db: Connection, schema: str) -> bool:
+    """Return whether this user owns the tables; policies do not apply to the owner."""
+    return bool(first(db, _IS_OWNER, f"{schema}.ledger"))
+
+
+def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
+    """Raise `AccessDenied` if this user was not granted *homes*: they would seem empty."""
+    allowed = set(first(db, _GRANTED))
+    for home in homes:
+        if home not in allowed:
+            user, (kind, name) = first(db, "SELECT current_user::text"), home.split(" ", 1)
+            raise AccessDenied(
+                f"{location}: user {user!r} may not use {kind} {name!r}; have the owner of the "
+                f"tables run: alveus grant {user} --{kind} {name}"
+            )
+
+
+def grant(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) -> None:
+    """Let *role* use *homes*; twice is fine."""
+    name = _quoted(db, role)
+    db.script(f"GRANT USAGE ON SCHEMA {schema} TO {name}")
+    db.execute(_GIVE, (role, db.texts(homes)))
+    db.settle()
+
+
+def revoke(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) -> None:
+    """Take *homes* back from *role*; twice is fine."""
+    name = _quoted(db, role)
+    db.execute(_TAKE, (role, db.texts(homes)))
+    if not first(db, _LEFT, role):
+        db.script(f"REVOKE USAGE ON SCHEMA {schema} FROM {name}")
+
+
+def granted_to(db: Connection, role: str) -> RoleGrants:
+    """Return the grants of one role."""
+    return next((each for each in grants(db) if each.role == role), RoleGrants(role, [], []))
+
+
+def grants(db: Connection) -> list[RoleGrants]:
+    """Return the grants of all roles."""
+    found: dict[str, tuple[list[str], list[str]]] = {}
+    for role, home in query(db, _ALL):
+        spaces, knowledge = found.setdefault(role, ([], []))
+        if home.startswith(_SPACE):
+            spaces.append(home.removeprefix(_SPACE))
+        else:
+            knowledge.append(home.removeprefix(_KNOWLEDGE))
+    return [RoleGrants(role, spaces, knowledge) for role, (spaces, knowledge) in found.items()]
+
+
+def _quoted(db: Connection, role: str) -> str:
+    """Return *role* quoted for a statement.
+
+    Raises:
+        InvalidInput: The server has no such role.
+    """
+    name = first(db, "SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname = ?", role)
+    if name is None:
+        raise InvalidInput(f"the server has no role {role!r}; make it first: CREATE ROLE … LOGIN")
+    return name

@@ -18,8 +18,8 @@ from alveus.store.erasing import (
     op_of_erasure,
     owner_of,
 )
-from alveus.store.ram.row_versions import CommitDraft, ItemRow, JournalEntry, NodeRow
-from alveus.store.ram.tables import RamTables, locked
+from alveus.store.ram.database import RamTables, locked
+from alveus.store.ram.rows import CommitDraft, ItemRow, JournalEntry, NodeRow
 from alveus.store.ram.tree import TreeRows
 from alveus.values.lazy_dataclass import dataclass
 

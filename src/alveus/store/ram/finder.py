@@ -20,9 +20,9 @@ from alveus.store import (
     WholeSets,
 )
 from alveus.store.checks import check_note
-from alveus.store.ram.row_versions import SetRows, number_of
-from alveus.store.ram.sets import info_of
-from alveus.store.ram.tables import RamTables, locked
+from alveus.store.ram.database import RamTables, locked
+from alveus.store.ram.items import info_of
+from alveus.store.ram.rows import SetRows, number_of
 
 
 class RamFinder(WholeSets, RamTables):

@@ -20,9 +20,9 @@ from alveus.store import (
     StoredOutput,
 )
 from alveus.store.checks import check_status
-from alveus.store.ram.progress import AgentLanes
-from alveus.store.ram.row_versions import Undo, take_back
-from alveus.store.ram.tables import RamTables, locked
+from alveus.store.ram.database import RamTables, locked
+from alveus.store.ram.rows import Undo, take_back
+from alveus.store.ram.runs import AgentLanes
 from alveus.store.runs import space_of
 
 

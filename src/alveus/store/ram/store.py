@@ -49,11 +49,11 @@ from alveus.store.checks import (
     check_note,
 )
 from alveus.store.erasing import Erased, Erasure, forgotten
+from alveus.store.ram.database import locked
 from alveus.store.ram.erasing import RamErasing
 from alveus.store.ram.finder import RamFinder
 from alveus.store.ram.lanes import RamLanes
-from alveus.store.ram.row_versions import CommitDraft, JournalEntry, NodeRow, SetRows, take_back
-from alveus.store.ram.tables import locked
+from alveus.store.ram.rows import CommitDraft, JournalEntry, NodeRow, SetRows, take_back
 from alveus.store.ram.tree import TreeRows
 from alveus.store.scope import NameRange
 from alveus.values.storable import Path

@@ -8,7 +8,7 @@ from copy import deepcopy
 from alveus.errors import InvalidPath, NotAnObject, ObjectInTheWay
 from alveus.store import Clear, Create, Delete, Put, Refresh, TreeDelta
 from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
-from alveus.store.ram.row_versions import CommitDraft, NodeRow
+from alveus.store.ram.rows import CommitDraft, NodeRow
 from alveus.values.storable import ATOMS, Path, Value
 
 EVER = -(1 << 62)

@@ -10,7 +10,7 @@ from typing import Any
 from alveus.errors import IdempotencyConflict, NotFound, OutputsPruned
 from alveus.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from alveus.store.checks import ROW_BITS, check_run
-from alveus.store.ram.row_versions import CommitDraft, Undo
+from alveus.store.ram.rows import CommitDraft, Undo
 from alveus.store.runs import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
 from alveus.values.lazy_dataclass import dataclass
 

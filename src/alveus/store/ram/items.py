@@ -47,7 +47,7 @@ from alveus.store.checks import (
     check_undo,
     needs_trimming,
 )
-from alveus.store.ram.row_versions import CommitDraft, ItemRow, SetRows
+from alveus.store.ram.rows import CommitDraft, ItemRow, SetRows
 
 
 class LineageLinks:

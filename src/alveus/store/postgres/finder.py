@@ -1,31 +1,32 @@
-"""What a search reads first, in one round trip: which sets there are, and what changed in them.
+"""The first read of a search, in one round trip: the sets, and the changes in them.
 
-All of it is of one moment. What only a changed database makes necessary is asked for under a
-condition that the server looks at first, so that it costs little while nobody commits.
+All of it is of one moment. Queries that only a changed database needs have a condition that the
+server checks first, so that they cost little while nobody commits.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import NamedTuple
+from typing import cast
 
-from alveus.store import Feature, Scope, SearchCache, SearchView, SetInfo, SetRef
+from alveus.store import Feature, Scope, SearchCache, SearchView, SetRef
 from alveus.store.postgres.connection import EPOCH
-from alveus.store.sql.connection import Connection, Row
+from alveus.store.sql.connection import Connection, Query, Row
+from alveus.store.sql.database import SetSnapshot
 from alveus.store.sql.rows import FEATURE_COLUMNS, SETS_OF, feature_changes, info_of
 
 LINES = 2_000
-"""Lines of the change log that come along at most; where there are more, they are asked for."""
+"""Lines of the change log that are read at most; more are a later read."""
 
 FEATURES = 5_000
-"""Features of unknown sets that come along at most, and as many of changed items."""
+"""Features of unknown sets that are read at most, and as many of changed items."""
 
 SMALL = 2_000
-"""Items of an unknown set up to which its features come along."""
+"""Items of an unknown set up to which its features are read."""
 
 Names = Scope | tuple[SetRef, ...]
-"""Which sets are searched: all of a scope, or these."""
+"""The sets of a search: all of a scope, or these."""
 
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -63,33 +64,24 @@ _NOTES = "SELECT name, text FROM note WHERE name IN (SELECT value FROM carray(?)
 
 _END = "COMMIT"
 
-Query = tuple[str, Sequence[object]]
-
-
-class LastView(NamedTuple):
-    """What sets were like when the database was of a version, by what was asked."""
-
-    epoch: int
-    version: int
-    sets: dict[Names, list[SetInfo]]
-
 
 class _Reading:
-    """One reading of a view: its queries, and what their answers say."""
+    """The queries of one read, and the view that their answers make."""
 
     def __init__(
-        self, db: Connection, names: Names, known: SearchCache, last: LastView | None
+        self, db: Connection, names: Names, known: SearchCache, last: SetSnapshot | None
     ) -> None:
         self._db, self._names, self._known = db, names, known
         self._before = None if last is None else last.sets.get(names)
-        self._version = -1 if last is None or self._before is None else last.version
+        version = (-1, 0) if last is None or self._before is None else last.version
+        self._version, _ = cast("tuple[int, int]", version)
         self._mine = [info.number for info in self._before or () if info.number in known.sets]
         self._scopes = _scopes_of(names)
 
     def queries(self) -> list[Query]:
-        """Return what is asked, all at once."""
+        """Return the queries, to be sent together."""
         since = self._known.seq
-        lines = LINES if since else 0  # who knows of nothing has nothing that changed
+        lines = LINES if since else 0  # an empty cache has nothing that changed
         asked: list[Query] = [(_BEGIN, ()), (_STATE, ()), (_OLDEST, ()), (_LINES, (since, lines))]
         asked.append((_CHANGED, (since, self._db.numbers(self._mine))))
         asked.append((_NOTES, (self._db.texts(self._known.notes),)))
@@ -102,8 +94,8 @@ class _Reading:
             )
         return [*asked, (_END, ())]
 
-    def view(self, answers: Sequence[list[Row]]) -> tuple[int, SearchView]:
-        """Return the version that was read, and what it is like."""
+    def view(self, answers: Sequence[list[Row]]) -> tuple[object, SearchView]:
+        """Return the version of the database, and the view."""
         _, ((version, seq, epoch),), oldest, lines, changed, notes, *of_scopes, _ = answers
         if version == self._version:
             sets = self._before or []
@@ -117,7 +109,7 @@ class _Reading:
             sets = [found[ref] for ref in wanted if ref in found]
         since = self._known.seq
         whole = since > 0 and len(lines) < LINES and (not oldest or oldest[0][0] <= since)
-        return version, SearchView(
+        return (version, epoch), SearchView(
             seq,
             sets,
             since,
@@ -136,15 +128,15 @@ class _Reading:
 
 
 def read_view(
-    db: Connection, names: Names, cache: SearchCache, last: LastView | None
-) -> tuple[int, SearchView]:
-    """Return the version of the database, and what a search reads of it first."""
+    db: Connection, names: Names, cache: SearchCache, last: SetSnapshot | None
+) -> tuple[object, SearchView]:
+    """Return the version of the database, as `SetSnapshot` has it, and the view of a search."""
     reading = _Reading(db, names, cache, last)
     return reading.view(db.query_all(*reading.queries()))
 
 
 def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
-    """Return scopes with the names of their sets that are asked for; None: all."""
+    """Return each scope with the names of its sets in the search; None: all of them."""
     if isinstance(names, Scope):
         return [(names, None)]
     found: dict[Scope, list[str]] = {}
@@ -154,7 +146,7 @@ def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
 
 
 def _by_set(rows: Sequence[Row]) -> dict[int, list[Feature]]:
-    """Return the features in rows, which are in the order of sets."""
+    """Return the features in rows by set; the rows are in the order of sets."""
     return {
         number: [Feature._make(row[1:]) for row in some]
         for number, some in groupby(rows, key=lambda row: row[0])

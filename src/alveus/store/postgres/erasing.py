@@ -1,38 +1,33 @@
-"""Removing from the tables what was erased, who is in its way, and what is out of reach.
+"""Erasing on a server: rows of others, old versions in the tables, and copies out of reach.
 
-A deleted row stays in its page until VACUUM, which leaves what some open transaction may still
-see; and VACUUM leaves the bytes in the free part of the page. So the tables that may hold something
-are written anew, one after the other, and the old files removed: by CLUSTER, which does what
-VACUUM FULL does and, unlike that, within a transaction, where settings hold for it alone.
+A deleted row stays in its page until VACUUM, which spares rows that an open transaction may see,
+and leaves the bytes in the free part of the page. So every table that may hold erased content is
+rewritten, one after the other, and the old files are removed: by CLUSTER, which does the work of
+VACUUM FULL within a transaction, whose settings end with it.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from psycopg import errors
 
+from alveus.errors import AccessDenied
 from alveus.store.erasing import UnreachableCopy
 from alveus.store.postgres import large_sets
 from alveus.store.postgres.connection import PostgresConnection
+from alveus.store.postgres.large_sets import GIVE_MEMORY
 from alveus.store.sql.connection import Connection, first, query
+from alveus.store.sql.erasing import ErasedSources, Eraser
 
 READERS_S = 0.5
-"""How long transactions are waited for that may still see what was erased."""
+"""How long to wait for transactions that may still see erased rows."""
 
 LOCK_S = 2.0
-"""How long a table is waited for; everybody else who comes to use it waits behind."""
+"""How long to wait for the lock of a table; new users of the table wait behind."""
 
 POLL_S = 0.02
-
-GIVE_MEMORY = """
-    SELECT set_config('maintenance_work_mem', '512MB', {local})
-    WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
-"""
-"""What the server may use to make an index, at least: less takes it many times as long."""
-
-TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
 
 WITHOUT_CONTENT = frozenset({"access", "change", "ledger", "link", "owner", "setback"})
 """Tables of numbers, and of names of processes."""
@@ -52,7 +47,7 @@ _HOLDERS = """
     SELECT format('prepared transaction %s was never ended', gid) FROM pg_prepared_xacts
     WHERE database = current_database() AND age(transaction) > age(?1::text::xid)
 """
-"""What another database's transactions may see is not in the tables of this one."""
+"""Transactions of other databases see no rows of this one."""
 
 _SEGMENTS = """
     SELECT count(*), pg_size_pretty(coalesce(sum(size), 0)) FROM pg_ls_waldir()
@@ -60,7 +55,7 @@ _SEGMENTS = """
         OR name <= pg_walfile_name(pg_current_wal_lsn())
             AND (SELECT checkpoint_time <= to_timestamp(?1 / 1e6) FROM pg_control_checkpoint())
 """
-"""Until a checkpoint begins afterwards, a recovery needs the segment that is written now, too."""
+"""Until the next checkpoint, a recovery needs the current segment too."""
 
 _MAY_END_SEGMENT = "SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE')"
 
@@ -96,9 +91,9 @@ _TABLES = """
         AND indisvalid AND indpred IS NULL
     ORDER BY 1, indisprimary DESC, 2
 """
-"""Each with an index of all its rows, in whose order they are written; only `ledger` has none."""
+"""Each table with an index of all its rows, which gives their order; only `ledger` has none."""
 
-_WRITE_ANEW = f"""
+_REWRITE = f"""
     BEGIN;
     SET LOCAL lock_timeout = {round(LOCK_S * 1000)};
     {GIVE_MEMORY.format(local=True)};
@@ -106,12 +101,39 @@ _WRITE_ANEW = f"""
     COMMIT
 """
 
+_SHARED = """
+    SELECT scope.space FROM memory_set JOIN scope ON scope.id = memory_set.scope
+    WHERE memory_set.id IN (SELECT value FROM carray(?)) AND scope.key = ''
+        AND is_shared(scope.space)
+"""
+
+
+class GuestEraser(Eraser):
+    """Erases for a user who does not see all spaces."""
+
+    def _find(
+        self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
+    ) -> tuple[list[int], ErasedSources]:
+        """See `Eraser._find`.
+
+        Raises:
+            AccessDenied: Items are in a knowledge that other spaces share and may have used.
+        """
+        found = super()._find(asked_rows, derived_from_purged)
+        sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
+        for (name,) in query(self._db, _SHARED, sets):
+            raise AccessDenied(
+                f"knowledge {name!r} is shared with spaces that this user cannot see, where "
+                "something may have come of it; have the owner of the tables forget it"
+            )
+        return found
+
 
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
-    """Write every table of *schema* anew; return who hinders that what was erased goes, in words.
+    """Rewrite every table of *schema*; return what still keeps erased rows, in words.
 
-    Only the owner of the tables may. For a set of a million items that makes its index of vectors
-    again, which takes minutes.
+    Only the owner of the tables may. The index of vectors is made again, which takes minutes for
+    a set of a million items.
     """
     if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
         for statement in large_sets.STRAYS:
@@ -125,7 +147,7 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
         if table in WITHOUT_CONTENT:
             continue
         try:
-            db.script(_WRITE_ANEW.format(table=f"{schema}.{table}", index=index))
+            db.script(_REWRITE.format(table=f"{schema}.{table}", index=index))
         except errors.LockNotAvailable:
             db.roll_back("ROLLBACK")
             holders.append(f"table {table} was in use for {LOCK_S:g} s")
@@ -134,10 +156,10 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
 
 
 def end_segment(db: PostgresConnection) -> None:
-    """Have the segment of the write-ahead log end here, if this user may.
+    """End the segment of the write-ahead log here, if this user may.
 
-    What is written later goes into another one: this one is known by when it was written last,
-    also once it is kept under another name to be used again.
+    Later writes go to another segment. The time of its last write identifies this one, also after
+    the server renamed it for reuse.
     """
     if first(db, _MAY_END_SEGMENT):
         first(db, "SELECT pg_switch_wal()")
@@ -148,7 +170,7 @@ def _holders(db: PostgresConnection, horizon: str) -> list[str]:
 
 
 def copies(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
-    """Yield what keeps what was erased outside the tables, as far as this user may look."""
+    """Yield the copies of erased rows outside the tables, as far as this user may look."""
     yield from _log(db, scrubbed)
     for name, when in query(db, _ARCHIVE):
         yield UnreachableCopy(

@@ -1,4 +1,4 @@
-"""The store on a PostgreSQL server: many hosts, one memory."""
+"""The store on a PostgreSQL server: one memory for many hosts."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ from alveus.store import (
     StoreStats,
     UnreachableCopy,
 )
-from alveus.store.postgres import access, health, large_sets, schema, vacuuming
-from alveus.store.postgres.access import RoleGrants
-from alveus.store.postgres.connection import EPOCH, PostgresConnection
+from alveus.store.postgres import erasing, health, large_sets, schema
+from alveus.store.postgres.connection import EPOCH, PostgresConnection, ServerLocation
 from alveus.store.postgres.database import FLUSH, POOL, PostgresDatabase
+from alveus.store.postgres.finder import read_view
 from alveus.store.postgres.health import HealthCheck
-from alveus.store.postgres.location import ServerLocation
-from alveus.store.postgres.search_views import LastView, read_view
+from alveus.store.postgres.schema import RoleGrants
 from alveus.store.scope import end_of_prefix
-from alveus.store.sql import erasing, ledger, past
+from alveus.store.sql import erasing as sql_erasing
+from alveus.store.sql import ledger, past
 from alveus.store.sql.connection import Connection, first, query
-from alveus.store.sql.database import explaining, reads, writes
+from alveus.store.sql.database import SetSnapshot, explaining, reads, writes
 from alveus.store.sql.erasing import Eraser
 from alveus.store.sql.finder import SNAPSHOTS, SqlFinder
 from alveus.store.sql.lanes import SqlLanes
@@ -62,7 +62,7 @@ _SIZE = """
 """
 
 _KEYS = """
-    WITH RECURSIVE part (start, following, place) AS (
+    WITH RECURSIVE part (start, following, number) AS (
         SELECT first.start, (
             SELECT CASE WHEN space_digest = alveus.digest(?1) THEN key_start END FROM scope
             WHERE (space_digest, key_start) > (alveus.digest(?1), first.start)
@@ -74,23 +74,23 @@ _KEYS = """
             SELECT CASE WHEN space_digest = alveus.digest(?1) THEN key_start END FROM scope
             WHERE (space_digest, key_start) > (alveus.digest(?1), part.following)
             ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
-        ), place + 1
-        FROM part WHERE part.following IS NOT NULL AND place * 16 <= ?3
+        ), number + 1
+        FROM part WHERE part.following IS NOT NULL AND number * 16 <= ?3
             AND (?5::text IS NULL OR part.following <= left(?5, 64))
     )
     SELECT keys.key FROM part CROSS JOIN LATERAL (
         SELECT key_start, key FROM scope WHERE space IS ?1 AND key_start >= part.start
             AND key_start <= coalesce(part.following, repeat(chr(1114111), 64))
-            AND (part.place = 0 OR key_start > part.start)
+            AND (part.number = 0 OR key_start > part.start)
             AND key > ?2 AND key >= ?4 AND (?5::text IS NULL OR key < ?5)
         ORDER BY key_start, key LIMIT ?3
     ) AS keys ON TRUE
     ORDER BY keys.key_start, keys.key LIMIT ?3
 """
-"""A page in parts of 16 keys: the planner would read and sort all keys past a place for each page.
+"""A page in parts of 16 keys: else the planner reads and sorts all later keys for each page.
 
-It knows nothing of what a column holds, and goes through an index in its order where it expects
-many rows: as of ``(space_digest, key_start) > …``, which may end in another space.
+It has no statistics of the columns, and reads an index in order only if it expects many rows: as of
+``(space_digest, key_start) > …``, which may end in another space.
 """
 
 _SPACES = """
@@ -112,7 +112,6 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     touch_sql = _TOUCH
 
-    _last_view: LastView | None = None
     _has_large_sets = False
     _epoch = 0
 
@@ -125,17 +124,17 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
     ) -> Self:
-        """Open the store at *url*; make its tables, or migrate them, where that is needed.
+        """Open the store at *url*; create or migrate its tables if needed.
 
         Args:
-            durability: "full": a commit that returned survives whatever the server survives.
-                "normal": a crash of the server may take the last ones.
-            wait_s: Longest wait for a connection, and for other writers.
+            durability: "full": a commit that returned is on the server's disk. "normal": a crash of
+                the server may lose the last ones.
+            wait_s: The longest wait for a connection, and for other writers.
 
         Raises:
-            InvalidInput: The URL cannot be read.
-            NotAStore: There are no tables of alveus, and it is to be opened read-only.
-            StoreTooNew: A newer alveus made them.
+            InvalidInput: The URL cannot be parsed.
+            NotAStore: There are no tables of alveus, and the store is opened read-only.
+            StoreTooNew: A newer alveus made the tables.
             StoreTooOld: An older alveus made them, and this user or handle may not migrate them.
             Unavailable: The server cannot be reached.
         """
@@ -156,17 +155,17 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def _prepare(self, db: Connection) -> None:
-        """Have the tables there; every step is one transaction, which may be tried again."""
+        """Create or migrate the tables; each step is one transaction and may be retried."""
         schema.prepare(
             cast("PostgresConnection", db),
             self._server,
             read_only=self._read_only,
             wait_s=self._wait_s,
         )
-        self._is_owner = access.is_owner(db, self._server.schema)
+        self._is_owner = schema.is_owner(db, self._server.schema)
 
     def _connect(self) -> None:
-        """Make the first connection here, so that its error says what is wrong."""
+        """Make the first connection here, so that the caller gets its error."""
         try:
             with psycopg.connect(
                 self._server.conninfo, **dict[str, Any](self._server.defaults)
@@ -197,9 +196,9 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         return super().accept(agent, inputs, owner=owner)
 
     def _enlist(self, owner: str) -> None:
-        """Have an owner count as alive before the lock is taken.
+        """Enlist an owner before the lock is taken.
 
-        Under the lock that would wait for another connection, which others may have who wait for
+        Under the lock it would wait for another connection, which a thread may have that waits for
         the lock.
         """
         if not (self._read_only or self._owners.has(owner)):
@@ -209,71 +208,67 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     def _enlist_now(self, db: Connection, owner: str) -> None:
         self._owners.enlist_by(cast("PostgresConnection", db), owner)
 
-    @property
-    def _eraser(self) -> type[Eraser]:
-        return Eraser if self._is_owner else access.GuestEraser
-
-    # --- who may use it ------------------------------------------------------------------------
+    # --- grants --------------------------------------------------------------------------------
 
     @reads
     def check_access(self, db: Connection, space: str, knowledge: str) -> None:
-        """Refuse a user that was not granted the space and the knowledge.
+        """Raise an error if this user may not use the space and the knowledge.
 
         Raises:
-            AccessDenied: It was not; reads would find nothing, as if nothing were there.
+            AccessDenied: Neither was granted; reads would find nothing.
         """
         if not self._is_owner:
-            homes = [*access.homes_of(space, None)[:1], *access.homes_of(space, knowledge)]
-            access.check_access(db, self.location, homes)
+            homes = [*schema.homes_of(space, None)[:1], *schema.homes_of(space, knowledge)]
+            schema.check_access(db, self.location, homes)
 
     @reads
     def grants(self, db: Connection) -> list[RoleGrants]:
-        """Return what the owner granted, by role.
+        """Return the grants of the owner, by role.
 
         Raises:
             AccessDenied: This user does not own the tables.
         """
-        return access.grants(db)
+        return schema.grants(db)
 
     @explaining
     def grant(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
-        """Let *role* use a space, with the knowledge of that name, or a knowledge alone.
+        """Let *role* use a space with the knowledge of that name, or a knowledge alone.
 
-        Returns all that it may use by now.
+        Returns everything that the role may use now.
 
         Raises:
             AccessDenied: This user does not own the tables.
             InvalidInput: The server has no such role.
         """
         with self.writing() as db:
-            access.grant(db, self._server.schema, role, access.homes_of(space, knowledge))
-            return access.granted_to(db, role)
+            schema.grant(db, self._server.schema, role, schema.homes_of(space, knowledge))
+            return schema.granted_to(db, role)
 
     @explaining
     def revoke(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
-        """Take back what `grant` gave; what *role* has open finds nothing there any longer.
+        """Take back a grant; open handles of *role* find nothing there any longer.
 
         Raises:
             AccessDenied, InvalidInput: As `grant`.
         """
         with self.writing() as db:
-            access.revoke(db, self._server.schema, role, access.homes_of(space, knowledge))
-            return access.granted_to(db, role)
+            schema.revoke(db, self._server.schema, role, schema.homes_of(space, knowledge))
+            return schema.granted_to(db, role)
 
-    # --- what is this engine's own -------------------------------------------------------------
+    # --- search --------------------------------------------------------------------------------
 
     @reads
     def search_view(
         self, db: Connection, sets: Sequence[SetRef] | Scope, cached: SearchCache
     ) -> SearchView:
         names = sets if isinstance(sets, Scope) else tuple(sets)
-        last = self._last_view
+        last = self._snapshots.get(None)
         version, view = read_view(db, names, cached, last)
-        if last is not None and last.epoch != view.epoch:
+        if last is not None and cast("tuple[int, int]", last.version)[1] != view.epoch:
             last = None
             version, view = read_view(db, names, SearchCache(notes=cached.notes), None)
         if last is None or last.version != version or len(last.sets) >= SNAPSHOTS:
-            last = self._last_view = LastView(view.epoch, version, {})
+            last = self._snapshots[None] = SetSnapshot(version, view.seq, {})
         last.sets[names] = view.sets
         return view
 
@@ -314,43 +309,42 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     def neighbours(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[list[int]]:
         return large_sets.read_neighbours(db, set_number, rows)
 
+    @explaining
     def build_large_sets(self, dimensions: int) -> bool:
-        """Bring the server's index of large sets up to date; False: it cannot have one.
+        """Bring the server's index of large sets up to date; return False if it cannot have one.
 
-        It lacks pgvector, or this user may not make tables.
+        The server lacks pgvector, or this user may not create tables.
 
         Raises:
             StoreBusy: Another process does it.
         """
-        return self._build_large_sets(dimensions)
-
-    @explaining
-    def _build_large_sets(self, dimensions: int) -> bool:
         return self._builder.build(dimensions)
+
+    # --- reads of what is on the disk ----------------------------------------------------------
 
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
-        """See `Lanes.outputs`; what the world is to act on is on the disk."""
+        """See `Lanes.outputs`; the outputs are on the disk."""
         return self._on_disk(
             functools.partial(super().outputs, agent, space, after=after, limit=limit)
         )
 
     def run_outputs(self, run: int) -> list[StoredOutput]:
-        """See `Lanes.run_outputs` and `outputs`."""
+        """See `Lanes.run_outputs`; the outputs are on the disk."""
         return self._on_disk(functools.partial(super().run_outputs, run))
 
     def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-        """See `Ledger.commit_of_op`; what is not done again is on the disk."""
+        """See `Ledger.commit_of_op`; the commit is on the disk."""
         return self._on_disk(
             functools.partial(super().commit_of_op, op, request=request, label=label)
         )
 
     def _on_disk(self, read: Callable[[], R]) -> R:
-        """Return what *read* gives once it is on the server's disk.
+        """Return the result of *read* once it is on the server's disk.
 
-        Others see a commit a moment before that, which is before its own host returns. A server
-        that crashes in that moment may lose it, so that all is read again.
+        Other hosts see a commit a moment before it is on the disk. A server that crashes in that
+        moment may lose it; then everything is read again.
         """
         while True:
             known = self._epoch, self._losses
@@ -360,10 +354,12 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def _flush(self, db: Connection) -> int:
-        """Wait until what was read is on the server's disk; return since when the server is up."""
+        """Wait until all that was read is on the server's disk; return the epoch."""
         if self._durability == "full" and not self._read_only:
             _, self._epoch = db.execute(_FLUSH).get
         return self._epoch
+
+    # --- keys and figures ----------------------------------------------------------------------
 
     @reads
     def keys(
@@ -384,7 +380,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def health(self, db: Connection) -> list[HealthCheck]:
-        """Return what an operator of the server wants to know."""
+        """Return the checks of `alveus doctor`."""
         schema = self._server.schema
         return list(health.health(db, schema, is_owner=self._is_owner, pool=POOL))
 
@@ -404,35 +400,42 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
             },
         )
 
+    # --- erasing -------------------------------------------------------------------------------
+
+    @property
+    def _eraser(self) -> type[Eraser]:
+        return Eraser if self._is_owner else erasing.GuestEraser
+
     @writes
     def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         self._cache = WriterCache()
         return past.sweep(db, now=now, ops_kept=ops_kept, sees_all=self._is_owner)
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
-        """See `Ledger.shrink`: PostgreSQL's own autovacuum makes room be used again."""
+        """Return 0: autovacuum makes the space of deleted rows reusable."""
         self.check_open()
         return 0
 
     @reads
     def copies(self, db: Connection, *, scrubbed: int | None) -> list[UnreachableCopy]:
-        """Return what keeps what was erased, and was *scrubbed* then, outside the tables."""
-        return list(vacuuming.copies(db, scrubbed))
+        """Return the copies of rows erased before *scrubbed* that lie outside the tables."""
+        return list(erasing.copies(db, scrubbed))
 
     @explaining
     def scrub(self, *, now: int) -> list[str]:
         """See `Ledger.scrub`."""
         began = time.monotonic()
         with self.writing() as db:
-            unfinished = erasing.tidy_receipts(db, now=now)
+            unfinished = sql_erasing.tidy_receipts(db, now=now)
         if not unfinished:
             return []
         if self._is_owner:
             with self._lend() as db:
-                hindrances = vacuuming.vacuum(db, self._server.schema)
-                vacuuming.end_segment(db)
+                hindrances = erasing.vacuum(db, self._server.schema)
+                erasing.end_segment(db)
         else:
             hindrances = ["only the owner of the tables may vacuum them: have it run alveus scrub"]
         now += round((time.monotonic() - began) * 1_000_000)  # the log has it until then
         with self.writing() as db:
-            return erasing.finish_receipts(db, erasing.unfinished_receipts(db), hindrances, now=now)
+            unfinished = sql_erasing.unfinished_receipts(db)
+            return sql_erasing.finish_receipts(db, unfinished, hindrances, now=now)

@@ -15,9 +15,9 @@ from typing import Concatenate, ParamSpec, TypeVar
 from alveus.errors import ForkedStore, StoreClosed
 from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
 from alveus.store.ledger import UNOBSERVED, Observer
-from alveus.store.ram.progress import RunTable
-from alveus.store.ram.row_versions import ItemRow, Journal, VectorQueue
-from alveus.store.ram.sets import SetTable
+from alveus.store.ram.items import SetTable
+from alveus.store.ram.rows import ItemRow, Journal, VectorQueue
+from alveus.store.ram.runs import RunTable
 from alveus.store.ram.tree import TreeRows
 from alveus.values.forks import ProcessBound
 
