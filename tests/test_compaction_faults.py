@@ -37,7 +37,7 @@ from alveus.errors import (
 )
 from alveus.llm import ScriptedChat
 from alveus.memory.compactor import Look
-from alveus.sets.compaction import background_worker, compactor_notes
+from alveus.sets.compaction import executor
 from alveus.sets.compaction.executor import LEASE
 from alveus.sets.compaction.planning import MODEL_STEP
 from alveus.store.scope import Scope
@@ -114,9 +114,7 @@ def test_a_failure_in_the_background_is_kept_and_forgotten(
 ) -> None:
     """A compaction that failed is noted in the store until it succeeds; the next try may."""
     fails = [True]
-    monkeypatch.setattr(
-        background_worker, "PAUSES_S", (3600, 3600)
-    )  # it is this test that tries again
+    monkeypatch.setattr(executor, "PAUSES_S", (3600, 3600))  # it is this test that tries again
 
     def plan(items: Sequence[Item], capacity: int | None) -> CompactionPlan:
         if fails[0]:
@@ -128,7 +126,7 @@ def test_a_failure_in_the_background_is_kept_and_forgotten(
         notes.add_many(numbered(12))
         assert memory.settle(LIMIT_S)
     info = memory.store.set_infos(notes._ref.scope)[0]
-    assert compactor_notes.failures(memory.store) == {info.number: ("StrategyFailed", 1)}
+    assert executor.failures(memory.store) == {info.number: ("StrategyFailed", 1)}
     fails[0] = False
     failure = memory.engine.compactions.worker.failures[notes._ref]
     assert (failure.tries, type(failure.error).__name__) == (1, "StrategyFailed")

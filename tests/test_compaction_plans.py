@@ -27,7 +27,7 @@ from alveus.errors import (
     SetFull,
 )
 from alveus.llm import ScriptedChat
-from alveus.sets.compaction.clustering import alike
+from alveus.sets.compaction.planning import alike
 from alveus.testing import Clock
 from compacting import loose, numbered, ticking, whole
 from doors import texts

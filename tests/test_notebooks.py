@@ -20,7 +20,7 @@ from matplotlib.colors import to_hex
 from alveus import Hit, Hits, Item, Memory, Summarize
 from alveus.errors import InvalidInput, Unsupported
 from alveus.search.projection import MapPoints
-from alveus.sets.compaction.lineage import Ancestor, Lineage
+from alveus.sets.origins import Ancestor, Lineage
 from alveus.values import html
 from alveus.values.times import Zone
 from pages import ROOT, blocks

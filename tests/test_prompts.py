@@ -36,7 +36,7 @@ from alveus.errors import (
 )
 from alveus.llm import ScriptedChat
 from alveus.memory.prompt import ALL, Piece
-from alveus.memory.prompt.memory_search import SHOWN_WHOLE
+from alveus.memory.prompt.assembly import SHOWN_WHOLE
 from alveus.memory.prompt.prompt_sources import MOST_READ
 from alveus.sets.admission import Injection
 from alveus.store.scope import HIDDEN

@@ -13,7 +13,7 @@ import pytest
 from alveus import Memory
 from alveus.embed import quantise
 from alveus.errors import Conflict, EmbedderConflict, InvalidInput, NotAStore, StoreBusy
-from alveus.memory.reindexing import BATCH, STAGING, embedder_notes, reindex
+from alveus.memory.maintenance import BATCH, STAGING, embedder_notes, reindex
 from alveus.store import Scope
 from alveus.store.sqlite import SqliteStore
 from doors import Letters

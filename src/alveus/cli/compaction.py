@@ -17,7 +17,7 @@ from alveus.memory.compactor import Compactor, Look, are_hours
 from alveus.memory.memory import Memory
 from alveus.server.json_forms import compaction_fields, lineage_fields
 from alveus.sets import MemorySet
-from alveus.sets.compaction.lineage import CompactionInfo
+from alveus.sets.origins import CompactionInfo
 from alveus.store import SetInfo
 from alveus.values.times import Zone, read_span
 

@@ -15,7 +15,7 @@ from alveus.cli import options, output, tables
 from alveus.cli.options import Moment, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput
-from alveus.memory.differences import ChangedItem, ChangedValue, Difference
+from alveus.memory.maintenance import ChangedItem, ChangedValue, Difference
 from alveus.memory.memory import Memory
 from alveus.server import json_forms
 from alveus.state import MISSING, MemoryKind, MemoryObject, MemoryRef

@@ -28,7 +28,7 @@ from alveus.memory import grants
 from alveus.memory.maintenance import SPARE
 from alveus.memory.memory import Memory
 from alveus.memory.opening import schema_version
-from alveus.sets.compaction import compactor_notes
+from alveus.sets.compaction import executor
 from alveus.sets.compaction.executor import due
 from alveus.sets.compaction.set_snapshot import living
 from alveus.store import SetInfo, Store, StoreStats
@@ -274,9 +274,9 @@ def _room(store: StoreStats) -> Finding:
 def _compaction(memory: Memory) -> Iterator[Finding]:
     """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
     store, now = memory.store, microseconds(datetime.now(UTC))
-    failed = compactor_notes.failures(store)
+    failed = executor.failures(store)
     overflowing = list[str]()
-    seen, told = compactor_notes.is_seen(store, now), False
+    seen, told = executor.is_seen(store, now), False
     for space in store.spaces():
         for info in _set_infos(store, space):
             if is_hidden(info.ref):
@@ -289,7 +289,7 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
                 says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
                 yield Finding("compaction", says, "wrong")
             external = info.definition.execution == "external"
-            if external and not seen and due(left, compactor_notes.OVERFLOW):
+            if external and not seen and due(left, executor.OVERFLOW):
                 overflowing.append(name)
     told = told or bool(overflowing)
     for name in overflowing[:MOST_NAMED]:

@@ -52,7 +52,7 @@ from alveus.facts.reconciling import CURRENT, FactChanges, Learnt
 from alveus.facts.rules import NAME, RULES, decided_by_rules, found_by_rules, may_replace
 from alveus.llm import Asking, ChatModel, Messages, Usage, ask_json
 from alveus.llm.chat import ChatOptions
-from alveus.sets import search_options
+from alveus.search.query import search_options
 from alveus.sets.commits import BatchSource, CommitWriter, Refusal, commit_with_retries
 from alveus.sets.writer import Engine
 from alveus.store import Batch, Commit, ItemChange, Link, Scope, SetRef, StoredItem

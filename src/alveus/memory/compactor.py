@@ -19,7 +19,7 @@ from alveus.errors import (
 )
 from alveus.errors.short_repr import short_repr
 from alveus.memory.memory import Memory
-from alveus.sets.compaction import Compacted, compactor_notes
+from alveus.sets.compaction import Compacted, executor
 from alveus.sets.compaction.executor import due
 from alveus.sets.compaction.set_snapshot import living
 from alveus.store import SetInfo
@@ -36,9 +36,6 @@ MOST_EVERY = timedelta(days=365)
 
 WHOLE_S = 600.0
 """How often all sets are looked at, and not only those that were added to."""
-
-PAUSES_S = (1.0, 300.0)
-"""First and longest pause before a set is tried again whose compaction failed."""
 
 HOURS = 24
 """Of a day; the first hour is 0."""
@@ -176,7 +173,7 @@ class Compactor:
 
     def _seen_to(self, tell: Callable[[Look], object]) -> AlveusError | None:
         now = self._memory.engine.clock()
-        compactor_notes.beat(self._memory.store, now)
+        executor.beat(self._memory.store, now)
         if not self._in_hours(now):
             return None
         failure: AlveusError | None = None
@@ -245,14 +242,12 @@ class Compactor:
         return None
 
     def _step(self, ref: SetRef) -> Compacted | None:
-        compactor_notes.beat(self._memory.store, self._memory.engine.clock())
+        executor.beat(self._memory.store, self._memory.engine.clock())
         return self._memory.engine.compactions.step(ref, by="external")
 
     def _fail(self, info: SetInfo, tries: int, error: AlveusError) -> None:
-        shortest, longest = PAUSES_S
-        pause = min(longest, shortest * 2.0 ** min(tries - 1, 20))
-        self._failed[info.ref] = tries, time.monotonic() + pause
-        compactor_notes.put_failure(self._memory.store, info.number, (type(error).__name__, tries))
+        self._failed[info.ref] = tries, time.monotonic() + executor.pause_after(tries)
+        executor.put_failure(self._memory.store, info.number, (type(error).__name__, tries))
         _LOG.warning(
             "compaction failed, the set is as it was: %s",
             type(error).__name__,

@@ -36,8 +36,9 @@ from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
 from alveus.memory.prompt import Prompts, Sources
 from alveus.search.projection import Colouring, MapPoints
+from alveus.search.query import search_options
 from alveus.search.signals import Signals
-from alveus.sets import KnowledgeSet, MemorySet, refuse_upkeep, search_options
+from alveus.sets import KnowledgeSet, MemorySet, refuse_upkeep
 from alveus.sets.admission import Quarantine, Rule, plans
 from alveus.sets.batch import Draft
 from alveus.sets.commits import CommitWriter, commit_draft

@@ -1,14 +1,19 @@
-"""The past of a memory: differences of moments, histories let go, and what is forgotten."""
+"""The care of a memory: differences of moments, pruning, forgetting, another embedder."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import fcntl
+import os
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime
-from typing import Literal
+from pathlib import Path
+from typing import Literal, TypeAlias, cast
 
-from alveus.embed import open_embedder
-from alveus.errors import EmbedderMissing, InvalidInput, StaleItem
-from alveus.memory.differences import Difference, difference
+from alveus.embed import Embedder, embed_windows, open_embedder, quantise_each
+from alveus.errors import Conflict, EmbedderMissing, InvalidInput, StaleItem, StoreBusy
+from alveus.errors.short_repr import short_repr
 from alveus.search.embedding_worker import note_of
 from alveus.sets.forgetting import (
     HowForgotten,
@@ -20,6 +25,7 @@ from alveus.sets.forgetting import (
     scrub,
 )
 from alveus.sets.writer import Engine
+from alveus.state import DottedPath
 from alveus.store import (
     CLOCK_STEP_US,
     MAX_SWEPT_VERSIONS,
@@ -27,12 +33,27 @@ from alveus.store import (
     Batch,
     ItemChange,
     Ledger,
+    Node,
+    PendingVectors,
     Retire,
     Scope,
+    SetInfo,
+    Store,
+    StoredItem,
 )
-from alveus.store.times import AsOf
+from alveus.store.files import give_to_owner
+from alveus.store.items import Item
+from alveus.store.records import item_of, text_to_embed
+from alveus.store.scope import is_hidden
+from alveus.store.times import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
+from alveus.values import wire
 from alveus.values.keywords import suggest_names_in_part
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import (
+    Path as TreePath,
+)
+from alveus.values.storable import (
+    Value,
     checked_name,
     checked_progress,
     choice,
@@ -40,6 +61,314 @@ from alveus.values.storable import (
     microseconds,
     moment,
 )
+
+Kind: TypeAlias = Literal["added", "removed", "changed"]
+
+PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedValue:
+    """A place in the exact tree at which something else stood.
+
+    Attributes:
+        before: The value that was there, an empty dict for an empty object; None where nothing was.
+        after: The same of the later moment.
+    """
+
+    kind: Kind
+    path: DottedPath
+    before: Value
+    after: Value
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedItem:
+    """An item that came, went, or became another version that says something else."""
+
+    kind: Kind
+    set_name: str
+    id: str
+    before: Item | None
+    after: Item | None
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What changed in the memory of a key between two moments; false if nothing did.
+
+    Attributes:
+        since: The last commit by the earlier moment, and `until` that of the later one.
+        tree: Changes of the exact tree, by path.
+        items: Changes of the sets, by name of the set and id.
+    """
+
+    key: str
+    since: int
+    until: int
+    since_time: datetime | None
+    until_time: datetime | None
+    tree: tuple[ChangedValue, ...]
+    items: tuple[ChangedItem, ...]
+
+    def __bool__(self) -> bool:
+        """Return whether anything changed."""
+        return bool(self.tree or self.items)
+
+
+def difference(  # noqa: PLR0913 - between what, and of what, by name
+    store: Store,
+    scope: Scope,
+    a: AsOf,
+    b: AsOf | None,
+    *,
+    sets: Sequence[str] | None,
+    tree: bool,
+    now: int,
+) -> Difference:
+    """Return what changed in *scope* from *a* to *b*, or to now.
+
+    Args:
+        sets: Names of the sets to look at; None: all.
+        tree: Whether to look at the exact tree.
+
+    Raises:
+        HistoryPruned: One of the moments is no longer kept.
+    """
+    since = moment_of(store, a, now=now, what="a")
+    present = Moment(store.commit_at(FOREVER), now)
+    until = present if b is None else moment_of(store, b, now=now, what="b")
+    return Difference(
+        key=scope.key or "",
+        since=since.commit,
+        until=until.commit,
+        since_time=moment(since.time) if since.time else None,
+        until_time=moment(until.time) if until.time else None,
+        tree=tuple(_tree(store, scope, since, until)) if tree else (),
+        items=tuple(_items(store, _chosen(store, scope, sets), since, until)),
+    )
+
+
+def set_names(sets: object) -> list[str]:
+    """Return the names of sets, checked."""
+    if not isinstance(sets, (list, tuple)):
+        raise InvalidInput(f"sets must be a list of names, not {short_repr(sets)}")
+    return [checked_name(name, "a set's name") for name in cast("Sequence[object]", sets)]
+
+
+def _chosen(store: Store, scope: Scope, sets: Sequence[str] | None) -> list[SetInfo]:
+    infos = store.set_infos(scope)
+    if sets is None:
+        return [info for info in infos if not is_hidden(info.ref)]
+    names = set_names(sets)
+    return [info for info in infos if info.ref.name in names]
+
+
+# --- the exact tree
+
+
+def _tree(store: Store, scope: Scope, a: Moment, b: Moment) -> Iterator[ChangedValue]:
+    for each in (a, b):
+        check_tree(store, scope, each)
+    before, after = _values(store, scope, a), _values(store, scope, b)
+    for path in sorted(before.keys() | after.keys()):
+        was, found = before.get(path), after.get(path)
+        if path not in before:
+            yield ChangedValue("added", _spelled(path), None, found)
+        elif path not in after:
+            yield ChangedValue("removed", _spelled(path), was, None)
+        elif wire.encode(was) != wire.encode(found):  # NaN is itself, and 1 is not 1.0
+            yield ChangedValue("changed", _spelled(path), was, found)
+
+
+def _values(store: Store, scope: Scope, at: Moment) -> dict[TreePath, Value]:
+    """Return the values of a tree by path, an empty object as an empty dict."""
+    found: dict[TreePath, Value] = {}
+    stack: list[TreePath] = [()]
+    while stack:
+        path = stack.pop()
+        fields = store.children(scope, path, at=at.commit, now=at.time)
+        if not fields and path:
+            found[path] = {}
+        for name, node in fields:
+            _sort(found, stack, (*path, name), node)
+    return found
+
+
+def _sort(found: dict[TreePath, Value], stack: list[TreePath], path: TreePath, node: Node) -> None:
+    if node.is_object:
+        stack.append(path)
+    else:
+        found[path] = node.value
+
+
+def _spelled(path: TreePath) -> DottedPath:
+    return path if any("." in name for name in path) else ".".join(path)
+
+
+# --- sets
+
+
+def _items(store: Store, infos: Sequence[SetInfo], a: Moment, b: Moment) -> Iterator[ChangedItem]:
+    for info in infos:
+        for each in (a, b):
+            check_set(store, info.ref, each)
+        before, after = _live(store, info, a), _live(store, info, b)
+        for item_id in sorted(before.keys() | after.keys()):
+            was, found = before.get(item_id), after.get(item_id)
+            if was is not None and found is not None and _says_the_same(was, found):
+                continue
+            kind: Kind = "added" if was is None else "removed" if found is None else "changed"
+            yield ChangedItem(kind, info.ref.name, item_id, _item(was), _item(found))
+
+
+def _live(store: Store, info: SetInfo, at: Moment) -> dict[str, StoredItem]:
+    """Return the items of a set that were there, by id."""
+    found: dict[str, StoredItem] = {}
+    after: tuple[int, int] | None = None
+    while page := store.page(info.ref, after=after, limit=PAGE, at=at.commit):
+        found.update((s.record.id, s) for s in page if not expired(s.record, at.time))
+        last = page[-1]
+        after = (last.updated if last.record.time is None else last.record.time, last.first)
+    return found
+
+
+def _says_the_same(was: StoredItem, found: StoredItem) -> bool:
+    if was.row == found.row:
+        return True
+    return was.first == found.first and was.record == found.record
+
+
+def _item(stored: StoredItem | None) -> Item | None:
+    return None if stored is None else item_of(stored)
+
+
+BATCH = 64
+
+STAGING = "staging"
+"""The note that says whose vectors are staged."""
+
+POLL_S = 0.02
+
+
+def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
+    """Return the names of the notes that say which embedder a space and a knowledge remember."""
+    return note_of(Scope(space, "a key")), note_of(Scope(knowledge, None))
+
+
+def query_prefix_note(note: str) -> str:
+    """Return the name of the note with the prefix of questions, beside that of an embedder.
+
+    It is no part of the embedder's name: vectors of texts are the same whatever it is.
+    """
+    return f"query prefix of {note.removeprefix('embedder of ')}"
+
+
+def query_prefix_of(embedder: Embedder) -> str:
+    """Return what an embedder puts before questions, as far as it tells."""
+    return str(getattr(embedder, "query_prefix", ""))
+
+
+@contextmanager
+def alone_with_file(folder: Path, *, wait_s: float) -> Generator[None]:
+    """Hold the right to re-embed the store of a folder: two at once would mix their vectors.
+
+    The kernel drops the lock with its process, however that ends.
+
+    Raises:
+        StoreBusy: Another process, which the message names, had it for longer than *wait_s*.
+    """
+    deadline = time.monotonic() + wait_s
+    lock = os.open(folder / "reindex", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        give_to_owner(folder / "reindex", folder)
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    holder = os.pread(lock, 20, 0).decode(errors="replace").strip() or "unknown"
+                    raise StoreBusy(
+                        f"{str(folder).removesuffix('.alveus')} is being re-embedded by process "
+                        f"{holder}; wait until that has ended, then try again"
+                    ) from None
+            time.sleep(POLL_S)
+        os.pwrite(lock, f"{os.getpid():<20}".encode(), 0)
+        yield
+    finally:
+        os.close(lock)
+
+
+def reindex(
+    store: Store,
+    *,
+    space: str,
+    knowledge: str,
+    embedder: Embedder,
+    progress: Callable[[int, int], None] | None = None,
+) -> int:
+    """Embed all sets of a space and a knowledge anew; return how many versions were embedded.
+
+    Args:
+        progress: Called with how many are done, and how many there are.
+
+    Raises:
+        Conflict: Somebody else gave the space another embedder meanwhile.
+    """
+    notes = embedder_notes(space, knowledge)
+    before = [store.note(name) for name in notes]
+    _begin(store, f"{space} {knowledge} {embedder.name}")
+    done, total = 0, store.stats().item_versions
+    while True:
+        numbers = _set_numbers(store, space, knowledge)
+        found = store.versions_to_stage(numbers, limit=BATCH)
+        if not found:
+            break
+        store.stage_vectors(_embedded(embedder, found))
+        done += len(found)
+        if progress is not None:
+            progress(done, max(total, done))
+    changes = [(n, old, embedder.name) for n, old in zip(notes, before, strict=True)]
+    for name in map(query_prefix_note, notes):
+        old, new = store.note(name), query_prefix_of(embedder)
+        changes += [] if new == (old or "") else [(name, old, new)]
+    owners = (Scope(space, "a key"), Scope(knowledge, None))  # also of sets that came meanwhile
+    if not store.use_staged_vectors(numbers, notes=changes, scopes=owners):
+        raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
+    store.put_note(STAGING, None, expected=store.note(STAGING))
+    return done
+
+
+def _set_numbers(store: Store, space: str, knowledge: str) -> list[int]:
+    return [info.number for s in _scopes(store, space, knowledge) for info in store.set_infos(s)]
+
+
+def _begin(store: Store, target: str) -> None:
+    """Go on with what was staged for *target*; drop what was staged for another."""
+    found = store.note(STAGING)
+    if found != target:
+        store.drop_staged_vectors()
+        store.put_note(STAGING, target, expected=found)
+
+
+def _scopes(store: Store, space: str, knowledge: str) -> Iterator[Scope]:
+    yield Scope(knowledge, None)
+    after: str | None = None
+    while page := store.keys(space, after=after):
+        yield from (Scope(space, key) for key in page)
+        after = page[-1]
+
+
+def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int, int, bytes]]:
+    if not embedder.dimensions:
+        return [(waiting.set_number, waiting.row, b"") for waiting in found]
+    texts = [text_to_embed(waiting.text, waiting.metadata) for waiting in found]
+    windows = embed_windows(embedder, texts)
+    return [
+        (waiting.set_number, waiting.row, vectors)
+        for waiting, vectors in zip(found, quantise_each(windows), strict=True)
+    ]
 
 
 @suggest_names_in_part

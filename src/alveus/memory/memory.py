@@ -14,9 +14,15 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput, Unsupported
 from alveus.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
-from alveus.memory.differences import Difference
 from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
-from alveus.memory.maintenance import Maintenance, dimensions_of, sweep
+from alveus.memory.maintenance import (
+    Difference,
+    Maintenance,
+    dimensions_of,
+    embedder_notes,
+    reindex,
+    sweep,
+)
 from alveus.memory.opening import (
     NO_FILE,
     WAIT_S,
@@ -50,7 +56,6 @@ from alveus.memory.prompt import (
     Secrecy,
     Shares,
 )
-from alveus.memory.reindexing import embedder_notes, reindex
 from alveus.memory.remote.local_only import no_engine, refused, unsupported
 from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.index import Index

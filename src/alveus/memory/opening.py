@@ -16,7 +16,7 @@ from alveus.embed import Embedder, open_embedder
 from alveus.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
 from alveus.errors.short_repr import short_repr
 from alveus.llm import ChatModel, checked_reranker
-from alveus.memory.reindexing import (
+from alveus.memory.maintenance import (
     alone_with_file,
     embedder_notes,
     query_prefix_note,
@@ -34,7 +34,7 @@ from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 if TYPE_CHECKING:
     from alveus.memory.remote.connection import ServerConnection
     from alveus.search.embedding_worker import EmbeddingWorker
-    from alveus.sets.compaction.background_worker import CompactionWorker
+    from alveus.sets.compaction.executor import CompactionWorker
     from alveus.store.postgres import PostgresStore
     from alveus.store.sqlite import SharedStore, SqliteStore
     from alveus.telemetry import OpenTelemetry

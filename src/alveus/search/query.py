@@ -28,7 +28,7 @@ from alveus.errors import (
     Unavailable,
 )
 from alveus.errors.short_repr import short_repr
-from alveus.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of
+from alveus.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of, checked_reranker
 from alveus.search.embedding_worker import EmbeddingWorker, embed_texts
 from alveus.search.index import Index, Quantised, ReadValues, SetIndex, quantised
 from alveus.search.item_cache import ItemCache
@@ -58,12 +58,12 @@ from alveus.store.finder import raising_damage
 from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import item_of, value_of
 from alveus.store.scope import is_hidden
-from alveus.store.times import ANY_TIME, Moment, check_set
+from alveus.store.times import ANY_TIME, Moment, ValidAt, check_set, valid_time
 from alveus.values import words
 from alveus.values.dates import past_days
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, microseconds, moment, valid_text
+from alveus.values.storable import Value, counted, microseconds, moment, valid_text
 from alveus.values.times import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
@@ -121,6 +121,32 @@ class SearchOptions:
         if self.valid_at == ANY_TIME:
             return time, None
         return time, time if self.valid_at is None else self.valid_at
+
+
+def search_options(  # noqa: PLR0913 - the arguments of a search
+    limit: int,
+    where: Mapping[str, object] | None,
+    at: Moment | None,
+    signals: Signals | None,
+    valid_at: ValidAt | None = None,
+    *,
+    min_score: float | None = None,
+    reranker: RerankerChoice = MEMORY_DEFAULT,
+) -> SearchOptions:
+    """Return the arguments of a search, checked; see `MemorySet.search`.
+
+    Raises:
+        InvalidFilter, InvalidInput: One of them cannot be used.
+    """
+    if min_score is not None and (type(min_score) not in (int, float) or not 0 <= min_score <= 1):
+        raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
+    if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
+    checked_reranker(reranker)
+    count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
+    return SearchOptions(
+        count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker
+    )
 
 
 @dataclass(frozen=True, slots=True)

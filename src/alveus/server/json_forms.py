@@ -18,11 +18,11 @@ from alveus.values.times import format_time
 
 if TYPE_CHECKING:
     from alveus.facts import Fact, Learning
-    from alveus.memory.differences import Difference
+    from alveus.memory.maintenance import Difference
     from alveus.memory.prompt.context import Context, Piece
     from alveus.sets.admission.quarantine import Quarantined
-    from alveus.sets.compaction.lineage import CompactionInfo, Lineage
     from alveus.sets.forgetting import Receipt
+    from alveus.sets.origins import CompactionInfo, Lineage
     from alveus.store import Effects, Run
     from alveus.store.items import Hits, Item
 

@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from alveus.errors import InvalidInput
-from alveus.memory.differences import difference
 from alveus.memory.keys import KeyMemory
+from alveus.memory.maintenance import difference
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server.memory_call import CallTarget, Document, MemoryCall

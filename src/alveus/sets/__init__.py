@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from alveus.sets.add_call import OnExisting
 from alveus.sets.set_compaction import SetTidying
-from alveus.sets.set_options import Execution, clearing, definition, refuse_upkeep, search_options
-from alveus.sets.validity import Superseding
+from alveus.sets.set_options import Execution, clearing, definition, refuse_upkeep
+from alveus.sets.set_writes import OnExisting
 
 __all__ = [
     "Execution",
@@ -15,11 +14,10 @@ __all__ = [
     "clearing",
     "definition",
     "refuse_upkeep",
-    "search_options",
 ]
 
 
-class MemorySet(Superseding, SetTidying):
+class MemorySet(SetTidying):
     """A named set of items: added to, searched by meaning, bounded if it is told so.
 
     Opening one writes nothing; the set comes to be with its first add.

@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import TypeAlias
 
 from alveus.errors import AlveusError, DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
-from alveus.sets.add_call import AddCall
 from alveus.sets.batch import Draft
+from alveus.sets.set_writes import AddCall
 from alveus.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from alveus.state.committed_tree import Backoff
 from alveus.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta

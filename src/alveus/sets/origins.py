@@ -1,15 +1,19 @@
-"""What an item says that it was made of: found, and linked, so that forgetting follows it."""
+"""Where items come from: the sources that they name, their lineage, and what an undo gave back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import field, replace
+from datetime import datetime
+from itertools import islice
 from typing import cast
 
 from alveus.errors import InvalidInput, NotFound
+from alveus.errors.short_repr import short_repr
 from alveus.sets.writer import Writer
 from alveus.store import Add, ItemChange, ItemRecord, Link, Replace, SetRef
-from alveus.values.storable import checked_name
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked_name
 
 
 def check_sources(sources: object) -> None:
@@ -121,3 +125,172 @@ def _places(writer: Writer, ref: SetRef, name: str) -> Iterator[SetRef]:
 
 def _has(writer: Writer, ref: SetRef, name: str) -> bool:
     return writer.get(ref, [name], at=None)[0] is not None or bool(writer.versions(ref, name))
+
+
+SHOWN = 60
+"""Characters of a text that a line of a drawn lineage has."""
+
+ROWS = 200
+"""Lines that a notebook shows of a lineage."""
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionInfo:
+    """A compaction that was done.
+
+    Attributes:
+        id: What `MemorySet.undo` takes.
+        commit: The number of its commit.
+        strategy: What planned it, and its settings.
+        by: Who did it: "sync", "background", "external" or "call".
+        retired: How many items went, those that were erased since left out.
+        added: Ids of the items that stand for some of them, likewise.
+        erased: How many of either were erased since.
+        undone: The commit that undid it; None: none did.
+        notes: What else there is to say, such as how many summaries were made by whom.
+    """
+
+    id: int
+    commit: int
+    time: datetime
+    strategy: Mapping[str, Value]
+    by: str
+    retired: int
+    added: tuple[str, ...]
+    erased: int = 0
+    undone: int | None = None
+    notes: Mapping[str, Value] = field(default_factory=dict[str, Value])
+
+
+@dataclass(frozen=True, slots=True)
+class Undone:
+    """What an undo did.
+
+    Attributes:
+        restored: Ids of the items that are back, as they were.
+        missing: Ids that the compaction retired and that were erased since, as far as they are
+            known.
+        removed: Ids of the items that stood for them, which are gone.
+        erased: How many were erased since, known or not.
+    """
+
+    restored: tuple[str, ...]
+    missing: tuple[str, ...]
+    removed: tuple[str, ...]
+    erased: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Ancestor:
+    """A version of an item in a lineage.
+
+    Attributes:
+        version: 0 if it was erased.
+        depth: Steps from the item that was asked about, by the shortest way.
+        retired: It is not live: it was retired, or has a later version.
+        erased: It was erased; nothing is known of it any more.
+    """
+
+    id: str
+    set_name: str
+    version: int
+    text: str | None
+    depth: int
+    compacted: bool = False
+    retired: bool = False
+    erased: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Lineage:
+    """An item, and all that it was derived from, to any depth.
+
+    Attributes:
+        nodes: The item itself first, then what is nearer before what is farther.
+        edges: Pairs of places in `nodes`: (what was derived, what from).
+        cut: There is more than so many nodes; the farthest are left out.
+    """
+
+    nodes: tuple[Ancestor, ...]
+    edges: tuple[tuple[int, int], ...]
+    cut: bool = False
+
+    @property
+    def root(self) -> Ancestor:
+        """The item that was asked about."""
+        return self.nodes[0]
+
+    @property
+    def depth(self) -> int:
+        """The steps to the farthest node."""
+        return max(node.depth for node in self.nodes)
+
+    def sources(self, node: Ancestor) -> tuple[Ancestor, ...]:
+        """Return what a node was derived from."""
+        if not isinstance(node, Ancestor) or node not in self.nodes:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+            raise InvalidInput(f"sources takes a node of this lineage, not {short_repr(node)}")
+        at = self.nodes.index(node)
+        return tuple(self.nodes[source] for derived, source in self.edges if derived == at)
+
+    def text(self) -> str:
+        """Return it drawn as a tree, a line per node; what was drawn before is only named."""
+        lines = [
+            f"{drawn}{_line(node)}{' …' if again else ''}" for drawn, node, again in self._rows()
+        ]
+        return "\n".join([*lines, *(["… and more"] if self.cut else [])])
+
+    def _repr_html_(self) -> str:
+        from alveus.values import html
+
+        rows = [*islice(self._rows(), ROWS + 1)]
+        more = self.cut or len(rows) > ROWS
+        tree = html.drawing(
+            (drawn, *_told(node, is_above=again)) for drawn, node, again in rows[:ROWS]
+        )
+        sources = html.counted(len(self.nodes) - 1, "source")
+        title = f"Lineage of {self.root.id or 'an erased item'}: {sources}"
+        return html.frame(title, tree, notes=["… and more"] if more else [])
+
+    def _rows(self) -> Iterator[tuple[str, Ancestor, bool]]:
+        """Yield for each line: what is drawn before it, its node, whether its sources are above."""
+        below: dict[int, list[int]] = {}
+        for derived, source in self.edges:
+            below.setdefault(derived, []).append(source)
+        drawn = set[int]()
+        todo: list[tuple[int, str, str]] = [(0, "", "")]
+        while todo:
+            at, first, rest = todo.pop()
+            again = at in drawn and at in below
+            yield first, self.nodes[at], again
+            drawn.add(at)
+            children = [] if again else below.get(at, [])
+            for place, child in reversed(list(enumerate(children))):
+                last = place == len(children) - 1
+                todo.append(
+                    (
+                        child,
+                        f"{rest}{'└─ ' if last else '├─ '}",
+                        f"{rest}{'   ' if last else '│  '}",
+                    )
+                )
+
+
+def _line(node: Ancestor) -> str:
+    if node.erased:
+        return "(erased)"
+    said = " ".join((node.text or "").split())
+    said = said if len(said) <= SHOWN else f"{said[:SHOWN]}…"
+    marked = f"  [{', '.join(marks)}]" if (marks := _marks(node)) else ""
+    return f"{node.id}  {said}{marked}"
+
+
+def _told(node: Ancestor, *, is_above: bool) -> tuple[str, str]:
+    """Return what a node says, and what is to be said about it."""
+    if node.erased:
+        return "(erased)", ""
+    about = [node.id, *_marks(node), *(["sources above"] if is_above else [])]
+    return node.text or "(no text)", ", ".join(about)
+
+
+def _marks(node: Ancestor) -> list[str]:
+    return [m for m, on in (("compacted", node.compacted), ("retired", node.retired)) if on]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias, cast
 
 from alveus.errors import CompactionChanged, NotFound
 from alveus.sets.compaction import Compacted, Given
-from alveus.sets.compaction.lineage import Ancestor, CompactionInfo, Lineage, Undone
+from alveus.sets.origins import Ancestor, CompactionInfo, Lineage, Undone
 from alveus.sets.set_options import refuse_upkeep
 from alveus.sets.set_writes import SetWrites
 from alveus.sets.writer import NewId, PlannedWrite, PlannerCall, Writer

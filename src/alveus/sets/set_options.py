@@ -9,22 +9,18 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.llm import MEMORY_DEFAULT, RerankerChoice, checked_reranker
-from alveus.search.query import SearchOptions
 from alveus.search.signals import Signals
 from alveus.sets.admission.rules import plans
 from alveus.sets.admission.verdicts import Rule
 from alveus.sets.compaction import Given
-from alveus.sets.writer import Where, Writer
+from alveus.sets.writer import Writer
 from alveus.store import (
     Definition,
     StoredItem,
 )
 from alveus.store.filters import Filter
-from alveus.store.items import Item
-from alveus.store.records import filter_fields, with_one_text
-from alveus.store.times import Moment, ValidAt, valid_time
-from alveus.values.storable import Value, checked_name, choice, counted
+from alveus.store.records import filter_fields
+from alveus.values.storable import Value, checked_name, choice
 from alveus.values.times import LONGEST_TTL
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
@@ -93,20 +89,6 @@ EXECUTIONS: tuple[str, ...] = get_args(Execution)
 """Who compacts a set; see `Definition.execution`."""
 
 
-def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
-    """Return the item that a user means by a value, or an `Item`, and fields by name."""
-    if not fields:
-        return with_one_text(value) if isinstance(value, Item) else Item(value)
-    present = dict[str, Any](fields)
-    if "texts" in present:
-        present.setdefault("text", None)
-    if present.get("metadata", ...) is None:
-        del present["metadata"]
-    return with_one_text(
-        replace(value, **present) if isinstance(value, Item) else Item(value, **present)
-    )
-
-
 def stored_options(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:
     """Return options of a set as its definition keeps them."""
     stored = dict[str, Any](options)
@@ -139,40 +121,6 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
 def listed(value: Value) -> list[Value]:
     """Return the list that a result is."""
     return value if isinstance(value, list) else []
-
-
-def search_options(  # noqa: PLR0913 - as a search has them
-    limit: int,
-    where: Where | None,
-    at: Moment | None,
-    signals: Signals | None,
-    valid_at: ValidAt | None = None,
-    *,
-    min_score: float | None = None,
-    reranker: RerankerChoice = MEMORY_DEFAULT,
-) -> SearchOptions:
-    """Check what a search was asked with."""
-    checked_relevance(min_score)
-    check_signals(signals)
-    checked_reranker(reranker)
-    count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
-    return SearchOptions(
-        count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker
-    )
-
-
-def check_signals(signals: object) -> None:
-    """Refuse what are no signals."""
-    if signals is not None and not isinstance(signals, Signals):
-        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
-
-
-def checked_relevance(min_score: float | None) -> None:
-    """Refuse what is no relevance; None asks for none."""
-    if min_score is None:
-        return
-    if type(min_score) not in (int, float) or not 0 <= min_score <= 1:
-        raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
 
 
 def definition(options: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen

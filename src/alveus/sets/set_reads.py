@@ -18,9 +18,10 @@ from alveus.errors import (
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice
 from alveus.search.projection import Colouring, MapPoints
+from alveus.search.query import search_options
 from alveus.search.signals import Signals
 from alveus.sets.set_editor import owner_text
-from alveus.sets.set_options import checked_ids, definition, fits, search_options
+from alveus.sets.set_options import checked_ids, definition, fits
 from alveus.sets.writer import Where, Writer
 from alveus.state import Ttl, ttl_us
 from alveus.store import (

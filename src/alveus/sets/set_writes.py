@@ -4,24 +4,28 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
+from functools import partial
 from itertools import islice
-from typing import Any, Unpack, cast
+from operator import attrgetter
+from typing import Any, Literal, TypeAlias, Unpack, cast
 
-from alveus.errors import HistoryPruned, InvalidInput, StaleItem
-from alveus.sets.add_call import AddCall, OnExisting, check_adding
+from alveus.errors import DuplicateItem, HistoryPruned, InvalidInput, StaleItem
 from alveus.sets.admission.barrier import (
+    Adding,
     Barrier,
     OnRejected,
     added,
     check_on_rejected,
     check_update,
+    judge_by_current_rules,
 )
 from alveus.sets.admission.quarantine import Quarantine
 from alveus.sets.admission.verdicts import ACCEPT, Added, Verdict
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
+from alveus.sets.origins import check_sources, linked
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.set_options import (
     ItemChanges,
@@ -30,7 +34,6 @@ from alveus.sets.set_options import (
     checked_ids,
     definition,
     fits,
-    item_from,
     refuse_upkeep,
     stored_options,
 )
@@ -38,16 +41,200 @@ from alveus.sets.set_reads import SetReads
 from alveus.sets.writer import NewId, PlannedWrite, PlannerCall, Where
 from alveus.state import ttl_us
 from alveus.store import (
+    Add,
+    AdmissionCheck,
     Define,
     Definition,
+    ItemChange,
+    ItemRecord,
+    Link,
     Replace,
+    StoredItem,
 )
 from alveus.store.filters import Filter, plain_filter
 from alveus.store.items import Item
 from alveus.store.records import item_of, request_json, with_one_text
+from alveus.store.sets import SetRules
+from alveus.values.ids import made_by
 from alveus.values.keywords import check_keywords, suggest_names_in_part
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked, checked_name, counted
+from alveus.values.storable import (
+    Value,
+    checked,
+    checked_name,
+    choice,
+    counted,
+    microseconds,
+    moment,
+)
+
+SIMPLE_ITEMS = 16
+"""A call that adds more gains nothing from others'."""
+
+_SOURCES = attrgetter("sources")
+
+OnExisting: TypeAlias = Literal["error", "keep", "update"]
+"""What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
+
+
+def _lasting(item: Item, life: timedelta) -> Item:
+    """Return an item that lives so long, unless it says how long."""
+    return replace(item, ttl=life) if item.ttl is item.expire_at is None else item
+
+
+@dataclass(frozen=True, slots=True)
+class AddCall:
+    """Adds items to a set.
+
+    Attributes:
+        definitions: Returns what the set is defined as with its next add.
+        judged: Whether the rules of the set are asked; not about what was in the set before.
+        life: How long an item lives that does not say; it is no part of the request.
+    """
+
+    editor: SetEditor
+    items: Sequence[Item]
+    on_existing: OnExisting
+    on_rejected: OnRejected
+    definitions: Callable[[], Sequence[Define]]
+    judged: bool
+    life: timedelta | None
+
+    name = "add"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        skips: list[Value] = [] if self.on_rejected == "error" else [self.on_rejected]
+        items: list[Value] = [request_json(item) for item in self.items]
+        return [self.editor.ref.name, self.on_existing, items, *skips]
+
+    def is_simple(self) -> bool:
+        """Return whether it is planned without asking anybody: it only adds a few items."""
+        return (
+            self.judged
+            and self.on_existing == "error"
+            and 0 < len(self.items) <= SIMPLE_ITEMS
+            and not any(map(_SOURCES, self.items))
+            and not self.definitions()
+            and self.editor.writer.rules(self.editor.ref, None) is None
+        )
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
+        pairs = self.pairs(new_id)
+        definition = define[0].definition if define else None
+        if not self.judged:
+            rules = writer.rules(ref, definition)
+            checks = [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
+            return self._unjudged(pairs, define, checks)
+        judge = partial(self._judged, pairs=pairs, define=define, new_id=new_id)
+        judged = judge_by_current_rules(writer, ref, definition, judge)
+        return self._unjudged(pairs, define, []) if judged is None else judged
+
+    def pairs(self, new_id: NewId) -> list[tuple[str, Item]]:
+        """Return the items as they are to be recorded, with their ids."""
+        items = self.items
+        if self.life is not None:
+            items = [_lasting(item, self.life) for item in items]
+        if len(items) == 1:
+            item = items[0]
+            return [(new_id() if item.id is None else item.id, item)]
+        ids = [item.id for item in items]
+        made = iter(made_by(new_id, sum([item_id is None for item_id in ids])))
+        return [
+            (next(made) if item_id is None else item_id, item)
+            for item_id, item in zip(ids, items, strict=True)
+        ]
+
+    def added(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
+        """Return the changes that add the items, whose ids are all new."""
+        ref = self.editor.ref
+        return [
+            Add(ref, record, item.id is None)
+            for record, item in zip(records, self.items, strict=True)
+        ]
+
+    def _unjudged(
+        self,
+        pairs: Sequence[tuple[str, Item]],
+        define: Sequence[Define],
+        checks: Sequence[AdmissionCheck],
+    ) -> PlannedWrite:
+        """Return the changes that add the items as they are."""
+        writer, ref = self.editor.writer, self.editor.ref
+        records = writer.records(pairs)
+        added = self.added(records) if self.on_existing == "error" else self._merged(records)
+        return PlannedWrite(
+            linked(writer, ref, added) if self.judged else added,  # who brings it back links it
+            [item_id for item_id, _ in pairs],
+            define,
+            retry=self.on_existing != "error",
+            admission_checks=checks,
+        )
+
+    def _judged(
+        self,
+        rules: SetRules,
+        pairs: Sequence[tuple[str, Item]],
+        define: Sequence[Define],
+        new_id: NewId,
+    ) -> PlannedWrite | None:
+        """Return what the rules of the set make of the items; see `Adding`."""
+        existing = self.on_existing != "error"
+        adding = Adding(
+            writer=self.editor.writer,
+            ref=self.editor.ref,
+            rules=rules,
+            pairs=pairs,
+            live=self._live([item_id for item_id, _ in pairs]) if existing else {},
+            existing=self.on_existing,
+            on_rejected=self.on_rejected,
+            new_id=new_id,
+        )
+        return adding.change(define, retry=existing)
+
+    def _live(self, ids: Sequence[str]) -> dict[str, StoredItem]:
+        """Return the items that have one of *ids*, by id."""
+        if len(set(ids)) != len(ids):
+            raise InvalidInput("one call names an id twice; merge those items first")
+        return {stored.record.id: stored for stored in self.editor.get(ids)}
+
+    def _merged(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
+        """Return changes that add what is new, and keep or replace what is there."""
+        ref, live = self.editor.ref, self._live([record.id for record in records])
+        changes: list[ItemChange] = []
+        for record in records:
+            stored = live.get(record.id)
+            if stored is None:
+                changes.append(Add(ref, record, existing=self.on_existing))
+            elif self.on_existing == "update":
+                changes.append(Replace(ref, stored.version, record, upsert=True))
+        return changes
+
+
+def check_adding(items: Sequence[Item], on_existing: object) -> None:
+    """Refuse what no set takes, whatever it holds."""
+    choice(on_existing, "on_existing", "error", "keep", "update")
+    for item in items:
+        if item.id is not None:
+            checked_name(item.id, "an item's id")
+        if type(item.sources) is not tuple or item.sources:
+            check_sources(item.sources)
+
+
+def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
+    """Return the item that a user means by a value, or an `Item`, and fields by name."""
+    if not fields:
+        return with_one_text(value) if isinstance(value, Item) else Item(value)
+    present = dict[str, Any](fields)
+    if "texts" in present:
+        present.setdefault("text", None)
+    if present.get("metadata", ...) is None:
+        del present["metadata"]
+    return with_one_text(
+        replace(value, **present) if isinstance(value, Item) else Item(value, **present)
+    )
 
 
 @suggest_names_in_part
@@ -242,6 +429,44 @@ class SetWrites(SetReads):
             start = 0 if info is None else info.history_start
             raise HistoryPruned(f"item {item_id!r}", commit=start, floor=start + 1)
         return item_of(live)
+
+    def supersede(
+        self,
+        id: str,
+        value: object,
+        *,
+        at: datetime | None = None,
+        new_id: str | None = None,
+        idempotency_key: str | None = None,
+        **fields: Unpack[ItemChanges],
+    ) -> str:
+        """Say what holds instead of an item from *at* on; return the id of the new item.
+
+        One commit: the old item gets a version that ends to hold at *at* (by default now), the new
+        one begins to hold then, and has the old one as its source. Search and recent find what
+        holds; ``valid_at=`` finds what held.
+
+        Args:
+            new_id: Of the new item.
+            fields: What else is known of it, as in `add`, but for *valid_from*.
+
+        Raises:
+            NotFound: There is no live item of this id.
+            DuplicateItem: *new_id* is taken.
+            Rejected: A rule of the set keeps the new item out; it may say the same as others.
+            InvalidInput: The old item began to hold after *at*, or ended to hold before.
+        """
+        checked_name(id, "an item's id")
+        asked = None if at is None else microseconds(at, "at")
+        if new_id is not None:
+            checked_name(new_id, "an item's id")
+        check_keywords(self, "supersede", fields, ItemChanges)
+        if "valid_from" in fields:
+            raise InvalidInput("supersede takes at=, not valid_from: the new item holds from then")
+        item = replace(item_from(value, fields), id=new_id, sources=(id,))
+        editor = SetEditor(self._writer, self._ref)
+        call = SupersedeCall(editor, id, item, asked, self._define)
+        return str(self._writer.write(call, idempotency_key=idempotency_key))
 
     def delete(
         self,
@@ -463,3 +688,55 @@ class PopCall:
         self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
         result: list[Value] = [[s.record.id, s.version] for s in items]
         return PlannedWrite(self.editor.retired(items), result, retry=True)
+
+
+@dataclass(frozen=True, slots=True)
+class SupersedeCall:
+    """Ends an item, and adds the one that holds from then on.
+
+    Attributes:
+        at: When, in microseconds; None: now.
+    """
+
+    editor: SetEditor
+    item_id: str
+    item: Item
+    at: int | None
+    define: Sequence[Define]
+
+    name = "supersede"
+
+    def arguments(self) -> Value:
+        """See `WriteCall.arguments`."""
+        return [self.editor.ref.name, self.item_id, self.at, request_json(self.item)]
+
+    def plan(self, new_id: NewId) -> PlannedWrite:
+        """See `WriteCall.plan`."""
+        writer, ref, given = self.editor.writer, self.editor.ref, self.item.id
+        stored = self.editor.live(self.item_id)
+        since = moment(writer.now() if self.at is None else self.at)
+        ends = _ended(item_of(stored), since)
+        name = new_id() if given is None else given
+        if given is not None and self.editor.one(given) is not None:
+            raise DuplicateItem(given, set_name=ref.name)  # another plan cannot mend that
+        begins = replace(self.item, id=name, valid_from=since)
+        old, new = writer.records([(self.item_id, ends), (name, begins)])
+        added = Add(ref, new, fresh=given is None, links=[Link(ref, self.item_id)])
+        checks = check_update(writer, ref, begins, new, replaced_id=self.item_id)
+        changes = [Replace(ref, stored.version, old), added]
+        return PlannedWrite(changes, name, self.define, retry=True, admission_checks=checks)
+
+
+def _ended(item: Item, at: datetime) -> Item:
+    """Return an item that ends to hold at *at*."""
+    if item.valid_from is not None and at < item.valid_from:
+        raise InvalidInput(
+            f"item {item.id!r} begins to hold at {item.valid_from:%Y-%m-%d %H:%M}, after at=; "
+            "supersede it from a later moment on, or delete it"
+        )
+    if item.valid_to is not None and item.valid_to < at:
+        raise InvalidInput(
+            f"item {item.id!r} ended to hold at {item.valid_to:%Y-%m-%d %H:%M}, before at=; "
+            "add the new fact by itself"
+        )
+    return replace(item, valid_to=at)

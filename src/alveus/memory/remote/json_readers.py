@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from alveus.sets.admission import Quarantined
-from alveus.sets.compaction.lineage import Ancestor, CompactionInfo, Lineage
 from alveus.sets.forgetting import OutOfReach, Receipt
+from alveus.sets.origins import Ancestor, CompactionInfo, Lineage
 from alveus.state import NonValue
 from alveus.state.tree_values import MISSING, Branch, Expiry
 from alveus.store.items import Hit, Hits, Item

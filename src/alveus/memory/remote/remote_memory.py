@@ -13,7 +13,6 @@ from alveus.errors import InvalidInput, Unusable
 from alveus.facts import LearnOptions, LearnReport, Source
 from alveus.facts.learning import LEARNED
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
-from alveus.memory.differences import ChangedItem, ChangedValue, Difference, set_names
 from alveus.memory.keys import (
     DEFAULT_SET,
     KeyBatch,
@@ -23,6 +22,7 @@ from alveus.memory.keys import (
     OwnerSets,
     Touched,
 )
+from alveus.memory.maintenance import ChangedItem, ChangedValue, Difference, set_names
 from alveus.memory.opening import WAIT_S
 from alveus.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
 from alveus.memory.remote.codecs import from_json

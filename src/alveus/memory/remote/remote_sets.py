@@ -28,7 +28,7 @@ from alveus.memory.remote.json_readers import (
 from alveus.memory.remote.local_only import no_engine, refused, unsupported
 from alveus.memory.remote.remote_tree import RemoteCalls
 from alveus.search.projection import MapPoints
-from alveus.search.query import checked_query
+from alveus.search.query import checked_query, search_options
 from alveus.search.signals import Signals
 from alveus.sets import KnowledgeSet, MemorySet, OnExisting
 from alveus.sets.admission import Quarantine, Quarantined
@@ -36,20 +36,24 @@ from alveus.sets.admission.barrier import OnRejected
 from alveus.sets.admission.rules import CustomRule
 from alveus.sets.admission.verdicts import Added, Verdict
 from alveus.sets.compaction import Given
-from alveus.sets.compaction.lineage import CompactionInfo, Lineage, Undone
 from alveus.sets.compaction.strategies import Merge, Summarize, Trim, stored_form
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, check_chosen
+from alveus.sets.origins import CompactionInfo, Lineage, Undone
 from alveus.sets.set_compaction import LAST_ID, checked_page
 from alveus.sets.set_options import (
     SetChanges,
     checked_ids,
     checked_options,
     definition,
-    item_from,
-    search_options,
 )
-from alveus.sets.set_writes import AddCall, DeleteCall, PopCall, UpdateCall
-from alveus.sets.validity import SupersedeCall
+from alveus.sets.set_writes import (
+    AddCall,
+    DeleteCall,
+    PopCall,
+    SupersedeCall,
+    UpdateCall,
+    item_from,
+)
 from alveus.sets.writer import Where, WriteCall, Writer
 from alveus.state import Ttl, ttl_us
 from alveus.store import Define, Definition, Scope, SetRef

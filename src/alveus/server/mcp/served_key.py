@@ -9,8 +9,7 @@ from typing import Literal, cast
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.memory.keys import KeyMemory
-from alveus.memory.memory_tools import READING, MemoryTools, ToolAnswer, memory_tools
-from alveus.memory.tool_schemas import ToolSchema
+from alveus.memory.memory_tools import READING, MemoryTools, ToolAnswer, ToolSchema, memory_tools
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import REPLACED, valid_text
 

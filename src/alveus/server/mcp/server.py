@@ -16,8 +16,7 @@ from starlette.requests import Request
 
 from alveus import __version__
 from alveus.errors import AlveusError, InvalidInput, NotFound
-from alveus.memory.memory_tools import READING, ToolAnswer
-from alveus.memory.tool_schemas import ToolSchema
+from alveus.memory.memory_tools import READING, ToolAnswer, ToolSchema
 from alveus.server.mcp import prompts, resources
 from alveus.server.mcp.served_key import Asked, Asker, ServedKey
 from alveus.server.unexpected import noted

@@ -1,10 +1,17 @@
 """Compaction: a set that grew is made smaller, and nothing is lost that could not come back."""
 
-from alveus.sets.compaction.compactor_notes import Compacted
-from alveus.sets.compaction.executor import CALLED, Compactions
+from alveus.sets.compaction.executor import CALLED, Compacted, Compactions
 from alveus.sets.compaction.planning import CompactionTools
-from alveus.sets.compaction.plans import CompactionPlan, Derived, Strategy
-from alveus.sets.compaction.strategies import Given, Merge, Summarize, Trim, stored_form
+from alveus.sets.compaction.strategies import (
+    CompactionPlan,
+    Derived,
+    Given,
+    Merge,
+    Strategy,
+    Summarize,
+    Trim,
+    stored_form,
+)
 
 __all__ = [
     "CALLED",

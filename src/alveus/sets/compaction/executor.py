@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import json
 import logging
+import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
+from typing import TypeAlias, cast
 
-from alveus.errors import AlveusError, InvalidInput, SetBusy, SetFull, StaleItem, Unavailable
-from alveus.sets.compaction import compactor_notes
-from alveus.sets.compaction.background_worker import (
-    BUSY_S,
-    MOST_REMEMBERED,
-    CompactionFailure,
-    CompactionWorker,
+from alveus.errors import (
+    AlveusError,
+    ForkedStore,
+    InvalidInput,
+    SetBusy,
+    SetFull,
+    StaleItem,
+    StoreClosed,
+    Unavailable,
 )
+from alveus.errors.root import without_frames
 from alveus.sets.compaction.capacity import (
     FREES_NOTHING,
     RETIRES_NOTHING,
@@ -23,7 +29,6 @@ from alveus.sets.compaction.capacity import (
     full,
     shrunk,
 )
-from alveus.sets.compaction.compactor_notes import Compacted, CompactionListeners, compactions_of
 from alveus.sets.compaction.planning import (
     CompactionTools,
     carried_out,
@@ -40,12 +45,337 @@ from alveus.sets.compaction.set_snapshot import (
     living,
 )
 from alveus.sets.compaction.strategies import Given, LocalStrategies, Trim, restored, stored_form
-from alveus.store import Add, Batch, Commit, Compact, ItemChange, SetInfo
+from alveus.store import Add, Batch, Commit, Compact, ItemChange, SetInfo, Store
+from alveus.store.checks import ROW_BITS
 from alveus.store.scope import Lease, Scope, SetRef
 from alveus.store.sets import IN_THE_COMMIT
-from alveus.values.forks import KeyLocks, call_within, let_go
+from alveus.values import wire
+from alveus.values.forks import (
+    NO_THREAD,
+    BackgroundThread,
+    Flag,
+    HandleLock,
+    KeyLocks,
+    began,
+    call_within,
+    let_go,
+)
+from alveus.values.lazy_dataclass import dataclass
 
 _LOG = logging.getLogger(__name__)
+
+SEEN = "compactor"
+"""The note that says when a compactor of its own was last at work."""
+
+FAILED = "compaction failures"
+"""The note that says which sets could not be compacted, by their numbers in the store."""
+
+ABSENT_US = 600 * 1_000_000
+"""A compactor that was not heard of for so long is not there."""
+
+BEAT_US = 60 * 1_000_000
+"""How often a compactor at work says so."""
+
+MOST_FAILED = 100
+"""Sets that are named; of more, the first ones."""
+
+OVERFLOW = 1.5
+"""Times its capacity at which a set that nobody compacts is spoken of."""
+
+NOTE_ATTEMPTS = 10
+
+
+def beat(store: Store, now: int) -> None:
+    """Say that a compactor is at work; durable, so not more often than `BEAT_US`."""
+    before = store.note(SEEN)
+    if before is None or not 0 <= now - int(before) < BEAT_US:
+        store.put_note(SEEN, str(now), expected=before)
+
+
+def is_seen(store: Store, now: int) -> bool:
+    """Return whether a compactor was at work lately."""
+    last = store.note(SEEN)
+    return last is not None and abs(now - int(last)) < ABSENT_US
+
+
+def failures(store: Store) -> dict[int, tuple[str, int]]:
+    """Return the sets that could not be compacted, by number: the kind of error, how often."""
+    text = store.note(FAILED)
+    found = cast("dict[str, tuple[str, int]]", wire.decode_plain(text or "{}"))
+    return {int(number): (kind, tries) for number, (kind, tries) in found.items()}
+
+
+def put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
+    """Note that a set could not be compacted, or could again.
+
+    It is only a note: if it cannot be made, that is logged.
+    """
+    try:
+        _put_failure(store, number, failure)
+    except AlveusError as error:
+        _LOG.warning("what became of a compaction is not noted: %s", type(error).__name__)
+
+
+def _put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
+    for _ in range(NOTE_ATTEMPTS):
+        before = store.note(FAILED)
+        found = cast("dict[str, tuple[str, int]]", wire.decode_plain(before or "{}"))
+        if failure is None:
+            if found.pop(str(number), None) is None:
+                return
+        elif str(number) in found or len(found) < MOST_FAILED:
+            found[str(number)] = failure
+        text = json.dumps(found) if found else None
+        if store.put_note(FAILED, text, expected=before):
+            return
+
+
+@dataclass(frozen=True, slots=True)
+class Compacted:
+    """A compaction that was just committed.
+
+    Attributes:
+        id: What `MemorySet.undo` takes.
+        retired: Ids of the items that went.
+        added: Ids of those that stand for some of them.
+    """
+
+    id: int
+    set: SetRef
+    retired: tuple[str, ...]
+    added: tuple[str, ...]
+
+
+Listener: TypeAlias = Callable[[Compacted], object]
+
+
+class CompactionListeners:
+    """Those who are told, in this process, after each commit that compacted."""
+
+    def __init__(self) -> None:
+        self._lock, self._listeners = HandleLock(), list[Listener]()
+
+    def subscribe(self, listener: Listener) -> Callable[[], None]:
+        """Have *listener* called from now on; return what ends that."""
+        with self._lock:
+            self._listeners = [*self._listeners, listener]
+
+        def end() -> None:
+            with self._lock:
+                self._listeners = [other for other in self._listeners if other is not listener]
+
+        return end
+
+    def tell(self, items: Sequence[ItemChange], commit: Commit) -> None:
+        """Tell of the compactions that a commit made; who raises is dropped."""
+        if not self._listeners:
+            return
+        for done in compactions_of(items, commit):
+            for listener in self._listeners:
+                try:
+                    listener(done)
+                except Exception:  # noqa: BLE001 - the edge to a user's function: logged, dropped
+                    _LOG.exception("a listener of compactions raised, and is dropped")
+                    with self._lock:
+                        self._listeners = [x for x in self._listeners if x is not listener]
+
+
+def compactions_of(items: Sequence[ItemChange], commit: Commit) -> list[Compacted]:
+    """Return the compactions among the changes of a commit."""
+    return [
+        Compacted(
+            commit.number << ROW_BITS | position,
+            change.set,
+            tuple(item_id for item_id, _ in change.retired),
+            tuple(add.record.id for add in change.added),
+        )
+        for position, change in enumerate(i for i in items if isinstance(i, Compact))
+    ]
+
+
+PAUSES_S = (1.0, 300.0)
+"""First and longest pause before a set is tried again whose compaction failed."""
+
+BUSY_S = 0.05
+"""Pause before a set is looked at again that another process compacts."""
+
+MOST_REMEMBERED = 10_000
+"""Sets that are kept in mind whose compaction failed."""
+
+
+def pause_after(tries: int) -> float:
+    """Return the seconds after which a compaction that failed so often is tried again."""
+    shortest, longest = PAUSES_S
+    return min(longest, shortest * 2.0 ** min(tries - 1, 20))
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionFailure:
+    """Why a set was not compacted.
+
+    Attributes:
+        tries: How often in a row.
+        due: When it is tried again, by the monotonic clock.
+    """
+
+    error: AlveusError
+    tries: int
+    due: float
+
+
+class CompactionWorker:
+    """Does steps of compactions, one after the other, until none is left to do.
+
+    Attributes:
+        failures: Of sets that wait to be tried again.
+    """
+
+    def __init__(
+        self,
+        step: Callable[[SetRef], bool],
+        failed: Callable[[SetRef, CompactionFailure], None],
+    ) -> None:
+        self._step, self._failed = step, failed
+        self._waiting: dict[SetRef, float] = {}
+        self.failures: dict[SetRef, CompactionFailure] = {}
+        self._mutex = HandleLock()
+        self._changed = Flag()
+        self._closed = False
+        self._current_set: SetRef | None = None
+        self._thread: threading.Thread | None = None
+
+    def notify(self, ref: SetRef) -> None:
+        """Have a set seen to; starts the thread if need be.
+
+        Where none can be started, the set waits for the next call.
+        """
+        with self._mutex:
+            if self._closed:
+                return
+            failure = self.failures.get(ref)
+            self._waiting.setdefault(ref, 0.0 if failure is None else failure.due)
+            self._begin()
+            self._changed.set()
+
+    def _begin(self) -> None:
+        """Start the thread, unless it runs, or none can be started."""
+        if self._thread is None:
+            thread = BackgroundThread(self._run, "alveus-compaction", self._ask_to_stop)
+            self._thread = thread if began(thread) else None
+
+    def settle(self, wait_s: float | None) -> bool:
+        """Wait until nothing is left to do but what failed; return whether it is in time.
+
+        Raises:
+            Unavailable: Something is left, and no thread can be started.
+        """
+        deadline = None if wait_s is None else time.monotonic() + wait_s
+        while True:
+            with self._mutex:
+                if self._closed or not (self._current_set or self._fresh()):
+                    return True
+                self._begin()
+                if self._thread is None:
+                    raise Unavailable(f"nothing is compacted in the background: {NO_THREAD}")
+                change = self._next_change()
+            left = None if deadline is None else deadline - time.monotonic()
+            if left is not None and left <= 0:
+                return False
+            change.wait(left)
+
+    def _fresh(self) -> bool:
+        return any(ref not in self.failures for ref in self._waiting)
+
+    def pause(self, seconds: float) -> None:
+        """Wait until something changes here, or for so long."""
+        with self._mutex:
+            change = self._next_change()
+        change.wait(seconds)
+
+    def close(self) -> None:
+        """Stop after the step it is at."""
+        self._ask_to_stop()
+        thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def leave(self) -> None:
+        """Stop after the step it is at; called anywhere, with any lock held, by a finalizer."""
+        self._closed = True
+        self._changed.set()
+
+    def _ask_to_stop(self) -> None:
+        with self._mutex:
+            self._closed = True
+            self._changed.set()
+
+    def _next_change(self) -> Flag:
+        """Return what is set when anything changes from now on; the lock is held."""
+        if self._changed.is_set():
+            self._changed = Flag()
+        return self._changed
+
+    def _run(self) -> None:
+        while (ref := self._next()) is not None:
+            more = self._tried(ref)
+            with self._mutex:
+                self._current_set = None
+                if more is not None:
+                    self._waiting.setdefault(ref, more)
+                self._changed.set()
+
+    def _next(self) -> SetRef | None:
+        """Return the next set to see to, when it is time; None: closed."""
+        while True:
+            with self._mutex:
+                if self._closed:
+                    return None
+                now = time.monotonic()
+                ready = min(self._waiting, key=self._waiting.__getitem__, default=None)
+                left = None if ready is None else self._waiting[ready] - now
+                if ready is not None and self._waiting[ready] <= now:
+                    del self._waiting[ready]
+                    self._current_set = ready
+                    return ready
+                change = self._next_change()
+            if not self._closed:  # `leave` takes no lock, and may have set the flag before this one
+                change.wait(left)
+
+    def _tried(self, ref: SetRef) -> float | None:
+        """Do a step; return when to come again, None: there is no need."""
+        try:
+            more = self._step(ref)
+        except (StoreClosed, ForkedStore):  # nobody is left to compact for
+            with self._mutex:
+                self._closed = True
+            return None
+        except SetBusy as error:
+            _LOG.debug("compaction waits: %s", error)
+            return time.monotonic() + BUSY_S
+        except AlveusError as error:
+            return self._again(ref, error)
+        except BaseException as error:  # noqa: BLE001 - the edge of the thread: nobody else hears of it
+            _LOG.exception("compaction raised, the set is as it was")
+            problem = f"the compaction of set {ref.name!r} raised {type(error).__name__}"
+            return self._again(ref, Unavailable(problem))
+        self.failures.pop(ref, None)
+        return 0.0 if more else None
+
+    def _again(self, ref: SetRef, error: AlveusError) -> float:
+        before = self.failures.get(ref)
+        tries = 1 if before is None else before.tries + 1
+        due = time.monotonic() + pause_after(tries)
+        if len(self.failures) >= MOST_REMEMBERED and before is None:
+            self.failures.clear()
+        failure = self.failures[ref] = CompactionFailure(without_frames(error), tries, due)
+        _LOG.warning(
+            "compaction failed, the set is as it was: %s",
+            type(error).__name__,
+            extra={"set": ref.name, "tries": tries},
+        )
+        self._failed(ref, failure)
+        return due
+
 
 LEASE = "compaction "
 """What the lease of a set's compaction is named by, before the set's number."""
@@ -148,13 +478,13 @@ class Compactions:
             _LOG.warning("a failed compaction could not be noted: %s", type(error).__name__)
             return
         if info is not None:
-            compactor_notes.put_failure(self.tools.store, info.number, says)
+            put_failure(self.tools.store, info.number, says)
 
     def _look_for_compactor(self, info: SetInfo) -> None:
         """Say once that a set overflows which another process should compact, and none does."""
-        if info.ref in self._warned or not due(info, compactor_notes.OVERFLOW):
+        if info.ref in self._warned or not due(info, OVERFLOW):
             return
-        if not compactor_notes.is_seen(self.tools.store, self.tools.clock()):
+        if not is_seen(self.tools.store, self.tools.clock()):
             if len(self._warned) >= MOST_REMEMBERED:
                 self._warned.clear()
             self._warned.add(info.ref)
@@ -162,7 +492,7 @@ class Compactions:
                 "set %r holds more than %.1f times its capacity, its execution is 'external', and "
                 "no compactor was seen lately; start one: alveus compact --watch",
                 info.ref.name,
-                compactor_notes.OVERFLOW,
+                OVERFLOW,
                 extra={"set": info.ref.name, "items": info.items},
             )
 
@@ -243,7 +573,7 @@ class Compactions:
         )
         commit = tools.store.commit(batch)
         self.committed(batch.items, commit)
-        compactor_notes.put_failure(tools.store, number_of(lease), None)
+        put_failure(tools.store, number_of(lease), None)
         return compactions_of(batch.items, commit)[0]
 
     @contextmanager
