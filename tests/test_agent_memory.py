@@ -28,7 +28,7 @@ from alveus.compat import dbgpt
 from alveus.errors import InvalidInput
 
 PUBLISHED = sorted(name for name, _ in inspect.getmembers(Layer) if not name.startswith("_"))
-SETTINGS = {"importance_weight", "kind", "reads_meaning"}
+SETTINGS = {"guards_fragments", "importance_weight", "kind", "reads_meaning"}
 """Of a kind of layer; an agent memory has none of its own."""
 
 

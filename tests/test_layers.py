@@ -427,7 +427,12 @@ async def test_duplicates_by_policy(memory):
 @run
 async def test_models_and_their_stand_ins(memory):
     """A model is asked with the fragment's text; without one the stand-ins serve."""
-    chat = ScriptedChat(["Rating: 10", "1. Likes tea\n2. Is kind"])
+
+    def answer(messages: Any) -> str:
+        is_rating = messages[-1]["content"].startswith("Rate how")
+        return "Rating: 10" if is_rating else "1. Likes tea\n2. Is kind"
+
+    chat = ScriptedChat(answer)
     short = ShortTermMemory(memory=memory.key("ada"))
     short.initialize("Joy", chat, LLMImportanceScorer(), LLMInsightExtractor())
     assert await short.score_memory_importance([frag("tea")]) == [1.0]

@@ -14,7 +14,7 @@ import numpy as np
 
 from alveus.agents.layers.fragments import Failure, MemoryFragment, T, WriteOperation, finite
 from alveus.agents.layers.layer import LayerOptions, ShortTermMemory
-from alveus.agents.layers.moves import Buffer, FragmentEntry, Move, merged
+from alveus.agents.layers.moves import FragmentEntry, LayerItems, Move, merged
 from alveus.agents.layers.scoring import unit
 from alveus.errors import EmbedderFailed, InvalidInput
 from alveus.search.similarity import Nearness
@@ -94,17 +94,17 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Take an entry in; return what leaves: fragments that became one, and the overflow."""
         self._nearness()
-        buffer = move.buffer(self)
+        items = move.items(self)
         self.take_again(move, entry)
-        counts = _Counts(buffer)
+        counts = _Counts(move, items)
         self._strengthen(move, counts, entry, op)
         leaving = [
             whole
-            for earlier in list(buffer.entries)
+            for earlier in items.entries
             if (whole := self._merged(counts, earlier, entry, op)) is not None
         ]
         if op is WriteOperation.ADD and not counts.is_removed(entry):
-            buffer.append(entry)
+            items.add(entry)
             leaving += self._overflow(counts)
         counts.save()
         return leaving
@@ -114,7 +114,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def _strengthen(
         self, move: Move, counts: _Counts, entry: FragmentEntry, op: WriteOperation
     ) -> None:
-        earlier = counts.buffer.entries
+        earlier = counts.items.entries
         for other, cosine in zip(earlier, self._cosines(move, entry, earlier), strict=True):
             chance = sigmoid(cosine)
             if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
@@ -157,14 +157,14 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         return earlier.leaving() if len(members) == 1 else merged(members)
 
     def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
-        buffer, gone = counts.buffer, list[FragmentEntry]()
-        while len(buffer.entries) > self.buffer_size:
+        items, gone = counts.items, list[FragmentEntry]()
+        while len(entries := items.entries) > self.buffer_size:
             victim = min(
-                buffer.entries[:-1] or buffer.entries,
+                entries[:-1] or entries,
                 key=lambda earlier: (_weight(earlier.fragment), counts.of(earlier), earlier.number),
             )
             counts.forget([victim])
-            buffer.remove([victim])
+            items.remove([victim])
             gone.append(victim.leaving())
         return gone
 
@@ -176,12 +176,12 @@ def _weight(fragment: MemoryFragment) -> float:
 class _Counts:
     """How often each fragment of the layer was strengthened, and by which."""
 
-    def __init__(self, buffer: Buffer) -> None:
-        self.buffer = buffer
+    def __init__(self, move: Move, items: LayerItems) -> None:
+        self.items, self._move = items, move
         self._by: dict[str, Strengthening] = {}
         for kind in (ENHANCED, RECALLED):
-            kept = cast("Strengthening", buffer.note.value.get(kind, {}))
-            self._by[kind] = {entry.id: list(kept.get(entry.id, ())) for entry in buffer.entries}
+            kept = cast("Strengthening", items.note.value.get(kind, {}))
+            self._by[kind] = {entry.id: list(kept.get(entry.id, ())) for entry in items.entries}
         self._removed: set[str] = set()
 
     def of(self, earlier: FragmentEntry) -> int:
@@ -191,7 +191,7 @@ class _Counts:
     def add(self, earlier: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
         """Count one more."""
         self._by[RECALLED if recalled else ENHANCED].setdefault(earlier.id, []).append(by.id)
-        self.buffer.touch()
+        self._move.write(self.items.note)
 
     def is_removed(self, entry: FragmentEntry) -> bool:
         """Return whether an entry left as part of another."""
@@ -201,7 +201,7 @@ class _Counts:
         self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
     ) -> list[FragmentEntry]:
         """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
-        by_id = {entry.id: entry for entry in self.buffer.entries} | {new.id: new}
+        by_id = {entry.id: entry for entry in self.items.entries} | {new.id: new}
         names = [name for name in self._by[ENHANCED].get(earlier.id, ()) if name in by_id]
         if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
             names.append(new.id)
@@ -214,7 +214,7 @@ class _Counts:
         """Take what leaves out of the layer: all members, or *only* one of them."""
         gone = list(members) if only is None else [only]
         self._removed |= {entry.id for entry in gone}
-        self.buffer.remove(gone)
+        self.items.remove(gone)
         if only is None:
             self.forget(gone)
             return
@@ -231,7 +231,7 @@ class _Counts:
 
     def save(self) -> None:
         """Write the counts into the note of the layer."""
-        here = {entry.id for entry in self.buffer.entries}
+        here = {entry.id for entry in self.items.entries}
         for kind, by in self._by.items():
             kept = {name: names for name, names in by.items() if names and name in here}
-            self.buffer.note.value[kind] = kept
+            self.items.note.value[kind] = kept

@@ -285,7 +285,7 @@ C = TypeVar("C", bound=type)
 
 FORWARDED = (
     "storage", "profile", "label", "set_name", "note_set", "real_memory_fragment_class", "parts",
-    "move_to", "close", "clear", "write", "write_batch", "live_entry", "score_memory_importance",
+    "move_to", "close", "clear", "write", "write_batch", "score_memory_importance",
     "get_insights", "reflect", "handle_duplicated", "handle_overflow",
 )  # fmt: skip
 """What an agent memory asks its layers for, as they define or override it."""

@@ -33,7 +33,6 @@ from alveus.agents.layers.fragments import (
 from alveus.agents.layers.moves import (
     FragmentEntry,
     FragmentQuestion,
-    LayerSettings,
     ModelAnswers,
     Move,
     Unanswered,
@@ -81,7 +80,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 @suggest_names_in
-class LayerMemory(LayerSettings, ABC, Generic[T]):
+class LayerMemory(ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
     Every write is one commit: what leaves a layer is returned, is in the next one, or is named as
@@ -102,10 +101,14 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         session_id: The conversation that fragments are written in; kept with each.
     """
 
+    importance_weight: float = 0.15
+    kind: ClassVar[str] = ""
     _default_scorer: ImportanceScorer | None = None
     _default_extractor: InsightExtractor | None = None
     reads_meaning: ClassVar[bool] = False
     """Whether a layer of this kind needs vectors of its own."""
+    guards_fragments: ClassVar[bool] = True
+    """Whether each change writes the note of the layer; see `LayerItems`."""
 
     def __init__(
         self,
@@ -119,7 +122,13 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     ) -> None:
         if label:
             checked_name(label, "a label")
-        super().__init__(label, Profile.of(profile))
+        self._label, self._profile = label, Profile.of(profile)
+        self.name: str | None = None
+        self.llm_client: ChatModel | None = None
+        self.importance_scorer: ImportanceScorer | None = None
+        self.insight_extractor: InsightExtractor | None = None
+        self.session_id: str | None = None
+        self.fragment_class: type[MemoryFragment] | None = None
         embedder = None if self.reads_meaning else "words"
         self._storage = storage or LayerStorage(memory, now=now, embedder=embedder)
         self._dedupe: Dedupe = choice(dedupe, "dedupe", "id", "text", "none")
@@ -131,6 +140,29 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         return f"<{type(self).__name__}{label} in {self._storage!r}>"
 
     # --- where it is --------------------------------------------------------------------------
+
+    @property
+    def profile(self) -> Profile:
+        """The profile whose numbers it counts by."""
+        return self._profile
+
+    @property
+    def label(self) -> str:
+        """The label before the names of its sets."""
+        return self._label
+
+    @property
+    def set_name(self) -> str:
+        """The name of the set that holds its fragments."""
+        return self._named(self.kind)
+
+    @property
+    def note_set(self) -> str:
+        """The name of the set that holds the notes of the layers of this label."""
+        return self._named("layers")
+
+    def _named(self, kind: str) -> str:
+        return f"{self._label}.{kind}" if self._label else kind
 
     @property
     def storage(self) -> LayerStorage:
@@ -310,26 +342,21 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
             entry.fragment = self._renamed(move, entry)
             return False
         for layer in self.parts():
-            there = layer.live_entry(move, entry.id)
+            there = move.items(layer).get(entry.id)
             if there is not None:
                 if there.fragment.raw_observation != entry.fragment.raw_observation:
                     move.drop(entry.fragment, TAKEN)
                 return True
-            era = move.note(layer).era
+            era = move.items(layer).note.era
             past = move.storage.engine.store.versions(move.storage.ref(layer.set_name), entry.id)
             if any(entry_of(stored, None).extra.get("era") == era for stored in past):
                 move.drop(entry.fragment, SEEN_BEFORE)
                 return True
         return False
 
-    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
-        """Return what is in this layer under an id, as the move sees it; None: nothing is."""
-        entries = move.buffer(self).entries
-        return next((entry for entry in entries if entry.id == entry_id), None)
-
     def _renamed(self, move: Move, entry: FragmentEntry) -> MemoryFragment:
         """Return the fragment under an id that is free."""
-        if not any(layer.live_entry(move, entry.id) for layer in self.parts()):
+        if not any(move.items(layer).get(entry.id) for layer in self.parts()):
             return entry.fragment
         f = entry.fragment
         metadata: dict[str, Any] = {"metadata": f.metadata}
@@ -359,9 +386,9 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         """Empty it; return what it held, oldest first. It can be written again, old ids too."""
         return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
 
-    @abstractmethod
     def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty it as part of a move; return what it held."""
+        """Empty it as part of a move; return its fragments."""
+        return move.items(self).clear()
 
     # --- models -------------------------------------------------------------------------------
 
@@ -470,7 +497,8 @@ class BufferMemory(LayerMemory[T]):
 
     def contents(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
-        return cast("list[T]", Move(self.storage, writer, ModelAnswers()).buffer(self).fragments)
+        entries = Move(self.storage, writer, ModelAnswers()).items(self).entries
+        return [cast("T", entry.fragment) for entry in entries]
 
     async def read(
         self,
@@ -489,15 +517,6 @@ class BufferMemory(LayerMemory[T]):
         return await self.storage.call(
             lambda writer: ranked(self.storage, self.contents(writer), observation, weights)
         )
-
-    def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty it as part of a move; return what it held."""
-        buffer = move.buffer(self)
-        fragments = buffer.fragments
-        buffer.remove(buffer.entries)
-        buffer.note.begin_era()
-        buffer.touch()
-        return fragments
 
 
 class SensoryMemory(BufferMemory[T]):
@@ -535,14 +554,14 @@ class SensoryMemory(BufferMemory[T]):
             )
         if not self.buffer_size:
             return self._let_through(move, [entry])
-        buffer = move.buffer(self)
-        if len(buffer.entries) < self.buffer_size:
-            buffer.append(entry)
+        items = move.items(self)
+        gathered = items.entries
+        if len(gathered) < self.buffer_size:
+            items.add(entry)
             return []
-        leaving = [*buffer.entries, entry]
-        buffer.remove(buffer.entries)
-        buffer.touch()
-        return self._let_through(move, leaving)
+        items.remove(gathered)
+        move.write(items.note)
+        return self._let_through(move, [*gathered, entry])
 
     def _let_through(self, move: Move, entries: list[FragmentEntry]) -> list[FragmentEntry]:
         fragments = [entry.fragment for entry in entries]
@@ -581,26 +600,26 @@ class ShortTermMemory(BufferMemory[T]):
         """Take an entry in; return those that leave, oldest first."""
         if op is WriteOperation.RETRIEVAL:
             return []
-        buffer = move.buffer(self)
+        items = move.items(self)
         self.take_again(move, entry)
-        buffer.append(entry)
-        over = len(buffer.entries) - self.buffer_size
-        leaving = buffer.entries[: max(0, over)]
-        buffer.remove(leaving)
+        items.add(entry)
+        entries = items.entries
+        leaving = entries[: max(0, len(entries) - self.buffer_size)]
+        items.remove(leaving)
         return [gone.leaving() for gone in leaving]
 
     def take_again(self, move: Move, entry: FragmentEntry) -> None:
         """Make an entry and what it has a duplicate of, by its text, into one: the entry."""
         if self._dedupe != "text":
             return
-        buffer = move.buffer(self)
+        items = move.items(self)
         text = normal_text(entry.fragment.raw_observation)
-        same = [e for e in buffer.entries if normal_text(e.fragment.raw_observation) == text]
+        same = [e for e in items.entries if normal_text(e.fragment.raw_observation) == text]
         for earlier in same:
             absorb(entry.fragment, earlier.fragment)
             entry.extra["seen"] = entry.extra.get("seen", 1) + earlier.extra.get("seen", 1)
             entry.origin = (*entry.origin, *earlier.origins())
-        buffer.remove(same)
+        items.remove(same)
 
     @property
     def short_term_memories(self) -> list[T]:

@@ -44,7 +44,7 @@ from alveus.search.query import SearchOptions
 from alveus.sets.batch import AFTER_ALL
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import Writer
-from alveus.store import Retire, SetRef
+from alveus.store import SetRef
 from alveus.store.changes import Link
 from alveus.store.items import Item
 from alveus.store.records import item_of
@@ -100,6 +100,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
     kind: ClassVar[str] = "long_term"
     reads_meaning: ClassVar[bool] = True
+    guards_fragments: ClassVar[bool] = False
 
     def __init__(  # noqa: PLR0913 - DB-GPT's signature
         self,
@@ -171,16 +172,8 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         fragment.metadata.update({**self.metadata, **fragment.metadata})
         if self._dedupe == "text" and self._joined(move, entry):
             return False
-        move.added(self)[entry.id] = entry
+        move.items(self).add(entry)
         return True
-
-    def live_entry(self, move: Move, entry_id: str) -> FragmentEntry | None:
-        """Return what is in this layer under an id, as the move sees it; None: nothing is."""
-        drafted = move.added(self).get(entry_id) or move.changed(self).get(entry_id)
-        if drafted is not None:
-            return drafted
-        stored = move.fragments(self).one(entry_id)
-        return None if stored is None else entry_of(stored, self.fragment_class)
 
     # --- duplicates ---------------------------------------------------------------------------
 
@@ -194,7 +187,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             same.extra["seen"] = same.extra.get("seen", 1) + entry.extra.get("seen", 1)
             same.extra["also"] = [*same.extra.get("also", ()), entry.fragment.id][-ALSO:]
             same.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
-            move.changed(self)[same.id] = same
+            move.items(self).change(same)
         return True
 
     def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
@@ -207,15 +200,15 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
         if other.value:
             note, other = other, note
-        same = self.live_entry(move, note.value["item"]) if note.value else None
+        same = move.items(self).get(note.value["item"]) if note.value else None
         if same is not None:
             return same
         if note.stored is not None:
-            move.change([Retire(note.ref, note.name, note.stored.version)])
+            move.retire(note)
             note.value, note = {}, other
         note.value["item"] = entry.id
         note.about = Link(move.storage.ref(self.set_name), entry.id)
-        move.change((), note)
+        move.write(note)
         return None
 
     # --- reflection ---------------------------------------------------------------------------
@@ -232,12 +225,12 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             self._infer(move, since)
             total, since = (total - threshold if self.carry else 0.0), []
         note.value |= {"aggregate": total, "since": since}
-        move.change((), note)
+        move.write(note)
 
     def _infer(self, move: Move, since: Sequence[str]) -> None:
         if self.insight_extractor is None:
             return
-        entries = [e for name in since if (e := self.live_entry(move, name)) is not None]
+        entries = [e for name in since if (e := move.items(self).get(name)) is not None]
         fragments = [entry.fragment for entry in entries]
         (answer,) = move.ask(self, "insight", [fragments])
         for insight in [] if answer is None else cast("Insight", answer).insights:
@@ -252,10 +245,10 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         What is here already, under its id, stays as it is.
         """
         ref = move.storage.ref(self.set_name)
-        links = tuple(Link(ref, one.id) for one in sources if self.live_entry(move, one.id))
+        links = tuple(Link(ref, one.id) for one in sources if move.items(self).get(one.id))
         made = _sourced(insight, [one.fragment for one in sources])
         entry = FragmentEntry(made, origin=links)
-        if self.live_entry(move, entry.id) is None:
+        if move.items(self).get(entry.id) is None:
             self._settled(move, entry)
 
     @property
@@ -365,11 +358,11 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return await self._moved(plan, "mark fragments", [*names], mark)
 
     def _marked(self, names: Sequence[str], mark: Mark | None, move: Move) -> int:
-        found = move.fragments(self).get(names)
-        for stored in found:
-            entry = entry_of(stored, self.fragment_class)
+        items = move.items(self)
+        found = [entry for name in names if (entry := items.get(name)) is not None]
+        for entry in found:
             entry.extra["mark"] = mark
-            move.changed(self)[entry.id] = entry
+            items.change(entry)
         return len(found)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
@@ -384,14 +377,14 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return cast("DiscardedMemoryFragments[T]", discarded)
 
     def _faded(self, least: float, move: Move) -> DiscardedMemoryFragments[MemoryFragment]:
-        fragments = move.fragments(self)
-        for stored in fragments.items():
-            fragment = entry_of(stored, self.fragment_class).fragment
+        items = move.items(self)
+        for entry in items.entries:
+            fragment = entry.fragment
             accessed = aware(fragment.last_accessed_time or move.now)
             strength = unit(fragment.importance) * recency(accessed, move.now)
             if strength < least and not fragment.metadata.get("pinned"):
                 move.drop(fragment, f"it faded: {strength:.3g} is below {least:.3g}")
-                move.change(fragments.retired([stored]))
+                items.remove([entry])
         return move.discarded
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
@@ -404,23 +397,15 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return cast("list[T]", await self._moved(plan, "recover", [*names]))
 
     def _recovered(self, names: Sequence[str], move: Move) -> list[MemoryFragment]:
-        fragments = move.fragments(self)
+        items = move.items(self)
         back: list[MemoryFragment] = []
         for name in names:
-            past = move.storage.engine.store.versions(fragments.ref, name)
-            if past and fragments.one(name) is None:
+            past = move.storage.engine.store.versions(items.editor.ref, name)
+            if past and items.get(name) is None:
                 entry = entry_of(past[-1], self.fragment_class)
                 if self._settled(move, replace(entry, stored=None)):
                     back.append(entry.fragment)
         return back
-
-    def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty it as part of a move, for all conversations; return what it held."""
-        fragments, note = move.fragments(self), move.note(self)
-        stored = list(fragments.items())
-        move.change(fragments.retired(stored), note)
-        note.begin_era()
-        return [entry_of(one, self.fragment_class).fragment for one in stored]
 
 
 def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:

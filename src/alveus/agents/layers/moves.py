@@ -12,7 +12,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
-from typing import Any, ClassVar, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from alveus.agents.layers.fragments import (
     AgentMemoryFragment,
@@ -24,23 +24,25 @@ from alveus.agents.layers.fragments import (
     MemoryFragment,
     StructuredAgentMemoryFragment,
 )
-from alveus.agents.layers.scoring import ImportanceScorer, InsightExtractor, Profile, rated, unit
+from alveus.agents.layers.scoring import rated, unit
 from alveus.agents.storage import RAM_PAST_US, FairLock, LayerStorage, Note, aware, later
 from alveus.errors import AlveusError, InvalidInput
-from alveus.llm import ChatModel
 from alveus.sets.admission.barrier import Barrier
 from alveus.sets.admission.quarantine import QuarantineDraft
 from alveus.sets.admission.verdicts import Outcome
 from alveus.sets.origins import known_links
 from alveus.sets.set_editor import NewId, SetEditor
 from alveus.sets.writer import PlannedWrite, PlannerCall, Writer
-from alveus.store import Add, Define, Definition, ItemChange, Replace, SetRef, StoredItem
+from alveus.store import Add, Define, Definition, ItemChange, Replace, Retire, SetRef, StoredItem
 from alveus.store.changes import Link
 from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
+
+if TYPE_CHECKING:
+    from alveus.agents.layers.layer import LayerMemory
 
 LABELS = ("speaker", "role", "session")
 """Fields of an item that a fragment has in its metadata."""
@@ -243,73 +245,6 @@ class LayerNote(Note):
         return number
 
 
-class Buffer:
-    """The fragments of a layer that holds few, oldest first, as a plan changes them."""
-
-    def __init__(
-        self, editor: SetEditor, note: LayerNote, fragment_class: type[MemoryFragment] | None
-    ) -> None:
-        self.editor, self.note = editor, note
-        entries = [entry_of(stored, fragment_class) for stored in editor.items()]
-        self.entries = sorted(entries, key=lambda entry: (entry.number, entry.id))
-        self._before = [(entry.id, entry.stored) for entry in self.entries if entry.stored]
-        self._touched = False
-
-    @property
-    def fragments(self) -> list[MemoryFragment]:
-        """Its fragments, oldest first."""
-        return [entry.fragment for entry in self.entries]
-
-    def touch(self) -> None:
-        """Have its note written."""
-        self._touched = True
-
-    def append(self, entry: FragmentEntry) -> None:
-        """Put an entry at the end."""
-        number = self.note.next_number()
-        self.entries.append(replace(entry, number=number, stored=None, extra=dict(entry.extra)))
-
-    def remove(self, removed: Iterable[FragmentEntry]) -> None:
-        """Take entries out."""
-        ids = {entry.id for entry in removed}
-        self.entries = [entry for entry in self.entries if entry.id not in ids]
-
-    def changes(self, *, now: datetime, session: str | None) -> list[ItemChange]:
-        """Return what makes the set be as this is."""
-        ids = {entry.id for entry in self.entries}
-        gone = [stored for item_id, stored in self._before if item_id not in ids]
-        new = [entry for entry in self.entries if entry.stored is None]
-        if not (gone or new or self._touched):
-            return []
-        made = added(self.editor, new, era=self.note.era, now=now, session=session)
-        return [*made, *self.editor.retired(gone), self.note.change(self.editor.writer)]
-
-
-def added(
-    editor: SetEditor,
-    entries: Sequence[FragmentEntry],
-    *,
-    era: int,
-    now: datetime,
-    session: str | None,
-) -> list[ItemChange]:
-    """Return what adds entries to a set."""
-    items = [(entry.id, entry.item(era=era, now=now, session=session)) for entry in entries]
-    return [
-        Add(
-            editor.ref,
-            record,
-            links=tuple(entry.origin) or known_links(editor.writer, editor.ref, record),
-        )
-        for record, entry in zip(editor.writer.records(items), entries, strict=True)
-    ]
-
-
-def replaced(editor: SetEditor, entries: Sequence[FragmentEntry]) -> list[ItemChange]:
-    """Return what keeps entries, which were read before, as they are now."""
-    return editor.replaced([(e.stored, e.as_read(e.stored)) for e in entries if e.stored])
-
-
 R = TypeVar("R")
 Insight = InsightMemoryFragment[MemoryFragment]
 
@@ -324,55 +259,6 @@ NEVER: Sequence[Outcome] = ("reject", "quarantine")
 ANY: Sequence[Outcome] = (*NEVER, "merge")
 
 
-class LayerSettings:
-    """The sets of a layer, its numbers, and the models that it asks: what a move reads of it.
-
-    Args:
-        label: Goes before the names of the sets.
-        profile: Whose numbers it counts by.
-
-    Attributes:
-        name: The agent's name.
-        session_id: The conversation that fragments are written in.
-        fragment_class: The class that its fragments are read as; None: as each was written.
-    """
-
-    importance_weight: float = 0.15
-    kind: ClassVar[str] = ""
-
-    def __init__(self, label: str, profile: Profile) -> None:
-        self._label, self._profile = label, profile
-        self.name: str | None = None
-        self.llm_client: ChatModel | None = None
-        self.importance_scorer: ImportanceScorer | None = None
-        self.insight_extractor: InsightExtractor | None = None
-        self.session_id: str | None = None
-        self.fragment_class: type[MemoryFragment] | None = None
-
-    @property
-    def profile(self) -> Profile:
-        """Whose numbers it counts by."""
-        return self._profile
-
-    @property
-    def label(self) -> str:
-        """What goes before the names of its sets."""
-        return self._label
-
-    @property
-    def set_name(self) -> str:
-        """The name of the set that holds its fragments."""
-        return self._named(self.kind)
-
-    @property
-    def note_set(self) -> str:
-        """The name of the set that holds what is noted of it and the layers beside it."""
-        return self._named("layers")
-
-    def _named(self, kind: str) -> str:
-        return f"{self._label}.{kind}" if self._label else kind
-
-
 class Unanswered(Exception):
     """A plan needs something of a model that it was not asked yet."""
 
@@ -381,7 +267,7 @@ class Unanswered(Exception):
 class FragmentQuestion:
     """What a model is asked about one fragment, or about several taken together."""
 
-    layer: LayerSettings
+    layer: LayerMemory[Any]
     kind: str
     fragments: tuple[MemoryFragment, ...]
 
@@ -416,7 +302,9 @@ class ModelAnswers:
         found = await asyncio.gather(*(_model_answer(question) for question in questions))
         self._answers |= {q.name: a for q, a in zip(questions, found, strict=True)}
 
-    def importances(self, layer: LayerSettings, fragments: Sequence[MemoryFragment]) -> list[float]:
+    def importances(
+        self, layer: LayerMemory[Any], fragments: Sequence[MemoryFragment]
+    ) -> list[float]:
         """Return how important fragments are: by the scorer, or without one a constant.
 
         Raises:
@@ -448,7 +336,7 @@ async def _model_answer(question: FragmentQuestion) -> object:
 
 
 def _inferred(
-    layer: LayerSettings, fragments: tuple[MemoryFragment, ...], answer: object
+    layer: LayerMemory[Any], fragments: tuple[MemoryFragment, ...], answer: object
 ) -> Insight | None:
     """Return what an extractor answered about fragments, checked; what is blank is left out."""
     if answer is None:
@@ -475,191 +363,227 @@ async def awaited(answer: Awaitable[R] | R) -> R:
     return await answer if inspect.isawaitable(answer) else cast("R", answer)
 
 
-class FragmentGate:
-    """Checks what one move adds to sets with rules, and gathers what goes into quarantine."""
+class LayerItems:
+    """The fragments of one layer, as a move reads and changes them.
 
-    def __init__(self, writer: Writer, new_id: Callable[[], str]) -> None:
-        self._writer, self._new_id = writer, new_id
-        self._barriers: dict[SetRef, Barrier | None] = {}
-        self._quarantine: dict[SetRef, QuarantineDraft] = {}
+    A layer that holds few fragments guards them by its note, which is written with each change: of
+    two writers that read the same fragments one is refused, and plans again.
 
-    def refusal(
-        self, ref: SetRef, item_id: str, item: Callable[[], Item], refused: Sequence[Outcome]
-    ) -> str | None:
-        """Return why a set does not take an item; None: it does, or has no rules."""
-        barrier = self._barrier(ref)
-        if barrier is None:
-            return None
-        made = item()
-        record = self._writer.records([(item_id, made)])[0]
-        verdict = barrier.judge([(made, record)])[0]
-        if verdict.outcome == "accept":
-            return None
-        if not self._writer.rules_unchanged(ref, barrier.rules):
-            del self._barriers[ref]
-            return self.refusal(ref, item_id, item, refused)
-        if verdict.outcome not in refused:
-            return None
-        if verdict.outcome == "quarantine":
-            draft = QuarantineDraft(self._writer, ref, self._new_id)
-            self._quarantine.setdefault(ref, draft).take(record, verdict)
-        why = verdict.reason or "it is there already"
-        return f"{verdict.outcome} by rule {verdict.rule!r} of set {ref.name!r}: {why}"
+    Attributes:
+        new: The fragments that the move adds, by id.
+    """
 
-    def _barrier(self, ref: SetRef) -> Barrier | None:
-        if ref not in self._barriers:
-            rules = self._writer.rules(ref, None)
-            self._barriers[ref] = None if rules is None else Barrier(self._writer, ref, rules)
-        return self._barriers[ref]
+    def __init__(self, move: Move, layer: LayerMemory[Any]) -> None:
+        self.editor = SetEditor(move.writer, move.storage.ref(layer.set_name))
+        self.note, self.layer, self._move = move.note(layer), layer, move
+        self.new: dict[str, FragmentEntry] = {}
+        self._read: dict[str, FragmentEntry] | None = None
+        self._changed: dict[str, FragmentEntry] = {}
+        self._removed: list[StoredItem] = []
 
-    def plan(self, changes: Sequence[ItemChange]) -> PlannedWrite:
-        """Return the changes of a move, with those that put items into quarantine."""
-        grown = dict.fromkeys(c.set for c in changes if isinstance(c, (Add, Replace)))
-        checks = [barrier.admission_check for ref in grown if (barrier := self._barrier(ref))]
-        items, define = list(changes), list[Define]()
-        for draft in self._quarantine.values():
-            items += draft.changes
-            define += draft.define
-            checks += draft.admission_checks
-        return PlannedWrite(items, None, define, retry=True, admission_checks=checks)
+    @property
+    def entries(self) -> list[FragmentEntry]:
+        """All fragments of the layer, oldest first."""
+        if self._read is None:
+            found = [entry_of(one, self.layer.fragment_class) for one in self.editor.items()]
+            self._read = {e.id: e for e in sorted(found, key=lambda entry: entry.number)}
+        return [*self._read.values(), *self.new.values()]
+
+    def get(self, entry_id: str) -> FragmentEntry | None:
+        """Return the fragment of an id; None: the layer has none."""
+        entry = self.new.get(entry_id) or self._changed.get(entry_id)
+        if entry is not None or self._read is not None:
+            return entry or (self._read or {}).get(entry_id)
+        stored = self.editor.one(entry_id)
+        return None if stored is None else entry_of(stored, self.layer.fragment_class)
+
+    def add(self, entry: FragmentEntry) -> None:
+        """Add a fragment as the newest."""
+        if self.layer.guards_fragments:
+            entry.number = self.note.next_number()
+        self.new[entry.id] = entry
+
+    def change(self, entry: FragmentEntry) -> None:
+        """Write a fragment that was read, and changed since."""
+        self._changed[entry.id] = entry
+
+    def remove(self, entries: Iterable[FragmentEntry]) -> None:
+        """Remove fragments of `entries`."""
+        for entry in list(entries):
+            read = None if self.new.pop(entry.id, None) else (self._read or {}).pop(entry.id, None)
+            if read is not None and read.stored is not None:
+                self._removed.append(read.stored)
+
+    def clear(self) -> list[MemoryFragment]:
+        """Remove all fragments and return them; their ids may be written again."""
+        entries = self.entries
+        self.remove(entries)
+        self.note.begin_era()
+        self._move.write(self.note)
+        return [entry.fragment for entry in entries]
+
+    def changes(self) -> list[ItemChange]:
+        """Return the changes of the set."""
+        editor, ref, new = self.editor, self.editor.ref, list(self.new.values())
+        now, session = self._move.now, self.layer.session_id
+        items = [(e.id, e.item(era=self.note.era, now=now, session=session)) for e in new]
+        added: list[ItemChange] = [
+            Add(ref, record, links=tuple(e.origin) or known_links(editor.writer, ref, record))
+            for record, e in zip(editor.writer.records(items), new, strict=True)
+        ]
+        pairs = [(e.stored, e.as_read(e.stored)) for e in self._changed.values() if e.stored]
+        changes = [*added, *editor.retired(self._removed), *editor.replaced(pairs)]
+        if changes and self.layer.guards_fragments:
+            self._move.write(self.note)
+        return changes
 
 
 class Move:
-    """One call's changes of layers, in the making.
+    """The changes of layers that one call makes, while they are planned.
 
     Attributes:
-        answers: What models said.
-        discarded: What left the layers.
+        answers: The answers of models.
+        discarded: The fragments that left the layers.
     """
 
     def __init__(
         self, storage: LayerStorage, writer: Writer, answers: ModelAnswers, new_id: NewId = new_id
     ) -> None:
         self.storage, self.writer, self.answers = storage, writer, answers
-        self._gate = FragmentGate(writer, new_id)
-        self.now = storage.now()
+        self.now, self._new_id = storage.now(), new_id
         self.discarded = DiscardedMemoryFragments[MemoryFragment]([])
-        self._buffers: dict[SetRef, tuple[Buffer, str | None]] = {}
+        self._items: dict[SetRef, LayerItems] = {}
         self._notes: dict[tuple[SetRef, str], LayerNote] = {}
-        self._added: dict[SetRef, tuple[LayerSettings, dict[str, FragmentEntry]]] = {}
-        self._replaced: dict[SetRef, dict[str, FragmentEntry]] = {}
-        self._more: list[ItemChange] = []
         self._written: dict[tuple[SetRef, str], LayerNote] = {}
+        self._retired: list[ItemChange] = []
+        self._barriers: dict[SetRef, Barrier | None] = {}
+        self._quarantine: dict[SetRef, QuarantineDraft] = {}
 
-    def fragments(self, layer: LayerSettings) -> SetEditor:
-        """Return the set of a layer's fragments."""
-        return SetEditor(self.writer, self.storage.ref(layer.set_name))
+    def items(self, layer: LayerMemory[Any]) -> LayerItems:
+        """Return the fragments of a layer, to be read and changed."""
+        ref = self.storage.ref(layer.set_name)
+        if ref not in self._items:
+            self._items[ref] = LayerItems(self, layer)
+        return self._items[ref]
 
-    def buffer(self, layer: LayerSettings) -> Buffer:
-        """Return what a layer holds, to be changed."""
-        editor = self.fragments(layer)
-        if editor.ref not in self._buffers:
-            made = Buffer(editor, self.note(layer), layer.fragment_class)
-            self._buffers[editor.ref] = made, layer.session_id
-        return self._buffers[editor.ref][0]
-
-    def added(self, layer: LayerSettings) -> dict[str, FragmentEntry]:
-        """Return what is added, by id, to a layer that holds too much to be read; add to it."""
-        return self._added.setdefault(self.storage.ref(layer.set_name), (layer, {}))[1]
-
-    def changed(self, layer: LayerSettings) -> dict[str, FragmentEntry]:
-        """Return what is changed, by id, in such a layer; add to it."""
-        return self._replaced.setdefault(self.storage.ref(layer.set_name), {})
-
-    def note(self, layer: LayerSettings, name: str | None = None) -> LayerNote:
-        """Return what is noted of a layer besides its fragments, or a *name*d part of that."""
+    def note(self, layer: LayerMemory[Any], name: str | None = None) -> LayerNote:
+        """Return the note of a layer, or another note of it that has a *name*."""
         ref, name = self.storage.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
             self._notes[ref, name] = LayerNote.read(self.writer, ref, name)
         return self._notes[ref, name]
 
-    def change(self, changes: Sequence[ItemChange], note: LayerNote | None = None) -> None:
-        """Make changes that are of no buffer, and write a note."""
-        self._more += changes
-        if note is not None:
-            self._written[note.ref, note.name] = note
+    def write(self, note: LayerNote) -> None:
+        """Write a note with the commit."""
+        self._written[note.ref, note.name] = note
 
-    def is_refused(self, layers: Sequence[LayerSettings], entry: FragmentEntry) -> bool:
-        """Return whether the rules of a layer's set keep an entry out; it is dropped then."""
-        return any(
-            self._refused(self.storage.ref(layer.set_name), [entry], layer.session_id, NEVER)
-            for layer in layers
-        )
-
-    def _refused(
-        self,
-        ref: SetRef,
-        entries: Sequence[FragmentEntry],
-        session: str | None,
-        outcomes: Sequence[Outcome],
-    ) -> list[FragmentEntry]:
-        refused: list[FragmentEntry] = []
-        for entry in entries:
-
-            def item(entry: FragmentEntry = entry) -> Item:
-                return entry.item(era=0, now=self.now, session=session)
-
-            reason = self._gate.refusal(ref, entry.id, item, outcomes)
-            if reason is not None:
-                self.drop(entry.fragment, reason)
-                refused.append(entry)
-        return refused
-
-    def _unlink(self, gone: Link, entries: Mapping[str, FragmentEntry]) -> None:
-        """Remove notes of an entry that is not added after all, and links to it."""
-        self._written = {name: note for name, note in self._written.items() if note.about != gone}
-        for entry in entries.values():
-            entry.origin = [link for link in entry.origin if link != gone]
+    def retire(self, note: LayerNote) -> None:
+        """Retire a note that was stored."""
+        if note.stored is not None:
+            self._retired.append(Retire(note.ref, note.name, note.stored.version))
 
     def drop(self, fragment: MemoryFragment, reason: str) -> None:
-        """Let go of a fragment for good."""
+        """Drop a fragment for good."""
         self.discarded.dropped.append(Dropped(fragment, reason))
 
-    def ask(
-        self, layer: LayerSettings, kind: str, groups: Sequence[Sequence[MemoryFragment]]
-    ) -> list[Any]:
-        """Return a model's answers about groups of fragments; None where there is none.
+    # --- models -------------------------------------------------------------------------------
 
-        What failed is noted, and is None here.
+    def ask(
+        self, layer: LayerMemory[Any], kind: str, groups: Sequence[Sequence[MemoryFragment]]
+    ) -> list[Any]:
+        """Return a model's answers about groups of fragments; None where it gave none.
+
+        A failure is recorded in `discarded`, and is None here.
         """
         questions = [FragmentQuestion(layer, kind, tuple(group)) for group in groups]
         answers = self.answers.answer(*questions)
         self.discarded.failures += [a for a in answers if isinstance(a, Failure)]
         return [None if isinstance(a, Failure) else a for a in answers]
 
-    def inferred(self, layer: LayerSettings, entries: Sequence[FragmentEntry]) -> list[Insight]:
-        """Return what can be inferred from entries, one by one."""
+    def inferred(self, layer: LayerMemory[Any], entries: Sequence[FragmentEntry]) -> list[Insight]:
+        """Return the insights that follow from each entry."""
         if layer.insight_extractor is None or not entries:
             return []
         answers = self.ask(layer, "insight", [[entry.fragment] for entry in entries])
         return [insight for insight in answers if insight is not None]
 
-    def plan(self) -> PlannedWrite:
-        """Return what is to be committed, sources before what is derived from them.
+    # --- rules of admission -------------------------------------------------------------------
 
-        What the rules of a set keep out of it is dropped.
+    def is_refused(self, layers: Sequence[LayerMemory[Any]], entry: FragmentEntry) -> bool:
+        """Return whether the rules of a layer's set keep an entry out; it is dropped then."""
+        return any(self._refused(self.items(layer), [entry], NEVER) for layer in layers)
+
+    def _refused(
+        self, items: LayerItems, entries: Sequence[FragmentEntry], outcomes: Sequence[Outcome]
+    ) -> list[FragmentEntry]:
+        """Drop the entries of which the rules say one of *outcomes*, and return them."""
+        reasons = [(entry, self._refusal(items, entry, outcomes)) for entry in entries]
+        refused = [(entry, reason) for entry, reason in reasons if reason is not None]
+        for entry, reason in refused:
+            self.drop(entry.fragment, reason)
+        return [entry for entry, _ in refused]
+
+    def _refusal(
+        self, items: LayerItems, entry: FragmentEntry, outcomes: Sequence[Outcome]
+    ) -> str | None:
+        """Return why a set does not take an entry; None: it does, or has no rules."""
+        ref = items.editor.ref
+        barrier = self._barrier(ref)
+        if barrier is None:
+            return None
+        item = entry.item(era=0, now=self.now, session=items.layer.session_id)
+        record = self.writer.records([(entry.id, item)])[0]
+        verdict = barrier.judge([(item, record)])[0]
+        if verdict.outcome == "accept":
+            return None
+        if not self.writer.rules_unchanged(ref, barrier.rules):
+            del self._barriers[ref]
+            return self._refusal(items, entry, outcomes)
+        if verdict.outcome not in outcomes:
+            return None
+        if verdict.outcome == "quarantine":
+            draft = QuarantineDraft(self.writer, ref, self._new_id)
+            self._quarantine.setdefault(ref, draft).take(record, verdict)
+        why = verdict.reason or "it is there already"
+        return f"{verdict.outcome} by rule {verdict.rule!r} of set {ref.name!r}: {why}"
+
+    def _barrier(self, ref: SetRef) -> Barrier | None:
+        if ref not in self._barriers:
+            rules = self.writer.rules(ref, None)
+            self._barriers[ref] = None if rules is None else Barrier(self.writer, ref, rules)
+        return self._barriers[ref]
+
+    # --- the commit ---------------------------------------------------------------------------
+
+    def plan(self) -> PlannedWrite:
+        """Return the changes to commit, sources before fragments that were derived from them.
+
+        New fragments that the rules of their set refuse are dropped.
         """
-        made: list[ItemChange] = []
-        for buffer, session in self._buffers.values():
-            new = [entry for entry in buffer.entries if entry.stored is None]
-            buffer.remove(self._refused(buffer.editor.ref, new, session, ANY))
-            made += buffer.changes(now=self.now, session=session)
-        for layer, entries in self._added.values():
-            editor, session = self.fragments(layer), layer.session_id
-            for refused in self._refused(editor.ref, list(entries.values()), session, ANY):
-                del entries[refused.id]
-                self._unlink(Link(editor.ref, refused.id), entries)
-            new, era = list(entries.values()), self.note(layer).era
-            made += added(editor, new, era=era, now=self.now, session=session)
-        for ref, changed in self._replaced.items():
-            made += replaced(SetEditor(self.writer, ref), list(changed.values()))
-        made += self._more
-        made += [note.change(self.writer) for note in self._written.values()]
-        planned = self._gate.plan(made)
-        return replace(planned, define=[*planned.define, *self._begun_in_ram(planned.items)])
+        for items in self._items.values():
+            refused = self._refused(items, list(items.new.values()), ANY)
+            items.remove(refused)
+            for entry in refused:
+                self._unlink(Link(items.editor.ref, entry.id), items.new)
+        made = [change for items in self._items.values() for change in items.changes()]
+        made += [*self._retired, *(note.change(self.writer) for note in self._written.values())]
+        grown = dict.fromkeys(c.set for c in made if isinstance(c, (Add, Replace)))
+        checks = [barrier.admission_check for ref in grown if (barrier := self._barrier(ref))]
+        define = self._begun_in_ram(made)
+        for draft in self._quarantine.values():
+            made += draft.changes
+            define += draft.define
+            checks += draft.admission_checks
+        return PlannedWrite(made, None, define, retry=True, admission_checks=checks)
+
+    def _unlink(self, gone: Link, entries: Mapping[str, FragmentEntry]) -> None:
+        """Remove notes about an entry that is not added, and links to it."""
+        self._written = {name: note for name, note in self._written.items() if note.about != gone}
+        for entry in entries.values():
+            entry.origin = [link for link in entry.origin if link != gone]
 
     def _begun_in_ram(self, changes: Sequence[ItemChange]) -> list[Define]:
-        """Define sets of RAM that begin: what left them is kept for a day, of notes nothing."""
+        """Define new sets in RAM: fragments are kept for a day after they left, notes are not."""
         if not self.storage.is_ram:
             return []
         notes = {ref for ref, _ in self._notes}

@@ -40,7 +40,7 @@ ProfileName: TypeAlias = Literal["alveus", "dbgpt"]
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
-_PROMPT = """\
+_RATING_PROMPT = """\
 Rate how important it is to remember the text below, from 1 (everyday, soon forgotten) to \
 10 (of lasting weight). New skills, events, somebody's feelings and plans, and facts that tell \
 much weigh more. Answer with one whole number and nothing else.
@@ -183,7 +183,7 @@ class LLMImportanceScorer(ImportanceScorer):
     """
 
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
-        self._prompt, self._model = prompt_with_text(prompt or _PROMPT), model
+        self._prompt, self._model = prompt_with_text(prompt or _RATING_PROMPT), model
 
     async def score_importance(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
@@ -252,7 +252,7 @@ INSIGHT_TOKENS = 64
 
 _MARK = re.compile(r"^\s*(?:\d+[.)]\s+|\d+\.(?=\S)|[-*•]\s+)?")
 
-_PROMPT = """\
+_INSIGHT_PROMPT = """\
 Below are things that somebody said, did or saw. Infer one insight about that person's character \
 or situation which goes beyond them: do not repeat their words. Answer with one sentence.
 
@@ -284,7 +284,7 @@ class LLMInsightExtractor(InsightExtractor):
     """
 
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
-        self._prompt, self._model = prompt_with_text(prompt or _PROMPT), model
+        self._prompt, self._model = prompt_with_text(prompt or _INSIGHT_PROMPT), model
 
     async def extract_insights(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
