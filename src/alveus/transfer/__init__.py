@@ -4,16 +4,15 @@ docs/import-export.md describes the formats. An import first reads its whole fil
 if every record can be used; it adds nothing twice, however often it is repeated.
 """
 
-from alveus.transfer.alveus_format import ItemLine, SetLine
 from alveus.transfer.export import (
     LAST,
     Selection,
     export_lines,
     exported_items,
+    history_lines,
     walk_tree,
 )
 from alveus.transfer.foreign_formats import Target
-from alveus.transfer.history_export import history_lines
 from alveus.transfer.import_formats import (
     LAYOUTS,
     OWN_TARGETS,
@@ -34,6 +33,7 @@ from alveus.transfer.importing import (
     survey,
     survey_file,
 )
+from alveus.transfer.lines import ItemLine, SetLine
 from alveus.transfer.migration import migrate
 
 __all__ = [

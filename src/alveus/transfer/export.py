@@ -1,22 +1,40 @@
-"""Export: a memory as JSON lines, from one unmoving state."""
+"""Export: a memory as JSON lines, from one unmoving state, without or with its history."""
 
 from __future__ import annotations
 
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 
+from alveus.errors import Conflict
 from alveus.facts.fact import FACTS
-from alveus.facts.learning_records import POSITION, RECORDS, read_position
+from alveus.facts.learning_records import POSITION, RECORDS, read_position, renumbered
 from alveus.memory.memory import Memory
-from alveus.store import Node, Scope, SetInfo, SetRef, Store, StoredItem
+from alveus.sets.forgetting import ForgottenKeys, is_bare
+from alveus.store import Compaction, Effects, Node, Scope, SetInfo, SetRef, Store, StoredItem
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from alveus.store.records import item_of
 from alveus.store.scope import is_hidden
-from alveus.transfer.alveus_format import (
+from alveus.transfer.lines import (
     FORMAT,
+    AccessedLine,
+    CommitLine,
+    CommitPart,
+    CompactionDone,
+    CompactionUndone,
+    HistoryStart,
+    ItemBegun,
+    ItemEnded,
     ItemLine,
     ItemLocation,
     LearntLine,
+    NodeGone,
     NodeLine,
+    NodeRemoved,
+    RowName,
     SetLine,
+    SourceAdded,
 )
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
@@ -192,3 +210,299 @@ class _Export:
             return False
         (live,) = self.memory.store.get(version.set, [version.record.id], at=self.at)
         return live is not None and live.first == version.first and not self._expired(live)
+
+
+# --- history ----------------------------------------------------------------------------------
+
+MEANWHILE = "something was erased or purged while the history was exported; export it again"
+
+EVER = -(1 << 61)
+"""A time at which nothing has expired, not even a node that stands for another."""
+
+PLACE_MASK = (1 << ROW_BITS) - 1
+
+
+def history_lines(memory: Memory, selection: Selection | None = None) -> Iterator[str]:
+    """Yield the lines of an export of history, without line ends: one unmoving state.
+
+    Commits that neither belong to the selection nor reach its sets are left out. What was erased
+    or purged is missing; a placeholder stands for it where the order of others needs one.
+
+    Raises:
+        Conflict: Something was erased or purged during the export.
+    """
+    for fields in _HistoryExport(memory, selection or Selection()).lines():
+        yield wire.encode(fields)
+
+
+class _HistoryExport:
+    """One export. It reads every commit twice, first for what later commits refer to."""
+
+    def __init__(self, memory: Memory, selection: Selection) -> None:
+        self._memory, self._selection, self._store = memory, selection, memory.store
+        self._at = self._store.commit_at(LAST)
+        self._numbers = array("q")
+        self._complete_from = self._read_complete_from()
+        self._sets: dict[SetRef, None] = {}
+        self._replaced: set[tuple[Scope, Path]] = set()
+        self._gone: dict[int, list[tuple[int, Scope, Path]]] = {}
+        self._paths = lru_cache(maxsize=64)(self._paths_of)
+        self._forgotten = ForgottenKeys(self._store)
+
+    def lines(self) -> Iterator[dict[str, Value]]:
+        yield {"type": "alveus", "format": FORMAT, "history": True}
+        self._scan()
+        definitions, starts = self._definitions(), self._starts()
+        for ordinal, number in enumerate(self._numbers, start=1):
+            effects = self._store.effects(number)
+            if effects is None:
+                continue
+            knowledge = scope_of(self._memory, None)
+            scope = effects.scope if self._names(effects) else knowledge
+            scopes = (knowledge, scope)
+            yield from (line.fields() for one in scopes for line in definitions.pop(one, ()))
+            yield CommitLine(ordinal, effects.commit.time, scope.key).fields()
+            yield from (start.fields() for one in scopes for start in starts.pop(one, ()))
+            yield from (part.fields() for part in self._parts(effects))
+        yield from (line.fields() for line in self._accesses())
+        if self._read_complete_from() != self._complete_from:
+            raise Conflict(MEANWHILE)
+        yield {"type": "end", "commits": len(self._numbers)}
+
+    # --- what is selected
+
+    def _includes(self, scope: Scope) -> bool:
+        return self._selection.includes(self._memory, scope)
+
+    def _names(self, effects: Effects) -> bool:
+        """Return whether a commit is told as one of its key: not if that was forgotten since."""
+        number, scope = effects.commit.number, effects.scope
+        forgotten = is_bare(effects) and self._forgotten.cover(number, scope)
+        return self._includes(scope) and not forgotten
+
+    def _includes_set(self, ref: SetRef) -> bool:
+        return self._selection.includes_set(self._memory, ref)
+
+    def _includes_tree(self, scope: Scope) -> bool:
+        return self._selection.trees and scope.key is not None and self._includes(scope)
+
+    # --- the first reading
+
+    def _scan(self) -> None:
+        numbers: set[int] = set()
+        for number in range(1, self._at + 1):
+            effects = self._store.effects(number)
+            if effects is None:
+                continue
+            changed = self._changed_sets(effects)
+            self._sets.update(dict.fromkeys(changed))
+            if changed or self._names(effects):
+                numbers.add(number)
+            numbers.update(
+                i.first >> ROW_BITS for i in effects.begun_items if self._includes_set(i.set)
+            )
+            if self._includes_tree(effects.scope):
+                self._scan_gone(effects)
+        numbers.update(commit for commit, _ in self._complete_from.values() if commit)
+        self._numbers.extend(sorted(numbers.union(self._gone)))
+
+    def _changed_sets(self, effects: Effects) -> list[SetRef]:
+        undone = [self._store.compaction(number) for number in effects.undone_compactions]
+        changes = [
+            *effects.begun_items,
+            *effects.ended_items,
+            *effects.compactions,
+            *filter(None, undone),
+        ]
+        return [change.set for change in changes if self._includes_set(change.set)]
+
+    def _scan_gone(self, effects: Effects) -> None:
+        """Note nodes that are no longer kept, where they made a place or replaced what is kept."""
+        nodes = zip(effects.put_nodes, effects.positions, effects.end_commits, strict=True)
+        for (path, node), place, end in nodes:
+            made = place >> ROW_BITS
+            if node.expires == PLACEHOLDER_EXPIRY:
+                continue  # what is kept tells where one is needed, here as in the first store
+            if made != effects.commit.number and path not in self._paths(made):
+                self._note_gone(made, place, effects.scope, path)
+            if end is not None and path not in self._paths(end):
+                self._note_gone(end, place, effects.scope, path)
+
+    def _note_gone(self, number: int, place: int, scope: Scope, path: Path) -> None:
+        gone = self._gone.setdefault(number, [])
+        self._replaced.add((scope, path))
+        if number <= self._at and (place, scope, path) not in gone:
+            gone.append((place, scope, path))
+
+    def _paths_of(self, number: int) -> frozenset[Path]:
+        """Return which nodes a commit put or removed, of those that are kept."""
+        effects = self._store.effects(number)
+        if effects is None:
+            return frozenset()
+        put = (path for path, node in effects.put_nodes if node.expires != PLACEHOLDER_EXPIRY)
+        return frozenset([*effects.removed_paths, *put])
+
+    def _read_complete_from(self) -> dict[Scope | SetRef, tuple[int, int]]:
+        """Return the commit and time from which on the past of selected trees and sets is complete.
+
+        Those that are complete from the first commit are left out. Of sets the time is 0.
+        """
+        floors: dict[Scope | SetRef, tuple[int, int]] = {}
+        for scope in self._selection.scopes(self._memory):
+            if self._includes_tree(scope):
+                floors[scope] = self._store.history_start(scope)
+            for info in self._store.set_infos(scope):
+                if self._includes_set(info.ref):
+                    floors[info.ref] = info.history_start, 0
+        return {owner: floor for owner, floor in floors.items() if floor != (0, 0)}
+
+    def _starts(self) -> dict[Scope, list[HistoryStart]]:
+        """Return the lines about it, by scope."""
+        starts: dict[Scope, list[HistoryStart]] = {}
+        for owner, (number, time) in self._complete_from.items():
+            scope, name = (owner.scope, owner.name) if isinstance(owner, SetRef) else (owner, None)
+            commit = self._name(number << ROW_BITS).commit if number else 0
+            starts.setdefault(scope, []).append(HistoryStart(scope.key, name, commit, time))
+        return starts
+
+    def _definitions(self) -> dict[Scope, list[SetLine]]:
+        """Return the definitions of all sets, hidden ones and empty ones too, by scope."""
+        scopes = self._selection.scopes(self._memory)
+        listed = [info.ref for scope in scopes for info in self._store.set_infos(scope)]
+        refs = {ref for ref in [*listed, *self._sets] if self._includes_set(ref)}
+        definitions: dict[Scope, list[SetLine]] = {}
+        for ref in sorted(refs, key=_by_name):
+            info = self._store.set_info(ref)
+            if info is not None:
+                line = SetLine(ref.scope.key, ref.name, info.definition)
+                definitions.setdefault(ref.scope, []).append(line)
+        return definitions
+
+    # --- the lines of a commit
+
+    def _name(self, row: int) -> RowName:
+        """Return how the lines name a row: by its commit and its place in it."""
+        number = row >> ROW_BITS
+        index = bisect_left(self._numbers, number)
+        if index == len(self._numbers) or self._numbers[index] != number:
+            raise Conflict(MEANWHILE)
+        return RowName(index + 1, row & PLACE_MASK)
+
+    def _row(self, row: int) -> int:
+        """Return how an item that knows rows has one: counted by the commits of the export.
+
+        One whose commit is left out becomes the last row before it.
+        """
+        number = row >> ROW_BITS
+        index = bisect_left(self._numbers, number)
+        if index < len(self._numbers) and self._numbers[index] == number:
+            return (index + 1) << ROW_BITS | (row & PLACE_MASK)
+        return index << ROW_BITS | PLACE_MASK if row else 0
+
+    def _parts(self, effects: Effects) -> Iterator[CommitPart]:
+        if self._includes_tree(effects.scope):
+            yield from self._tree(effects)
+        begun = [item for item in effects.begun_items if self._includes_set(item.set)]
+        links = self._links([item.row for item in begun])
+        for item in begun:
+            yield self._begun(item, effects.commit.time, links.get(item.row, []))
+        for item in sorted(effects.ended_items, key=lambda item: item.row):
+            if self._includes_set(item.set):
+                yield ItemEnded(*_key_and_set(item.set), self._name(item.row))
+        yield from self._later_sources(effects.commit.number, [item.row for item in begun])
+        for compaction in effects.compactions:
+            if self._includes_set(compaction.set):
+                yield self._compaction(compaction)
+        for number in effects.undone_compactions:
+            compaction = self._store.compaction(number)
+            if compaction is not None and self._includes_set(compaction.set):
+                yield CompactionUndone(*_key_and_set(compaction.set), self._name(number))
+
+    def _tree(self, effects: Effects) -> Iterator[CommitPart]:
+        scope, number = effects.scope, effects.commit.number
+        key = scope.key or ""
+        nodes: list[tuple[int, NodeLine | NodeGone]] = [
+            (place, NodeLine(key, path, node))
+            for place, (path, node) in zip(effects.positions, effects.put_nodes, strict=True)
+            if node.expires != PLACEHOLDER_EXPIRY and self._has_parent(scope, path, number)
+        ]
+        nodes += [
+            (place, NodeGone(key, path))
+            for place, gone_scope, path in self._gone.get(number, [])
+            if gone_scope == scope
+        ]
+        removed = set(effects.removed_paths)
+        removed.update(  # a node at this path may be there for one that is no longer kept
+            node.path
+            for place, node in nodes
+            if place >> ROW_BITS == number and (scope, node.path) in self._replaced
+        )
+        yield from (NodeRemoved(key, path) for path in sorted(removed))
+        yield from (node for _, node in sorted(nodes, key=lambda placed: placed[0]))
+
+    def _has_parent(self, scope: Scope, path: Path, number: int) -> bool:
+        if len(path) == 1:
+            return True
+        parent: Node | None = self._store.node(scope, path[:-1], at=number, now=EVER)
+        return parent is not None
+
+    def _links(self, rows: Sequence[int]) -> dict[int, list[int]]:
+        """Return the rows, of a selected set, that versions were derived from."""
+        pairs = self._store.source_links(rows) if rows else []
+        stored = self._store.items_by_row(sorted({source for _, source in pairs}))
+        selected = {item.row for item in stored if self._includes_set(item.set)}
+        links: dict[int, list[int]] = {}
+        for row, source in pairs:
+            if source in selected:
+                links.setdefault(row, []).append(source)
+        return links
+
+    def _later_sources(self, number: int, rows: Sequence[int]) -> Iterator[SourceAdded]:
+        """Yield links from versions of earlier commits to what this commit began."""
+        pairs = [(r, s) for r, s in self._store.derived_links(rows) if r >> ROW_BITS < number]
+        stored = {i.row: i for i in self._store.items_by_row(sorted({row for row, _ in pairs}))}
+        for row, source in sorted(pairs):
+            if row in stored and self._includes_set(stored[row].set):
+                yield SourceAdded(
+                    *_key_and_set(stored[row].set), self._name(row), self._name(source)
+                )
+
+    def _begun(self, item: StoredItem, time: int, links: Sequence[int]) -> ItemBegun:
+        value = item_of(item)
+        if item.set.name == RECORDS:
+            value = renumbered(value, self._row)
+        return ItemBegun(
+            ItemLine(*_key_and_set(item.set), value),
+            item.row & PLACE_MASK,
+            item.version,
+            None if item.first == item.row else self._name(item.first),
+            None if item.created == time else item.created,
+            None if item.updated == time else item.updated,
+            tuple(self._name(row) for row in links if row >> ROW_BITS <= item.begin_commit),
+        )
+
+    def _compaction(self, compaction: Compaction) -> CompactionDone:
+        return CompactionDone(
+            *_key_and_set(compaction.set),
+            compaction.id & PLACE_MASK,
+            compaction.how,
+            [self._name(row) for row in compaction.retired],
+            [self._name(row) for row in compaction.added],
+            compaction.erased,
+            compaction.purged,
+        )
+
+    def _accesses(self) -> Iterator[AccessedLine]:
+        """Yield when live items were last read."""
+        for ref in sorted(self._sets, key=_by_name):
+            for item in (i for page in set_pages(self._store, ref, at=self._at) for i in page):
+                if item.accessed is not None:
+                    yield AccessedLine(*_key_and_set(ref), self._name(item.first), item.accessed)
+
+
+def _by_name(ref: SetRef) -> tuple[str, str]:
+    return ref.scope.key or "", ref.name
+
+
+def _key_and_set(ref: SetRef) -> tuple[str | None, str]:
+    return ref.scope.key, ref.name

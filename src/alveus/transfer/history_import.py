@@ -25,9 +25,10 @@ from alveus.store import (
 )
 from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from alveus.store.items import Item
-from alveus.transfer.alveus_format import NodeLine, SetLine
 from alveus.transfer.export import LAST, scope_of
-from alveus.transfer.history_format import (
+from alveus.transfer.import_formats import entries
+from alveus.transfer.import_source import Source
+from alveus.transfer.lines import (
     AccessedLine,
     CommitLine,
     CommitPart,
@@ -37,13 +38,13 @@ from alveus.transfer.history_format import (
     ItemBegun,
     ItemEnded,
     NodeGone,
+    NodeLine,
     NodeRemoved,
     RowName,
+    SetLine,
     SetPart,
     SourceAdded,
 )
-from alveus.transfer.import_formats import entries
-from alveus.transfer.import_source import Source
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import call_with_retries
 

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Literal, TypeAlias, cast, get_args
+from typing import Literal, TypeAlias, get_args
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.store.records import request_json
-from alveus.transfer.alveus_format import KINDS, AlveusLines, ExportLine, ItemLine
-from alveus.transfer.chats import ChatReader
-from alveus.transfer.conversations import ConversationReader, LocomoReader
-from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped, Target, UnusablePart
-from alveus.transfer.history_format import AccessedLine, CommitLine, HistoryLines
+from alveus.transfer.chats import ChatReader, ConversationReader, LocomoReader
+from alveus.transfer.foreign_formats import (
+    ItemReader,
+    Reader,
+    ReadPart,
+    Skipped,
+    Target,
+    UnusablePart,
+)
 from alveus.transfer.import_source import Invalid, JsonRecord, Source
 from alveus.transfer.langgraph import LangGraphFile, LangGraphReader
+from alveus.transfer.lines import (
+    KINDS,
+    AccessedLine,
+    CommitLine,
+    ExportLine,
+    HistoryReader,
+    ItemLine,
+    LearntLine,
+    NodeLine,
+    SetLine,
+    export_line,
+)
 from alveus.transfer.mcp_memory import McpMemoryReader
 from alveus.transfer.mem0 import OWN_KEY, Mem0Reader
-from alveus.transfer.plain_items import ItemReader
+from alveus.transfer.record_fields import Ids
 from alveus.values import wire
 from alveus.values.storable import Value
 
@@ -107,14 +123,14 @@ def entries(
     a conversation, each of which is an item.
 
     Args:
-        target: Needed for every format but "alveus", which names its own keys, and those of
+        target: Needed for every format but "alveus", which names its keys, and those of
             `OWN_TARGETS`, whose records may.
 
     Raises:
         InvalidInput: The file cannot be read on; the message names where and what to do.
     """
     if layout == "alveus":
-        yield from _lines(source)
+        yield from _history_entries(source) if has_history(source) else _export_entries(source)
         return
     target = target or OWN_TARGETS.get(layout)
     if target is None:
@@ -122,7 +138,7 @@ def entries(
     reader = READERS[layout](target)
     if reader.PREPARES:
         reader.prepare(source.records(reader.LISTS))
-    items = _ImportedItems()
+    seen = _Seen(source)
     for record in source.records(reader.LISTS):
         if isinstance(record, Invalid):
             yield 0, record
@@ -132,63 +148,69 @@ def entries(
         except AlveusError as error:
             parts = [UnusablePart(str(error))]
         for part in parts:
-            yield record.number, _entry_of(source, record, part, items)
+            yield record.number, _entry_of(source, record, part, seen)
 
 
-def _entry_of(
-    source: Source, record: JsonRecord, part: ReadPart, items: _ImportedItems
-) -> Entry | LeftOut:
-    problem = part.problem if isinstance(part, UnusablePart) else ""
-    if isinstance(part, ItemLine):
-        problem = items.conflict(source, record.number, part)
-        if problem is None:
+def _entry_of(source: Source, record: JsonRecord, part: ReadPart, seen: _Seen) -> Entry | LeftOut:
+    if isinstance(part, Skipped):
+        return part
+    if isinstance(part, UnusablePart):
+        problem = part.problem
+    else:
+        digest = int.from_bytes(wire.digest(request_json(part.item), salt=b"twice")[:8])
+        first, known = seen.first(record.number, part, digest)
+        if first is None:
+            return part
+        if known == digest:
             return Skipped(TWICE)
-    if problem:
-        return Invalid(source.wrong(record.number, problem, REMEDY, line=record.line))
-    return cast("ItemLine | Skipped", part)
+        where = f"{'on' if source.unit == 'line' else 'in'} {source.at(first)}"
+        problem = (
+            f"{part.item.id!r} was there before, {where}, with other contents; "
+            "remove one, or give it another id"
+        )
+    return Invalid(source.wrong(record.number, problem, REMEDY, line=record.line))
 
 
-def _lines(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
+def _export_entries(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
     """Yield the entries of an export.
 
     Raises:
         InvalidInput: The first line or the definition of a set cannot be used: the file is of
             another version, or items would go into a set of another definition.
     """
-    if has_history(source):
-        yield from _history_lines(source)
-        return
-    reader = AlveusLines()
-    for number, fields, has_passed in source.passing_objects():
+    ids, seen = Ids(), _Seen(source)
+    for number, fields in source.objects():
         if isinstance(fields, Invalid):
             yield number, fields
             continue
         try:
-            entry = reader.line(fields, has_passed=has_passed)
+            entry = export_line(fields, ids)
+            if entry is not None:
+                seen.check(number, entry)
         except AlveusError as error:
             wrong = source.wrong(number, str(error), REMEDY_OF_LINE)
             if fields.get("type") in ("alveus", "set"):
                 raise wrong from error
             yield number, Invalid(wrong)
             continue
-        if entry is not None and not source.leaves_out(number):
+        if entry is not None:
             yield number, entry
-        if not has_passed:
-            source.pass_line()
 
 
-def _history_lines(source: Source) -> Iterator[tuple[int, Entry]]:
+def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
     """Yield the entries of a history; each commit follows the one before it, so all must be valid.
 
     Raises:
         InvalidInput: A line cannot be used, or is missing.
     """
-    reader, number = HistoryLines(), 0
+    reader, number, seen = HistoryReader(), 0, _Seen(source)
     for number, fields in source.objects():
         if isinstance(fields, Invalid):
             raise fields.error
         try:
-            yield from ((number, entry) for entry in reader.line(fields))
+            for entry in reader.read(fields):
+                seen.check(number, entry)
+                yield number, entry
         except AlveusError as error:
             raise source.wrong(number, str(error), REMEDY_OF_LINE) from error
     if not reader.ended:
@@ -205,24 +227,41 @@ def has_history(source: Source) -> bool:
     return isinstance(first, dict) and first.get("history") is True
 
 
-class _ImportedItems:
-    """The items of a file so far, as a few numbers for each."""
+def identity(entry: Entry) -> tuple[object, ...]:
+    """Return the identity of an entry in its file; its last part is the name that errors show."""
+    match entry:
+        case ItemLine():
+            return ("item", entry.key, entry.set, entry.item.id)
+        case SetLine():
+            return ("set", entry.key, entry.set)
+        case LearntLine():
+            return ("learnt", entry.key, entry.set, next(iter([*entry.ids, *entry.set_aside]), ""))
+        case NodeLine():
+            return ("node", entry.key, entry.path)
+        case CommitLine():
+            return ("commit", entry.number)
+        case AccessedLine():
+            return ("accessed", entry.key, entry.set, entry.row)
 
-    def __init__(self) -> None:
-        self._items: dict[int, tuple[int, int]] = {}
 
-    def conflict(self, source: Source, number: int, line: ItemLine) -> str | None:
-        """Add an item; return why it cannot be used, "" if it can, None if it was there before."""
-        digest = int.from_bytes(wire.digest(request_json(line.item), salt=b"twice")[:8])
-        name = hash((line.key, line.set, line.item.id))
+class _Seen:
+    """The entries of a file so far, as a few numbers for each."""
+
+    def __init__(self, source: Source) -> None:
+        self._source = source
+        self._entries: dict[int, tuple[int, int]] = {}
+
+    def first(self, number: int, entry: Entry, digest: int = 0) -> tuple[int | None, int]:
+        """Add an entry; return the number and digest of an earlier one of its identity, or None."""
         new = (number, digest)
-        first = self._items.setdefault(name, new)
-        if first is new:
-            return ""
-        if first[1] == digest:
-            return None
-        where = f"{'on' if source.unit == 'line' else 'in'} {source.at(first[0])}"
-        return (
-            f"{line.item.id!r} was there before, {where}, with other contents; "
-            "remove one, or give it another id"
-        )
+        known = self._entries.setdefault(hash(identity(entry)), new)
+        return (None, digest) if known is new else known
+
+    def check(self, number: int, entry: Entry) -> None:
+        """Add an entry; raise `InvalidInput` if one of its identity was there before."""
+        first, _ = self.first(number, entry)
+        if first is not None:
+            raise InvalidInput(
+                f"{identity(entry)[-1]!r} was there before, on {self._source.at(first)} "
+                "(remove one, or give it another id)"
+            )

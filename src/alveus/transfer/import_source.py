@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import json
 import re
-from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import field
 from typing import IO, cast
@@ -118,9 +117,6 @@ class Source:
         self.name = name
         self.unit = "line"
         self._handle = handle
-        self._passed_lines = array("q")  # hashes: eight bytes for each
-        self._line_place = self._line_hash = 0  # of the line that is being read
-        self._left_out = set[int]()
 
     def lines(self) -> Iterator[tuple[int, str]]:
         """Yield the number and text of every line that is not blank.
@@ -131,50 +127,20 @@ class Source:
         self._handle.seek(0)
         return numbered_lines(self.name, self._handle)
 
-    def passing_objects(self) -> Iterator[tuple[int, dict[str, Value] | Invalid, bool]]:
-        """Yield what `objects` does, and whether the line is one that passed before.
-
-        A line passes when the caller adds it with `pass_line` before it asks for the next one. It
-        is known again by its hash, as long as it stands where it stood, so that what somebody
-        changes meanwhile is checked again.
-        """
-        passed = self._passed_lines
-        for place, (number, text) in enumerate(self._all_lines()):
-            self._line_place, self._line_hash = place, hash(text)
-            if place < len(passed) and passed[place] == self._line_hash:
-                yield number, cast("dict[str, Value]", wire.parse(cast("str", text))), True
-            else:
-                yield number, self._object(number, text, wired=True), False
-
-    def pass_line(self) -> None:
-        """Note that the line that `passing_objects` yielded last was checked."""
-        place = self._line_place
-        if place > len(self._passed_lines):  # lines before it did not pass: 0 is no line's hash
-            self._passed_lines.extend([0] * (place - len(self._passed_lines)))
-        self._passed_lines[place : place + 1] = array("q", [self._line_hash])
-
     def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value] | Invalid]]:
         """Yield the number and contents of every line, each a JSON object or invalid.
 
         Args:
             wired: Whether values are in the wire form of alveus.
         """
-        for number, text in self._all_lines():
-            yield number, self._object(number, text, wired=wired)
-
-    def _all_lines(self) -> Iterator[tuple[int, str | InvalidInput]]:
         self._handle.seek(0)
-        return _lines(self.name, self._handle)
-
-    def _object(
-        self, number: int, text: str | InvalidInput, *, wired: bool
-    ) -> dict[str, Value] | Invalid:
-        try:
-            if isinstance(text, InvalidInput):
-                raise text
-            return self._read_object(number, text, wired=wired)
-        except InvalidInput as error:
-            return Invalid(error)
+        for number, text in _lines(self.name, self._handle):
+            try:
+                if isinstance(text, InvalidInput):
+                    raise text
+                yield number, self._read_object(number, text, wired=wired)
+            except InvalidInput as error:
+                yield number, Invalid(error)
 
     def _read_object(self, number: int, text: str, *, wired: bool) -> dict[str, Value]:
         remedy = "write one JSON object per line"
@@ -224,14 +190,6 @@ class Source:
             return False
         return isinstance(first, dict) and not _lists_in(first, lists)
 
-    def leave_out(self, number: int) -> None:
-        """Have a record left out from now on, which is known again by its number."""
-        self._left_out.add(number)
-
-    def leaves_out(self, number: int) -> bool:
-        """Return whether a record is left out."""
-        return number in self._left_out
-
     def at(self, number: int) -> str:
         """Return how a message names a record."""
         return f"{self.unit} {number:,}" if self.unit != "line" else f"line {number}"
@@ -262,7 +220,6 @@ class Document:
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._position = "", 0
         self._line, self._column = 1, 1  # of the beginning of the text
-        self._counted = (0, 1)  # the last position whose line is known, and its line
         self._at_end = False
         self._records = 0
 
@@ -396,16 +353,13 @@ class Document:
             problem = "this is not UTF-8"
             raise line_error(self._name, line, problem, "save the file as UTF-8") from None
         self._line, self._column = self._line_at(self._position), self._column_at(self._position)
-        self._text, self._position, self._counted = rest + new, 0, (0, self._line)
+        self._text, self._position = rest + new, 0
         return not self._at_end
 
     # --- errors -------------------------------------------------------------------------------
 
     def _line_at(self, position: int) -> int:
-        """Return the line of a position, counted from the last one where it lies behind it."""
-        start, line = self._counted if position >= self._counted[0] else (0, self._line)
-        self._counted = (position, line + self._text.count("\n", start, position))
-        return self._counted[1]
+        return self._line + self._text.count("\n", 0, position)
 
     def _column_at(self, position: int) -> int:
         line_end = self._text.rfind("\n", 0, position)

@@ -20,7 +20,23 @@ from alveus.sets.commits import CommitWriter
 from alveus.store import Batch, Define, ItemChange, Past, Scope, SetRef
 from alveus.store.items import Item
 from alveus.store.records import item_of
-from alveus.transfer.alveus_format import (
+from alveus.transfer.export import scope_of
+from alveus.transfer.foreign_formats import Skipped, Target
+from alveus.transfer.history_import import Replay
+from alveus.transfer.import_formats import (
+    Entry,
+    Layout,
+    LeftOut,
+    entries,
+    has_history,
+    identity,
+    layout_of,
+)
+from alveus.transfer.import_source import Invalid, Source
+from alveus.transfer.langgraph import is_sqlite, langgraph_file
+from alveus.transfer.lines import (
+    CommitLine,
+    ItemBegun,
     ItemLine,
     ItemLocation,
     LearntLine,
@@ -28,13 +44,6 @@ from alveus.transfer.alveus_format import (
     SetLine,
     differs,
 )
-from alveus.transfer.export import scope_of
-from alveus.transfer.foreign_formats import Skipped, Target
-from alveus.transfer.history_format import AccessedLine, CommitLine, ItemBegun
-from alveus.transfer.history_import import Replay
-from alveus.transfer.import_formats import Entry, Layout, LeftOut, entries, has_history, layout_of
-from alveus.transfer.import_source import Invalid, Source
-from alveus.transfer.langgraph import is_sqlite, langgraph_file
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import TRIES, call_with_retries
@@ -129,99 +138,32 @@ def survey(
     Raises:
         InvalidInput: The file cannot be read, or is refused.
     """
-    found = _Found(source, on_invalid)
-    for number, entry in entries(source, layout, target):
-        found.add(number, entry)
-        if not isinstance(entry, Skipped | Invalid) and not found.count % CHUNK:
-            progress(CHUNK)
-    return found.survey(layout)
-
-
-class _Found:
-    """The contents of a file, as far as it was read."""
-
-    def __init__(self, source: Source, on_invalid: OnInvalid) -> None:
-        self._source, self._on_invalid = source, on_invalid
-        self.count = self._invalid = self._replaced = 0
-        self._numbers: dict[int, int] = {}
-        self._items: Counter[tuple[str | None, str]] = Counter()
-        self._skipped: Counter[str] = Counter()
-        self._sample: list[ItemLine] = []
-        self._errors: list[InvalidInput] = []
-
-    def add(self, number: int, entry: Entry | LeftOut) -> None:
-        """Add what a record holds.
-
-        Raises:
-            InvalidInput: It cannot be used, and that is an error.
-        """
+    items: Counter[tuple[str | None, str]] = Counter()
+    skipped: Counter[str] = Counter()
+    sample: list[ItemLine] = []
+    errors: list[InvalidInput] = []
+    count = invalid = replaced = 0
+    for _, entry in entries(source, layout, target):
         if isinstance(entry, Skipped):
-            self._skipped[entry.reason] += 1
-            return
-        if not isinstance(entry, Invalid):
-            entry = self._first(number, entry)
+            skipped[entry.reason] += 1
+            continue
         if isinstance(entry, Invalid):
-            if self._on_invalid == "error":
+            if on_invalid == "error":
                 raise entry.error
-            self._invalid += 1
-            self._errors += [entry.error] if len(self._errors) < NAMED else []
-            return
-        self.count += 1
-        if isinstance(entry, ItemLine | NodeLine):
-            self._replaced += entry.replaced
-        for line in _items(entry):
-            self._items[line.key, line.set] += 1
-            if len(self._sample) < SAMPLE:
-                self._sample.append(line)
-
-    def _first(self, number: int, entry: Entry) -> Entry | Invalid:
-        """Return an entry; one that is there a second time is invalid, and left out."""
-        identity = _identity(entry)
-        if self._numbers.setdefault(hash(identity), number) == number:
-            return entry
-        first = self._source.at(self._numbers[hash(identity)])
-        problem = f"{identity[-1]!r} was there before, on {first}"
-        error = self._source.wrong(number, problem, "remove one, or give it another id")
-        if isinstance(entry, CommitLine | AccessedLine | SetLine):
-            raise error
-        self._source.leave_out(number)
-        return Invalid(error)
-
-    def survey(self, layout: Layout) -> Survey:
-        """Return what was found.
-
-        Raises:
-            InvalidInput: Nothing of it can be used.
-        """
-        if self._errors and not self.count:
-            raise self._errors[0]
-        return Survey(
-            layout,
-            self.count,
-            dict(self._items),
-            dict(self._skipped),
-            tuple(self._sample),
-            self._invalid,
-            tuple(map(str, self._errors)),
-            self._replaced,
-        )
-
-
-def _identity(entry: Entry) -> tuple[object, ...]:
-    """Return what no two entries of a file may be equal in, last the name that errors show."""
-    match entry:
-        case ItemLine():
-            return ("item", entry.key, entry.set, entry.item.id)
-        case SetLine():
-            return ("set", entry.key, entry.set)
-        case LearntLine():
-            return ("learnt", entry.key, entry.set, next(iter([*entry.ids, *entry.set_aside]), ""))
-        case NodeLine():
-            return ("node", entry.key, entry.path)
-        case CommitLine():
-            return ("commit", entry.number)
-        case AccessedLine():
-            return ("accessed", entry.key, entry.set, entry.row)
+            invalid += 1
+            errors += [entry.error][: NAMED - len(errors)]
+            continue
+        count += 1
+        replaced += entry.replaced if isinstance(entry, ItemLine | NodeLine) else 0
+        lines = _items(entry)
+        items.update((line.key, line.set) for line in lines)
+        sample += lines[: SAMPLE - len(sample)]
+        if not count % CHUNK:
+            progress(CHUNK)
+    if errors and not count:
+        raise errors[0]
+    problems = tuple(map(str, errors))
+    return Survey(layout, count, items, skipped, tuple(sample), invalid, problems, replaced)
 
 
 def _items(entry: Entry) -> list[ItemLine]:
@@ -511,7 +453,7 @@ class Load:
 
 def _group(entry: Entry) -> tuple[object, ...]:
     """Return what the entries of one commit are equal in."""
-    return _identity(entry) if isinstance(entry, SetLine) else _identity(entry)[:-1]
+    return identity(entry) if isinstance(entry, SetLine) else identity(entry)[:-1]
 
 
 def _chunks(

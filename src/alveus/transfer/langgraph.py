@@ -95,12 +95,8 @@ def _readable(value: Value, name: str = "") -> str:
 
 
 _ROWS = """
-SELECT prefix, key, value, created_at, updated_at, NULL FROM store
-ORDER BY created_at, prefix, key
-"""
-_ROWS_THAT_EXPIRE = """
-SELECT prefix, key, value, created_at, updated_at, expires_at FROM store
-ORDER BY created_at, prefix, key
+SELECT prefix, key, value, created_at, updated_at, expires_at
+FROM store ORDER BY created_at, prefix, key
 """
 
 ALVEUS = 0x616C7665
@@ -125,7 +121,7 @@ class LangGraphFile(Source):
             StoreBusy: The file changed, or is locked.
         """
         del lists
-        sql = _ROWS_THAT_EXPIRE if "expires_at" in self._columns else _ROWS
+        sql = _ROWS if "expires_at" in self._columns else _ROWS.replace("expires_at", "NULL")
         with self._translated():
             cursor, number = self._db.execute(sql), 0
             while rows := _page(cursor):

@@ -7,42 +7,18 @@ from collections import Counter
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime, tzinfo
-from functools import lru_cache
 from hashlib import blake2b
 from typing import cast
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.values import wire
-from alveus.values.storable import Value, checked, checked_name, valid_text
+from alveus.values.storable import Value, checked, valid_text
 from alveus.values.times import parse_time
 
 MILLISECONDS = 100_000_000_000
 """Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""
 
 _INDEX = re.compile(r"-?[0-9]{1,6}")
-
-
-def check_field_names(fields: dict[str, Value], allowed: str) -> None:
-    """Refuse fields that a line of this type does not have."""
-    unknown = fields.keys() - _names(allowed)
-    if unknown:
-        raise InvalidInput(
-            f"unknown fields {sorted(unknown)}: a {fields['type']!r} line has {allowed}"
-        )
-
-
-@lru_cache(maxsize=32)
-def _names(allowed: str) -> frozenset[str]:
-    return frozenset(allowed.split())
-
-
-def owner_of(fields: dict[str, Value]) -> tuple[str | None, str]:
-    """Return the key (None: knowledge) and the set that a line names."""
-    if "key" not in fields:
-        raise InvalidInput('"key" is missing; it is null for knowledge')
-    key = fields["key"]
-    name = checked_name(fields.get("set"), '"set"')
-    return (None if key is None else checked_name(key, '"key"')), name
 
 
 def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:

@@ -1,0 +1,780 @@
+"""The lines of an export: the present state, or with its history, as commits and their changes.
+
+Numbers of commits differ from store to store; in the lines they count from 1. A version of an item
+or a compaction is named by its commit and its position in that commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import MISSING, replace
+from dataclasses import fields as fields_of
+from datetime import timedelta
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
+
+from alveus.errors import InvalidInput, RuleFailed
+from alveus.errors.short_repr import short_repr
+from alveus.facts.learning_records import RECORDS, check_note
+from alveus.search.signals import Signals
+from alveus.sets.admission.rules import rules_of
+from alveus.sets.compaction.strategies import OWN, restored
+from alveus.sets.set_options import definition
+from alveus.state import MemoryKind, MemoryRef
+from alveus.store import Definition, Node
+from alveus.store.checks import ROW_BITS
+from alveus.store.items import Item, counted_valid_item, text_of
+from alveus.store.records import check_spans
+from alveus.store.scope import HIDDEN
+from alveus.store.sets import HIGH_WATER, IN_THE_COMMIT, Plan
+from alveus.transfer.record_fields import Ids, object_of, texts_of, time_of
+from alveus.values import wire
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import (
+    Path,
+    Value,
+    checked,
+    checked_name,
+    counted,
+    microseconds,
+    moment,
+    valid_text,
+)
+from alveus.values.times import format_time
+
+FORMAT = 1
+"""The version of the format."""
+
+KINDS = ("alveus", "set", "item", "learnt", "object", "value")
+"""The types of lines of an export without history."""
+
+SETTINGS = tuple(one.name for one in fields_of(Definition))
+"""The fields of a "set" line after its key and set."""
+
+ITEM_FIELDS = (
+    "type key set id time speaker role session value text metadata importance sources "
+    "compacted until expire_at valid_from valid_to"
+)
+LABELS = ("speaker", "role", "session")
+TIMES = ("until", "expire_at", "valid_from", "valid_to")
+"""Times of an item that most items do not have."""
+
+VERSION = ("place", "version", "first", "created", "updated", "links")
+"""Fields of a version in addition to those of an item."""
+
+
+class ItemLocation(NamedTuple):
+    """The key, set and id of an item; the key None is knowledge."""
+
+    key: str | None
+    set: str
+    id: str
+
+
+class RowName(NamedTuple):
+    """The name of a version or compaction: its commit, and its position in that commit."""
+
+    commit: int
+    place: int
+
+
+# --- fields -----------------------------------------------------------------------------------
+
+
+def check_field_names(fields: dict[str, Value], allowed: str) -> None:
+    """Refuse fields that a line of this type does not have."""
+    unknown = fields.keys() - _names(allowed)
+    if unknown:
+        raise InvalidInput(
+            f"unknown fields {sorted(unknown)}: a {fields['type']!r} line has {allowed}"
+        )
+
+
+@lru_cache(maxsize=32)
+def _names(allowed: str) -> frozenset[str]:
+    return frozenset(allowed.split())
+
+
+def _key(value: Value, name: str = "key") -> str | None:
+    return None if value is None else checked_name(value, f'"{name}"')
+
+
+def _owner(fields: dict[str, Value]) -> tuple[str | None, str]:
+    """Return the key (None: knowledge) and the set that a line names."""
+    if "key" not in fields:
+        raise InvalidInput('"key" is missing; it is null for knowledge')
+    name = checked_name(fields.get("set"), '"set"')
+    return _key(fields["key"]), name
+
+
+def _path(value: Value) -> Path:
+    """Return the path of a node."""
+    path = texts_of({"path": value}, "path")
+    MemoryRef(MemoryKind.SHORT_TERM, path)
+    if not path:
+        raise InvalidInput('"path" is empty; name at least one field')
+    return path
+
+
+def _microseconds(value: Value, name: str, _commits: int = 0) -> int:
+    time = time_of(value)
+    if time is None:
+        raise InvalidInput(f'"{name}" is missing')
+    return microseconds(time)
+
+
+def _place(value: Value) -> int:
+    return counted(value, "a place in a commit", least=0, most=(1 << ROW_BITS) - 1)
+
+
+def _row(value: Value, name: str, commits: int) -> RowName:
+    if not isinstance(value, list) or len(value) != len(RowName._fields):
+        raise InvalidInput(f'"{name}" must be a commit and a place in it, not {value!r}')
+    commit = counted(value[0], f'the commit of "{name}"', most=max(1, commits))
+    return RowName(commit, _place(value[1]))
+
+
+def _rows(value: Value, name: str, commits: int) -> tuple[RowName, ...]:
+    if not isinstance(value, list):
+        raise InvalidInput(f'"{name}" must be a list, not {value!r}')
+    return tuple(_row(row, name, commits) for row in value)
+
+
+def _text(value: Value, name: str, _commits: int) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f'"{name}" must be a text, not {value!r}')
+    return value
+
+
+def _number(value: Value, name: str, _commits: int) -> int:
+    return counted(value, f'"{name}"', least=0, most=1 << 40)
+
+
+_READERS: Mapping[str, Callable[[Value, str, int], Any]] = {
+    "key": lambda value, name, _: _key(value, name),
+    "set": lambda value, name, _: checked_name(value, f'"{name}"'),
+    "path": lambda value, _name, _: _path(value),
+    **dict.fromkeys(("time", "created", "updated"), _microseconds),
+    **dict.fromkeys(("row", "source", "compaction", "first"), _row),
+    **dict.fromkeys(("retired", "added", "links"), _rows),
+    **dict.fromkeys(("commit", "erased"), _number),
+    "place": lambda value, _name, _: _place(value),
+    "how": _text,
+    "version": lambda value, name, _: counted(value, f'"{name}"'),
+    "purged": lambda value, _name, _: value is True,
+}
+"""How each field of a history line is read: from its JSON, its name, and the commits so far."""
+
+_ITEM_READERS: Mapping[str, Callable[[dict[str, Value], str], object]] = {
+    **dict.fromkeys(("id", "text", "importance", *LABELS), lambda fields, name: fields[name]),
+    "metadata": object_of,
+    "sources": texts_of,
+    "compacted": lambda fields, name: fields[name] is True,
+    **dict.fromkeys(("time", *TIMES), lambda fields, name: time_of(fields[name])),
+}
+"""How each field of an item but its value is read: from the fields of its line, and its name."""
+
+
+def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any of the classes
+    if name in ("created", "updated", "time"):
+        return format_time(moment(value))
+    if isinstance(value, (tuple, list)):
+        return [_to_json("", one) for one in cast("Sequence[Any]", value)]
+    return value
+
+
+# --- lines of the present ---------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SetLine:
+    """A set and its definition; the key None is knowledge."""
+
+    key: str | None
+    set: str
+    definition: Definition
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        fields: dict[str, Value] = {"type": "set", "key": self.key, "set": self.set}
+        return fields | self.definition.to_json()
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value]) -> SetLine:
+        """Return the set that a line defines."""
+        check_field_names(fields, f"type key set {' '.join(SETTINGS)}")
+        key, name = _owner(fields)
+        made = _definition({name: fields[name] for name in SETTINGS if name in fields})
+        if key is None and made != Definition(item_type=made.item_type, admission=made.admission):
+            raise InvalidInput("a set of knowledge has no capacity, compaction or signals")
+        return SetLine(key, name, made)
+
+
+@dataclass(frozen=True, slots=True)
+class ItemLine:
+    """An item of a set.
+
+    Attributes:
+        linked: Its sources; None: the items of its set that it names as `sources`.
+        replaced: How many characters of the file were no text; see `counted_valid_item`.
+    """
+
+    key: str | None
+    set: str
+    item: Item
+    linked: Sequence[ItemLocation] | None = None
+    replaced: int = 0
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line, without defaults and what follows from the value."""
+        item = self.item
+        fields: dict[str, Value] = {"type": "item", "key": self.key, "set": self.set, "id": item.id}
+        if item.time is not None:
+            fields["time"] = format_time(item.time)
+        fields |= {n: getattr(item, n) for n in LABELS if getattr(item, n) is not None}
+        fields["value"] = item.value
+        if item.text is not None and item.text != text_of(item.value):
+            fields["text"] = item.text
+        others: dict[str, Value] = {
+            "metadata": dict(item.metadata),
+            "importance": item.importance,
+            "sources": list(item.sources),
+            "compacted": item.compacted,
+        }
+        fields |= {name: value for name, value in others.items() if value}
+        fields |= {n: format_time(getattr(item, n)) for n in TIMES if getattr(item, n) is not None}
+        if self.linked is not None:
+            fields["linked"] = [list(location) for location in self.linked]
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
+        """Return the item of a line; one without an id gets one of *ids*."""
+        check_field_names(fields, f"{ITEM_FIELDS} linked")
+        key, name = _owner(fields)
+        if "value" not in fields:
+            raise InvalidInput('"value" is missing')
+        known: dict[str, Any] = {
+            field: _ITEM_READERS[field](fields, field) for field in fields if field in _ITEM_READERS
+        }
+        if "id" not in fields:
+            known["id"] = ids.make(fields)
+        item, replaced = counted_valid_item(Item(fields["value"], **known))
+        linked = _locations(fields["linked"]) if "linked" in fields else None
+        return ItemLine(key, name, checked_item(item), linked, replaced)
+
+
+@dataclass(frozen=True, slots=True)
+class LearntLine:
+    """Messages of a conversation that facts were learnt from.
+
+    Attributes:
+        ids: Their ids.
+        set_aside: Ids of messages that a model gave no usable answer about: in how many calls.
+    """
+
+    key: str
+    set: str
+    ids: Sequence[str]
+    set_aside: Mapping[str, int]
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        fields: dict[str, Value] = {"type": "learnt", "key": self.key, "set": self.set}
+        fields["ids"] = [*self.ids]
+        if self.set_aside:
+            fields["set_aside"] = dict(self.set_aside)
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value]) -> LearntLine:
+        """Return the messages of a line."""
+        check_field_names(fields, "type key set ids set_aside")
+        key, name = _owner(fields)
+        if key is None:
+            raise InvalidInput("nothing is learnt from a set of knowledge")
+        failures = {
+            item_id: counted(cast("int", count), '"set_aside"')
+            for item_id, count in object_of(fields, "set_aside").items()
+        }
+        return LearntLine(key, name, texts_of(fields, "ids"), failures)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLine:
+    """A node of the exact tree of a key; *replaced* as of an `ItemLine`."""
+
+    key: str
+    path: Path
+    node: Node
+    replaced: int = 0
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        kind = "object" if self.node.is_object else "value"
+        fields: dict[str, Value] = {"type": kind, "key": self.key, "path": list(self.path)}
+        if not self.node.is_object:
+            fields["value"] = self.node.value
+        if self.node.expires is not None:
+            fields["expires"] = format_time(moment(self.node.expires))
+        return fields
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value]) -> NodeLine:
+        """Return the node of a line."""
+        check_field_names(fields, "type key path value expires")
+        key, path = checked_name(fields.get("key"), '"key"'), _path(fields.get("path", []))
+        is_object = fields["type"] == "object"
+        if is_object == ("value" in fields):
+            raise InvalidInput('a "value" line has a "value", an "object" line has none')
+        expires = time_of(fields.get("expires"))
+        given, replaced = valid_text(fields.get("value"))
+        node = Node(is_object, checked(given, nan=True), expires and microseconds(expires))
+        return NodeLine(key, path, node, replaced)
+
+
+ExportLine: TypeAlias = SetLine | ItemLine | LearntLine | NodeLine
+
+
+def export_line(fields: dict[str, Value], ids: Ids) -> ExportLine | None:
+    """Return the contents of a line of an export without history; None for its first line.
+
+    Raises:
+        InvalidInput: The line cannot be imported.
+    """
+    kind = fields.get("type")
+    if str(fields.get("set")).startswith(HIDDEN):
+        raise InvalidInput(f'"set" must not begin with {HIDDEN!r}')
+    match kind:
+        case "item":
+            return ItemLine.from_fields(fields, ids)
+        case "set":
+            return SetLine.from_fields(fields)
+        case "learnt":
+            return LearntLine.from_fields(fields)
+        case "object" | "value":
+            return NodeLine.from_fields(fields)
+        case "alveus":
+            return _check_header(fields)
+        case _:
+            raise InvalidInput(f'"type" is {kind!r}; it is one of {", ".join(KINDS)}')
+
+
+def _check_header(fields: dict[str, Value]) -> None:
+    """Refuse a file of a format that this version of alveus does not read."""
+    if fields.get("format") != FORMAT:
+        raise InvalidInput(
+            f"the format is {fields.get('format')!r}, this alveus reads {FORMAT}; "
+            "upgrade alveus, or export it again with this one"
+        )
+
+
+def checked_item(item: Item) -> Item:
+    """Return *item* if every part of it can be stored; a store would refuse it later."""
+    checked_name(item.id, "an item's id")
+    checked(item.value)
+    if item.metadata:
+        checked(dict(item.metadata), where="metadata")
+    times = {
+        name: microseconds(time, name)
+        for name in ("time", *TIMES)
+        if (time := getattr(item, name)) is not None
+    }
+    if item.until is not None and item.time is None:  # the time of the import is no beginning
+        raise InvalidInput("until needs a time: it ends the span that time begins")
+    if len(times) > 1:
+        check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
+    for name in LABELS:
+        if (label := getattr(item, name)) is not None:
+            checked_name(label, name)
+    for source in item.sources:
+        checked_name(source, "the id of a source")
+    if type(item.importance) not in (int, float) or not 0 <= item.importance <= 1:
+        raise InvalidInput(f"importance must be a number from 0 to 1, not {item.importance!r}")
+    _check_text(item)
+    return item
+
+
+def _check_text(item: Item) -> None:
+    if item.text is None and text_of(item.value) is None:
+        raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
+    if item.text is not None and not isinstance(checked(item.text, where="text"), str):
+        raise InvalidInput(f"text must be a str, not {short_repr(item.text)}")
+
+
+def differs(item: Item, stored: Item) -> bool:
+    """Return whether the item of a file differs from the stored one; a missing time does not."""
+    timed = replace(item, time=item.time or stored.time)
+    return ItemLine(None, "", timed).fields() != ItemLine(None, "", stored).fields()
+
+
+def _locations(linked: Value) -> list[ItemLocation]:
+    """Return the sources of an item."""
+    locations: list[ItemLocation] = []
+    for location in linked if isinstance(linked, list) else [None]:
+        if not isinstance(location, list) or len(location) != len(ItemLocation._fields):
+            raise InvalidInput(f'"linked" must be a list of [key, set, id], not {linked!r}')
+        key, name, item_id = location
+        owner = None if key is None else checked_name(key, 'a key of "linked"')
+        where = checked_name(name, 'a set of "linked"'), checked_name(item_id, 'an id of "linked"')
+        locations.append(ItemLocation(owner, *where))
+    return locations
+
+
+def _definition(given: dict[str, Value]) -> Definition:
+    """Return a definition, checked as a set's arguments are."""
+    options: dict[str, object] = {"high_water": HIGH_WATER, **given}
+    for name in ("capacity", "capacity_tokens", "capacity_bytes", "retention"):
+        limit = options.get(name, 1)
+        if not isinstance(limit, str) and (type(limit) is not int or limit < 1):
+            raise InvalidInput(f'"{name}" must be a whole number from 1, not {limit!r}')
+    if isinstance(options.get("retention"), int):
+        options["retention"] = timedelta(microseconds=cast("int", options["retention"]))
+    if (plan := given.get("compaction")) is not None and plan not in IN_THE_COMMIT:
+        _check_compaction(plan)
+    if (weights := given.get("signals")) is not None:
+        if not isinstance(weights, dict):
+            raise InvalidInput(f'"signals" must be an object, not {weights!r}')
+        options["signals"] = Signals.from_json(cast("dict[str, float]", weights))
+    if "item_type" in given:
+        checked_name(given["item_type"], '"item_type"')
+    if (rules := given.get("admission")) is not None:
+        _check_admission(rules)
+    return definition({name: value for name, value in options.items() if value is not None})
+
+
+def _check_compaction(plan: Value) -> None:
+    if not isinstance(plan, dict):
+        raise InvalidInput(f'"compaction" must be "trim", "reject" or a strategy, not {plan!r}')
+    if plan.get("name") != OWN:  # a user's strategy is looked up when the set is compacted
+        restored(plan, {})
+
+
+def _check_admission(rules: Value) -> None:
+    """Refuse rules of admission that this alveus does not know."""
+    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
+        raise InvalidInput(f'"admission" must be a list of objects, not {rules!r}')
+    try:
+        rules_of(cast("list[Plan]", rules))
+    except RuleFailed as error:
+        raise InvalidInput(f'"admission": {error}') from error
+
+
+# --- lines of the history ---------------------------------------------------------------------
+
+
+class _HistoryLine:
+    """A line of the history. Its dataclass fields are the fields of the line.
+
+    A field with a default is left out of the line if it has that value.
+    """
+
+    __slots__ = ()
+    KIND: ClassVar[str]
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        return {"type": self.KIND} | self._more_fields()
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], commits: int) -> Self:
+        """Return the contents of a line that follows so many commits.
+
+        Raises:
+            InvalidInput: A field is missing, unknown, or has no such value.
+        """
+        names = [field.name for field in fields_of(cast("Any", cls))]
+        check_field_names(fields, " ".join(["type", *names]))
+        if "key" not in fields:
+            raise InvalidInput('"key" is missing; it is null for knowledge')
+        if fields["key"] is None and "set" not in fields:
+            raise InvalidInput('"set" is missing; knowledge has sets alone')
+        return cls(**cls._read(fields, commits))
+
+    def _more_fields(self) -> dict[str, Value]:
+        values = {field: getattr(self, field.name) for field in fields_of(cast("Any", self))}
+        return {
+            field.name: _to_json(field.name, value)
+            for field, value in values.items()
+            if field.name in _READERS and value != field.default
+        }
+
+    @classmethod
+    def _read(cls, fields: dict[str, Value], commits: int) -> dict[str, Any]:
+        return {
+            field.name: _READERS[field.name](fields.get(field.name), field.name, commits)
+            for field in fields_of(cast("Any", cls))
+            if field.name in _READERS and (field.name in fields or field.default is MISSING)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class ItemBegun(_HistoryLine):
+    """A version of an item that a commit began.
+
+    Attributes:
+        first: The item's first version; None: this one.
+        created, updated: In microseconds; None: the time of the commit.
+        links: The versions that it was derived from.
+    """
+
+    KIND = "item"
+    line: ItemLine
+    place: int
+    version: int = 1
+    first: RowName | None = None
+    created: int | None = None
+    updated: int | None = None
+    links: Sequence[RowName] = ()
+
+    @property
+    def key(self) -> str | None:
+        """The key of the item."""
+        return self.line.key
+
+    @property
+    def set(self) -> str:
+        """The set of the item."""
+        return self.line.set
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line."""
+        return self.line.fields() | self._more_fields()
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], commits: int) -> ItemBegun:
+        """Return the version that a line begins."""
+        check_field_names(fields, f"{ITEM_FIELDS} {' '.join(VERSION)}")
+        plain = {name: value for name, value in fields.items() if name not in VERSION}
+        line = ItemLine.from_fields(plain, Ids())
+        if line.item.time is None:
+            raise InvalidInput('"time" is missing; a version has the time of its item')
+        if line.set == RECORDS:
+            check_note(line.item)
+        return cls(line, **cls._read(fields, commits))
+
+
+@dataclass(frozen=True, slots=True)
+class ItemEnded(_HistoryLine):
+    """A version that a commit ended."""
+
+    KIND = "ended"
+    key: str | None
+    set: str
+    row: RowName
+
+
+@dataclass(frozen=True, slots=True)
+class SourceAdded(_HistoryLine):
+    """A source that a version of an earlier commit received."""
+
+    KIND = "link"
+    key: str | None
+    set: str
+    row: RowName
+    source: RowName
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionDone(_HistoryLine):
+    """A compaction that a commit did; *erased*: how many of its versions are no longer kept."""
+
+    KIND = "compaction"
+    key: str | None
+    set: str
+    place: int
+    how: str
+    retired: Sequence[RowName]
+    added: Sequence[RowName]
+    erased: int = 0
+    purged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CompactionUndone(_HistoryLine):
+    """A compaction that a commit undid."""
+
+    KIND = "undone"
+    key: str | None
+    set: str
+    compaction: RowName
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRemoved(_HistoryLine):
+    """A node that a commit removed."""
+
+    KIND = "removed"
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class NodeGone(_HistoryLine):
+    """A node that is no longer kept, but has a position among others."""
+
+    KIND = "gone"
+    key: str
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class HistoryStart(_HistoryLine):
+    """The commit and time from which the past of a set is complete; *set*: None for exact memory.
+
+    The commit 0: from the first; *time* in microseconds.
+    """
+
+    KIND = "floor"
+    key: str | None
+    set: str | None = None
+    commit: int = 0
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AccessedLine(_HistoryLine):
+    """When an item was last read; *row*: its first version."""
+
+    KIND = "accessed"
+    key: str | None
+    set: str
+    row: RowName
+    time: int
+
+
+SetPart: TypeAlias = ItemBegun | ItemEnded | SourceAdded | CompactionDone | CompactionUndone
+"""A change of a commit to the items of a set."""
+
+CommitPart: TypeAlias = SetPart | SetLine | NodeLine | NodeRemoved | NodeGone | HistoryStart
+"""A change of a commit: a line."""
+
+_HISTORY_LINES = (
+    *(ItemBegun, ItemEnded, SourceAdded, CompactionDone, CompactionUndone, NodeRemoved, NodeGone),
+    HistoryStart,
+)
+
+_PARTS: Mapping[str, Callable[[dict[str, Value], int], CommitPart]] = {
+    **{kind.KIND: kind.from_fields for kind in _HISTORY_LINES},
+    "object": lambda fields, _commits: NodeLine.from_fields(fields),
+    "value": lambda fields, _commits: NodeLine.from_fields(fields),
+}
+"""How the lines after a commit are read, by their type."""
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLine:
+    """A commit, and all its changes.
+
+    Attributes:
+        number: From 1 in the file, without gaps.
+        time: In microseconds.
+        key: The key whose commit it is; None: of knowledge.
+        digest: Of the lines of the file up to its end.
+    """
+
+    number: int
+    time: int
+    key: str | None
+    parts: Sequence[CommitPart] = ()
+    digest: str = ""
+
+    def fields(self) -> dict[str, Value]:
+        """Return the line, without the changes."""
+        time = _to_json("time", self.time)
+        return {"type": "commit", "commit": self.number, "time": time, "key": self.key}
+
+    @classmethod
+    def from_fields(cls, fields: dict[str, Value], last: CommitLine | None) -> CommitLine:
+        """Return the commit that a line begins, after the *last* one."""
+        check_field_names(fields, "type commit time key")
+        before, since = (0, 0) if last is None else (last.number, last.time)
+        if fields.get("commit") != before + 1:
+            raise InvalidInput(
+                f'"commit" is {fields.get("commit")!r}, after {before}; a line is missing'
+            )
+        time = _microseconds(fields.get("time"), "time")
+        if time < since:
+            raise InvalidInput('"time" is before the one of the commit before')
+        return cls(before + 1, time, _key(fields.get("key")))
+
+
+class HistoryReader:
+    """Reads the lines of an export of history.
+
+    Attributes:
+        ended: Whether its last line was read; without it, the file was cut off.
+    """
+
+    def __init__(self) -> None:
+        self._digest = blake2b(digest_size=16)
+        self._last: CommitLine | None = None
+        self._open = False
+        self._parts: list[CommitPart] = []
+        self.ended = False
+
+    @property
+    def _commits(self) -> int:
+        return 0 if self._last is None else self._last.number
+
+    def read(self, fields: dict[str, Value]) -> Iterator[CommitLine | AccessedLine]:
+        """Yield what a line completes: the commit before it, or when an item was read.
+
+        Raises:
+            InvalidInput: The line cannot be imported, or is out of place.
+        """
+        kind = fields.get("type")
+        if self.ended:
+            raise InvalidInput("a line follows the end of the history")
+        if kind in ("set", "commit", "accessed", "end"):
+            yield from self._completed()
+        match kind:
+            case "alveus":
+                _check_header(fields)
+            case "set":
+                self._add_part(SetLine.from_fields(fields), fields)
+            case "commit":
+                self._last = CommitLine.from_fields(fields, self._last)
+                self._open = True
+                self._digest.update(wire.encode(fields).encode())
+            case "accessed":
+                yield AccessedLine.from_fields(fields, self._commits)
+            case "end":
+                self._read_end(fields)
+            case _:
+                self._add_part(self._part(fields), fields)
+
+    def _part(self, fields: dict[str, Value]) -> CommitPart:
+        kind = str(fields.get("type"))
+        if kind not in _PARTS:
+            known = ", ".join(["commit", "set", *_PARTS, "accessed", "end"])
+            raise InvalidInput(f'"type" is {kind!r}; after a commit it is one of {known}')
+        if not self._open:
+            raise InvalidInput(f'a line is missing: "type" is {kind!r}, but no commit is before it')
+        return _PARTS[kind](fields, self._commits)
+
+    def _add_part(self, part: CommitPart, fields: dict[str, Value]) -> None:
+        self._digest.update(wire.encode(fields).encode())
+        self._parts.append(part)
+
+    def _completed(self) -> Iterator[CommitLine]:
+        """Yield the commit whose last line was read, if there is one."""
+        if self._last is None or not self._open:
+            return
+        commit, parts = self._last, tuple(self._parts)
+        self._open, self._parts = False, []
+        for part in parts:
+            if part.key not in (None, commit.key):
+                raise InvalidInput(
+                    f"commit {commit.number} of key {commit.key!r} reaches {part.key!r}"
+                )
+        yield replace(commit, parts=parts, digest=self._digest.hexdigest())
+
+    def _read_end(self, fields: dict[str, Value]) -> None:
+        check_field_names(fields, "type commits")
+        if fields.get("commits") != self._commits or self._parts:
+            raise InvalidInput(
+                f'"commits" is {fields.get("commits")!r}, but {self._commits} were there'
+            )
+        self.ended = True
