@@ -1,4 +1,4 @@
-"""What the parts of a `RamStore` share: its lock, its tables, and the state of its handle."""
+"""The shared base of a `RamStore`: its lock, its tables, and the state of its handle."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from alveus.errors import ForkedStore, StoreClosed
 from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
 from alveus.store.ledger import UNOBSERVED, Observer
 from alveus.store.ram.items import SetTable
-from alveus.store.ram.rows import ItemRow, Journal, VectorQueue
+from alveus.store.ram.journal import Journal
+from alveus.store.ram.rows import ItemRow
 from alveus.store.ram.runs import RunTable
 from alveus.store.ram.tree import TreeRows
 from alveus.values.forks import ProcessBound
@@ -27,7 +28,7 @@ R = TypeVar("R")
 
 
 def locked(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Hold the store's lock for the length of a call, if this handle can be used here."""
+    """Make *method* hold the store's lock, and refuse a handle that cannot be used here."""
 
     @wraps(method)
     def call(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -42,12 +43,12 @@ def _everyone(owner: str) -> bool:
 
 
 class RamTables(ProcessBound):
-    """The tables of a store, and what every part of it does with them.
+    """The tables of a store, and the changes that all its parts make to them.
 
     Args:
-        alive: Tells whether the owner of a lease still lives; by default every one does.
-        log_lines: How many lines the change log keeps.
-        salt: Keys every digest; None: made at random.
+        alive: Returns whether the owner of a lease is alive; by default every owner is.
+        log_lines: Lines of the change log that are kept.
+        salt: The key of all digests; None: random.
     """
 
     observer: Observer = UNOBSERVED
@@ -74,15 +75,16 @@ class RamTables(ProcessBound):
         self._trees: dict[Scope, TreeRows] = {}
         self._sets = SetTable()
         self._rows: dict[int, ItemRow] = {}
-        self._accessed = self._sets.lineage.access_times
-        self._vectors = VectorQueue()
+        self._accessed = self._sets.access_times
+        self._pending: dict[int, ItemRow] = {}  # versions that wait for their vectors
+        self._staged: dict[int, bytes] = {}
         self._log: deque[FeatureChange] = deque(maxlen=log_lines)
         self._seq = 0
         self._notes: dict[str, str] = {}
         self._receipts: dict[str, StoredReceipt] = {}
 
     def ready(self) -> RLock:
-        """Return the lock, if this handle can be used here."""
+        """Return the lock; raise an error for a handle that is closed, or from before a fork."""
         if os.getpid() != self._process:
             raise ForkedStore("this RamStore was made before a fork; make another one here")
         if self._closed:
@@ -90,19 +92,19 @@ class RamTables(ProcessBound):
         return self._lock
 
     def _name(self, scope: Scope) -> None:
-        """Take note that there is a key."""
+        """Add a scope to the named keys."""
         key = scope.key
         if key is None or scope in self._named:
             return
         self._hidden.pop(scope, None)
         self._named.add(scope)
         keys = self._keys.setdefault(scope.space, [])
-        place = bisect_left(keys, key)
-        if place == len(keys) or keys[place] != key:
-            keys.insert(place, key)
+        index = bisect_left(keys, key)
+        if index == len(keys) or keys[index] != key:
+            keys.insert(index, key)
 
     def _holder(self, scope: Scope) -> tuple[str | None, int]:
-        """Return who has the lease of *scope*, or had it last as None, and its epoch."""
+        """Return the owner of the lease of *scope*, or None, and its epoch."""
         return self._leases.get(scope, (None, 0))
 
     def _line(self, row: ItemRow, kind: ChangeKind) -> None:
@@ -110,14 +112,22 @@ class RamTables(ProcessBound):
         self._log.append(FeatureChange(self._seq, row.set_rows.number, row.row, kind))
 
     def _add_rows(self, rows: Sequence[ItemRow]) -> None:
-        """Make versions that a commit began known by their rows, to search too."""
+        """Add the versions that a commit began to the rows and to the change log."""
         for row in rows:
             self._rows[row.row] = row
-            self._vectors.begin(row)
+            if row.record.vectors is None:
+                self._pending[row.row] = row
             self._line(row, "added")
 
+    def _drop_row(self, row: ItemRow) -> None:
+        """Remove a version that its set no longer has."""
+        del self._rows[row.row]
+        self._staged.pop(row.row, None)
+        self._pending.pop(row.row, None)
+        self._line(row, "removed")
+
     def _stored(self, row: ItemRow) -> StoredItem:
-        """Return a row without what only search reads of it."""
+        """Return a version without the fields that only search reads."""
         return StoredItem(
             row=row.row,
             first=row.first,

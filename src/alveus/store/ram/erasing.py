@@ -1,4 +1,4 @@
-"""Erasing from a `RamStore`: looked up first, then done, so that a rehearsal changes nothing."""
+"""Erasing from a `RamStore`: a plan is made first, so that a dry run changes nothing."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ from alveus.store.erasing import (
     owner_of,
 )
 from alveus.store.ram.database import RamTables, locked
-from alveus.store.ram.rows import CommitDraft, ItemRow, JournalEntry, NodeRow
+from alveus.store.ram.journal import JournalEntry
+from alveus.store.ram.rows import CommitDraft, ItemRow, NodeRow
 from alveus.store.ram.tree import TreeRows
 from alveus.values.lazy_dataclass import dataclass
 
 
 @dataclass(slots=True)
 class ErasurePlan:
-    """What an erasure removes and brings back."""
+    """The rows, runs and commits that an erasure changes."""
 
     rows: list[ItemRow]
     derived_rows: list[ItemRow] = field(default_factory=list[ItemRow])
@@ -38,12 +39,12 @@ class ErasurePlan:
 
     @property
     def numbers(self) -> set[int]:
-        """The rows that go."""
+        """The numbers of the rows to remove."""
         return {row.row for row in self.rows}
 
 
 class RamErasing(RamTables):
-    """What `Ledger` promises of forgetting."""
+    """See `alveus.store.Ledger`, as far as it forgets."""
 
     @locked
     def erase(self, erasure: Erasure) -> Erased:
@@ -66,7 +67,7 @@ class RamErasing(RamTables):
             )
         return erased
 
-    # --- what is to go
+    # --- the plan
 
     def _plan(self, erasure: Erasure) -> ErasurePlan | None:
         scope = erasure.scope
@@ -111,29 +112,27 @@ class RamErasing(RamTables):
         return plan
 
     def _versions_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
-        set_rows = self._sets.get(ref)
         for item_id in dict.fromkeys(ids):
-            yield from [] if set_rows is None else set_rows.versions.get(item_id, [])
+            yield from self._sets.rows_of(ref).versions.get(item_id, [])
 
     def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
-        """Yield what was made of items that were purged since, and left no links."""
+        """Yield versions derived from items that were purged since and left no links."""
         yield from map(
             self._rows.__getitem__, self._rows_with_stub(lambda r, i: r == ref and i in ids)
         )
-        done = self._sets.lineage.compactions.values()
+        done = self._sets.compactions.values()
         purged = {row for c in done if c.purged and c.set == ref for row in c.added}
-        set_rows = self._sets.get(ref)
-        for row in [] if set_rows is None else set_rows.rows:
+        for row in self._sets.rows_of(ref).rows:
             if row.first in purged and not set(ids).isdisjoint(row.record.sources):
                 yield row
 
     def _rows_with_stub(self, of: Callable[[SetRef, str], bool]) -> list[int]:
-        """Return the versions that came from something purged, of such a set and id."""
-        stubs = self._sets.lineage.stubs
+        """Return the versions derived from a purged item that *of* accepts."""
+        stubs = self._sets.stubs
         return sorted(row for row, every in stubs.items() if any(of(*stub) for stub in every))
 
     def _commits_to_erase(self, plan: ErasurePlan) -> list[int]:
-        """Return the commits that wrote what goes, or that answered with an id of it."""
+        """Return the commits that wrote a row to remove, or whose result has its id."""
         ids_by_scope: dict[Scope | None, set[str]] = {}
         for row in plan.rows:
             scope = row.set_rows.ref.scope
@@ -155,8 +154,8 @@ class RamErasing(RamTables):
         return entry.erased is None and (named or entry.commit.result is not None)
 
     def _add_derived(self, plan: ErasurePlan) -> None:
-        lineage, removed = self._sets.lineage, plan.numbers
-        for row in plan.rows:  # grows while it is walked
+        lineage, removed = self._sets, plan.numbers
+        for row in plan.rows:  # grows during the loop
             for number in lineage.derived.get(row.row, []):
                 if number not in removed and number in self._rows:
                     removed.add(number)
@@ -164,7 +163,7 @@ class RamErasing(RamTables):
                     plan.derived_rows.append(self._rows[number])
 
     def _add_sources(self, plan: ErasurePlan) -> None:
-        removed, lineage = plan.numbers, self._sets.lineage
+        removed, lineage = plan.numbers, self._sets
         back: dict[int, ItemRow] = {}
         for row in plan.derived_rows:
             for number in lineage.sources.get(row.row, []):
@@ -175,13 +174,13 @@ class RamErasing(RamTables):
         plan.lost_count = len({row.first for row in plan.derived_rows if row.first in purged})
 
     def _may_return(self, row: ItemRow) -> bool:
-        """Whether a compaction alone retired it, and nothing became of it since."""
-        done = self._sets.lineage.compactions.values()
+        """Return whether a compaction retired a version, and no later version of its id exists."""
+        done = self._sets.compactions.values()
         retired = any(c.commit == row.end_commit and row.row in c.retired for c in done)
         return retired and row.set_rows.last_version(row.record.id) is row
 
     def _touching(self, plan: ErasurePlan) -> list[Run]:
-        """Return the runs that wrote or read what goes, and those of the same input."""
+        """Return the runs that wrote or read a row to remove, and those with the same input."""
         begun = {row.begin_commit for row in plan.rows}
         named: dict[SetRef, set[str]] = {}
         for row in plan.rows:
@@ -194,7 +193,7 @@ class RamErasing(RamTables):
         )
 
     def _with_heirs(self, runs: Iterable[int]) -> list[Run]:
-        """Return runs, and those that had the same input before or after them."""
+        """Return runs, and those that took over their input, or handed it over."""
         found, count = set(runs), -1
         pairs = [(r.id, r.origin) for r in self._runs.all_runs() if r.origin is not None]
         while found and len(found) != count:
@@ -205,10 +204,10 @@ class RamErasing(RamTables):
         existing = [self._runs.get(number) for number in sorted(found)]
         return [run for run in existing if run is not None]
 
-    # --- what is told
+    # --- the result
 
     def _result(self, asked: Erasure, plan: ErasurePlan, time: int) -> Erased:
-        removed, lineage = plan.numbers, self._sets.lineage
+        removed, lineage = plan.numbers, self._sets
         links = {(r, s) for r, found in lineage.sources.items() for s in found}
         outputs = [output for run in plan.runs for output in self._outputs(run)]
         read = [self._is_read(run, output) for run, output in outputs]
@@ -250,7 +249,7 @@ class RamErasing(RamTables):
         return [(run, output) for output in self._runs.agent_of(run).outputs_of(run.id)]
 
     def _is_read(self, run: Run, output: StoredOutput) -> bool | None:
-        """Return whether every consumer has read an output; None: nobody reads them."""
+        """Return whether every consumer has read an output; None: there is no consumer."""
         read = min(self._runs.agent_of(run).consumers.values(), default=None)
         return None if read is None else output.position <= read
 
@@ -268,7 +267,7 @@ class RamErasing(RamTables):
     def _puts(self, number: int) -> bool:
         return bool(self._journal[number - 1].put_nodes)
 
-    # --- what goes
+    # --- carrying it out
 
     def _carry_out(self, asked: Erasure, plan: ErasurePlan, time: int) -> None:
         number, scope = len(self._journal) + 1, asked.scope
@@ -298,32 +297,30 @@ class RamErasing(RamTables):
             self._hide(scope)
 
     def _remove(self, row: ItemRow) -> None:
-        """Take a version out of everything that knows it."""
+        """Remove a version everywhere."""
         row.set_rows.erase(row)
         if not any(other.first == row.first for other in row.set_rows.rows):
             self._accessed.pop(row.first, None)
-        del self._rows[row.row]
-        self._vectors.drop(row.row)
-        self._sets.lineage.forget(row.row)
-        self._line(row, "removed")
+        self._sets.forget(row.row)
+        self._drop_row(row)
 
     def _empty(self, asked: Erasure, plan: ErasurePlan, number: int) -> None:
-        """Take out of the journal what it says."""
+        """Erase the commits of the plan from the journal."""
         self._journal.erase_items(plan.rows)
         for entry in plan.entries:
-            own = asked.whole_key and self._journal[entry - 1].scope == asked.scope
-            says = own or entry in self._ops.values()
-            self._journal.erase(entry, number if says else None)
+            of_key = asked.whole_key and self._journal[entry - 1].scope == asked.scope
+            is_noted = of_key or entry in self._ops.values()
+            self._journal.erase(entry, number if is_noted else None)
         if asked.whole_key:
             self._journal.erase_tree(set(self._journal.commits_of(asked.scope)))
 
     def _mend(self, plan: ErasurePlan, number: int) -> None:
-        """Have compactions say nothing of what is erased, and not undo what came back.
+        """Erase rows from compactions, and mark those as undone whose sources were restored.
 
-        Those whose sources stay retired, since only what was made of them went, can be undone.
+        A compaction whose sources stay retired can still be undone.
         """
         removed, back = plan.numbers, {row.row for row in plan.restored_rows}
-        for done in list(self._sets.lineage.compactions.values()):
+        for done in list(self._sets.compactions.values()):
             if removed.isdisjoint((*done.retired, *done.added)):
                 continue
             left = [row for row in done.retired if row not in back]
@@ -333,7 +330,7 @@ class RamErasing(RamTables):
                 and not any(row in self._rows for row in done.added)
                 and not any(row in self._rows and self._may_return(self._rows[row]) for row in left)
             )
-            self._sets.lineage.compactions[done.id] = replace(
+            self._sets.compactions[done.id] = replace(
                 done,
                 how=ERASED_HOW,
                 retired=left,
@@ -341,7 +338,7 @@ class RamErasing(RamTables):
             )
 
     def _hide(self, scope: Scope) -> None:
-        """Have nothing tell the name of a key, until it is used again."""
+        """Hide the name of a key until the key is used again."""
         self._hidden[scope] = hidden_scope(scope, self._salt)
         self._named.discard(scope)
         keys = self._keys[scope.space]
@@ -390,12 +387,11 @@ class RamErasing(RamTables):
     def all_versions(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
-        set_rows = self._sets.get(ref)
-        rows = [] if set_rows is None else set_rows.rows
-        places = sorted(((r.record.id.encode(), r.version), r.row) for r in rows)
+        rows = self._sets.rows_of(ref).rows
+        ordered = sorted(((r.record.id.encode(), r.version), r.row) for r in rows)
         start = None if after is None else (after[0].encode(), after[1])
-        past = [row for place, row in places if start is None or place > start]
-        return [self._stored(self._rows[row]) for row in past[:limit]]
+        later = [row for position, row in ordered if start is None or position > start]
+        return [self._stored(self._rows[row]) for row in later[:limit]]
 
     @locked
     def all_sets(self, scope: Scope) -> list[SetRef]:
@@ -403,6 +399,6 @@ class RamErasing(RamTables):
 
 
 def _size(row: NodeRow) -> int:
-    """Return how many versions of nodes hang below an object."""
+    """Return the number of versions of nodes below an object."""
     below = [version for versions in row.versions.values() for version in versions]
     return len(below) + sum(map(_size, below))

@@ -1,15 +1,15 @@
-"""What search reads of a `RamStore`: its sets, their features, and what changed in them."""
+"""The reads of search in a `RamStore`: sets, features, changes and vectors."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from alveus.store import (
     Feature,
     FeatureChange,
-    ItemRecord,
     PendingVectors,
     Scope,
     SearchCache,
@@ -22,11 +22,12 @@ from alveus.store import (
 from alveus.store.checks import check_note
 from alveus.store.ram.database import RamTables, locked
 from alveus.store.ram.items import info_of
-from alveus.store.ram.rows import SetRows, number_of
+from alveus.store.ram.rows import ItemRow, SetRows, number_of
+from alveus.store.times import is_valid_at
 
 
 class RamFinder(WholeSets, RamTables):
-    """What `Finder` promises; the rows are those of the store's commits."""
+    """See `alveus.store.Finder`."""
 
     @locked
     def set_info(self, ref: SetRef) -> SetInfo | None:
@@ -64,8 +65,7 @@ class RamFinder(WholeSets, RamTables):
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None
     ) -> Iterator[Feature]:
-        set_rows = self._sets.get_by_number(set_number)
-        rows = [] if set_rows is None else set_rows.rows
+        rows = self._sets.rows_by_number(set_number).rows
         start = bisect_right(rows, after, key=number_of)
         return iter([row.feature() for row in rows[start:] if row.is_live_at(at)])
 
@@ -82,33 +82,34 @@ class RamFinder(WholeSets, RamTables):
     def expired_or_invalid_rows(
         self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
     ) -> list[int]:
-        set_rows = self._sets.get_by_number(set_number)
-        rows = (
-            []
-            if set_rows is None
-            else set_rows.rows_with_validity.values()
-            if at is None
-            else set_rows.rows
-        )
+        set_rows = self._sets.rows_by_number(set_number)
+        rows = set_rows.rows_with_validity.values() if at is None else set_rows.rows
         existing = [row for row in rows if row.has_validity() and row.is_live_at(at)]
-        return sorted(row.row for row in existing if _out_of_time(row.record, now, valid_at))
+        return [
+            row.row
+            for row in sorted(existing, key=number_of)
+            if row.expired(now) or not (valid_at is None or is_valid_at(row.record, valid_at))
+        ]
 
     @locked
     def access_times(self, set_number: int) -> list[tuple[int, int]]:
-        set_rows = self._sets.get_by_number(set_number)
-        live = {} if set_rows is None else set_rows.live
+        live = self._sets.rows_by_number(set_number).live
         found = [(row.row, self._accessed.get(first)) for first, row in live.items()]
         return [(row, time) for row, time in found if time is not None]
 
+    # --- vectors
+
     @locked
     def count_pending(self) -> int:
-        return len(self._vectors.begin_commits())
+        return len(self._pending)
 
     @locked
     def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
-        return self._vectors.pending(limit, set_numbers)
+        rows = self._pending.values()
+        wanted = [r for r in rows if set_numbers is None or r.set_rows.number in set_numbers]
+        return _first(wanted, limit)
 
     @locked
     def store_vectors(
@@ -116,17 +117,26 @@ class RamFinder(WholeSets, RamTables):
     ) -> None:
         for name, text in expects:
             check_note(name, expected=text, actual=self._notes.get(name))
-        for row in self._vectors.fill(vectors):
-            self._line(row, "embedded")
+        for set_number, number, new in vectors:
+            row = self._pending.get(number)
+            if row is not None and row.set_rows.number == set_number:
+                self._put_vectors(row, new)
+
+    def _put_vectors(self, row: ItemRow, vectors: bytes | None) -> None:
+        row.record = replace(row.record, vectors=vectors)
+        self._pending.pop(row.row, None)
+        if vectors is None:
+            self._pending[row.row] = row
+        self._line(row, "embedded")
 
     @locked
     def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
-        return self._vectors.versions_to_stage(self._numbered(set_numbers), limit)
+        sets = [rows for rows in self._sets.all_sets() if rows.number in set_numbers]
+        return _first([r for r in _rows_with_meaning(sets) if r.row not in self._staged], limit)
 
     @locked
     def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        existing = {row: new for _, row, new in vectors if row in self._rows}
-        self._vectors.staged.update(existing)
+        self._staged.update({row: new for _, row, new in vectors if row in self._rows})
 
     @locked
     def sync(self) -> None:
@@ -134,7 +144,7 @@ class RamFinder(WholeSets, RamTables):
 
     @locked
     def drop_staged_vectors(self) -> None:
-        self._vectors.staged.clear()
+        self._staged.clear()
 
     @locked
     def use_staged_vectors(
@@ -148,25 +158,26 @@ class RamFinder(WholeSets, RamTables):
             return False
         self._notes.update({name: text for name, _, text in notes})
         owners = {(scope.space, scope.key is None) for scope in scopes}
-        meant = [
+        sets = [
             rows
             for rows in self._sets.all_sets()
             if rows.number in set_numbers
             or (rows.ref.scope.space, rows.ref.scope.key is None) in owners
         ]
-        for row in self._vectors.use_staged(meant):
-            self._line(row, "embedded")
+        for row in _rows_with_meaning(sets):
+            self._put_vectors(row, self._staged.get(row.row))
+        self._staged.clear()
         return True
 
-    def _numbered(self, set_numbers: Sequence[int]) -> list[SetRows]:
-        return [set_rows for set_rows in self._sets.all_sets() if set_rows.number in set_numbers]
+
+def _rows_with_meaning(sets: Sequence[SetRows]) -> list[ItemRow]:
+    return [row for set_rows in sets for row in set_rows.rows if row.has_meaning()]
 
 
-def _out_of_time(record: ItemRecord, now: int, valid_at: int | None) -> bool:
-    if record.expires is not None and record.expires <= now:
-        return True
-    if valid_at is None:
-        return False
-    return (record.valid_from is not None and record.valid_from > valid_at) or (
-        record.valid_to is not None and record.valid_to <= valid_at
-    )
+def _first(rows: list[ItemRow], limit: int) -> list[PendingVectors]:
+    """Return the texts of *limit* rows: live ones first, then in the order in which they ended."""
+    chosen = sorted(rows, key=lambda row: (row.end_commit or 0, row.row))[:limit]
+    return [
+        PendingVectors(r.set_rows.number, r.row, r.record.text or "", r.record.metadata)
+        for r in chosen
+    ]

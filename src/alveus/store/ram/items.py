@@ -1,4 +1,4 @@
-"""All sets of a store, and how the item changes of a batch reach them."""
+"""The sets of a `RamStore`: definitions, items, lineage, and the item changes of a batch."""
 
 from __future__ import annotations
 
@@ -49,27 +49,84 @@ from alveus.store.checks import (
 )
 from alveus.store.ram.rows import CommitDraft, ItemRow, SetRows
 
+_NO_SET = SetRef(Scope("", None), "")
 
-class LineageLinks:
-    """Links between versions, by their rows, and compactions by id.
+_Redefined: TypeAlias = tuple[SetRows, Definition]
+"""A set with a new definition, and its old one."""
+
+
+class SetTable:
+    """All sets of a store, the links between versions of items, and compactions.
 
     Attributes:
-        sources: Rows that a version was derived from.
-        derived: Rows that were derived from a version.
-        compactions: By id, in the order they were done.
-        stubs: What a version came from, to any depth, that is purged by now: sets and ids.
+        sources: Rows that a version was derived from, by its row.
+        derived: Rows that were derived from a version, by its row.
+        stubs: The purged items that a version was derived from, directly or not.
+        compactions: By id, in order.
         access_times: When an item was last read, by its first row.
     """
 
     def __init__(self) -> None:
+        self._by_scope: dict[Scope, dict[str, SetRows]] = {}
+        self._by_number: dict[int, SetRows] = {}
+        self._last_number = 0
         self.sources: dict[int, list[int]] = {}
         self.derived: dict[int, list[int]] = {}
         self.stubs: dict[int, frozenset[tuple[SetRef, str]]] = {}
         self.compactions: dict[int, Compaction] = {}
         self.access_times: dict[int, int] = {}
 
-    def link(self, row: int, sources: Sequence[int], draft: CommitDraft) -> None:
-        """Note that *row* was derived from *sources*."""
+    def sets_of_scope(self, scope: Scope) -> list[SetRows]:
+        """Return the sets of *scope*, by name."""
+        return [found for _, found in sorted(self._by_scope.get(scope, {}).items())]
+
+    def get(self, ref: SetRef) -> SetRows | None:
+        """Return a set; None: it does not exist."""
+        return self._by_scope.get(ref.scope, {}).get(ref.name)
+
+    def rows_of(self, ref: SetRef) -> SetRows:
+        """Return a set; an empty one if it does not exist."""
+        return self.get(ref) or SetRows(0, ref, Definition())
+
+    def rows_by_number(self, number: int) -> SetRows:
+        """Return the set of a number; an empty one if it does not exist."""
+        return self._by_number.get(number) or SetRows(0, _NO_SET, Definition())
+
+    def all_sets(self) -> list[SetRows]:
+        """Return all sets of the store."""
+        return list(self._by_number.values())
+
+    def remove(self, set_rows: SetRows) -> None:
+        """Remove a set of a forgotten key, and its compactions."""
+        del self._by_number[set_rows.number], self._by_scope[set_rows.ref.scope][set_rows.ref.name]
+        for done in [c for c in self.compactions.values() if c.set == set_rows.ref]:
+            del self.compactions[done.id]
+
+    # --- lineage
+
+    def forget(self, row: int) -> None:
+        """Drop all links of a removed version."""
+        self.stubs.pop(row, None)
+        for source in self.sources.pop(row, []):
+            self.derived[source].remove(row)
+        for other in self.derived.pop(row, []):
+            self.sources[other].remove(row)
+
+    def purge(self, row: ItemRow) -> None:
+        """Remove an ended version; versions derived from it get a stub."""
+        row.set_rows.purge(row)
+        stub = {(row.set_rows.ref, row.record.id)} | self.stubs.get(row.row, frozenset())
+        for other in self.derived.get(row.row, []):
+            self.stubs[other] = self.stubs.get(other, frozenset()) | stub
+        self.forget(row.row)
+        for done in list(self.compactions.values()):
+            if (done.set, done.commit) == (row.set_rows.ref, row.end_commit):
+                self.compactions[done.id] = replace(done, purged=True)
+        versions = row.set_rows.versions.get(row.record.id, ())
+        if all(other.first != row.first for other in versions):
+            self.access_times.pop(row.first, None)
+
+    def _link(self, row: int, sources: Sequence[int], draft: CommitDraft) -> None:
         before = self.sources.get(row, [])
         new = sorted(set(sources).difference(before))
         if not new:
@@ -84,117 +141,35 @@ class LineageLinks:
         for source in sources:
             self.derived[source].remove(row)
 
-    def forget(self, row: int) -> None:
-        """Drop all links of a version that is removed."""
-        self.stubs.pop(row, None)
-        for source in self.sources.pop(row, []):
-            self.derived[source].remove(row)
-        for other in self.derived.pop(row, []):
-            self.sources[other].remove(row)
-
-    def inherit(self, row: ItemRow, before: ItemRow, draft: CommitDraft) -> None:
+    def _inherit(self, row: ItemRow, before: ItemRow, draft: CommitDraft) -> None:
         """Give a later version the sources of an earlier one."""
-        self.link(row.row, self.sources.get(before.row, []), draft)
+        self._link(row.row, self.sources.get(before.row, []), draft)
         if before.row in self.stubs:
             self.stubs[row.row] = self.stubs[before.row]
             draft.undo.append((self.stubs.pop, row.row))
 
-    def access(self, first: int, time: int, draft: CommitDraft) -> None:
-        """Note that an item that is being added counts as read at *time*."""
-        self.access_times[first] = time
-        draft.undo.append((self.access_times.pop, first))
-
-    def put_compaction(self, compaction: Compaction, draft: CommitDraft) -> None:
-        """Keep a compaction: a new one, or what became of it."""
+    def _put_compaction(self, compaction: Compaction, draft: CommitDraft) -> None:
         before = self.compactions.get(compaction.id)
         self.compactions[compaction.id] = compaction
-
         if before is None:
             draft.undo.append((self.compactions.pop, compaction.id))
         else:
             draft.undo.append((self.compactions.__setitem__, before.id, before))
 
-    def compactions_of_commit(self, number: int) -> list[Compaction]:
-        """Return the compactions that commit *number* did."""
-        return [done for done in self.compactions.values() if done.commit == number]
-
-    def undone_by_commit(self, number: int) -> list[int]:
-        """Return the ids of those that it undid."""
-        return [done.id for done in self.compactions.values() if done.undo_commit == number]
-
-    def purge(self, row: ItemRow) -> None:
-        """Drop what is known of a version that is removed, whose set's compactions it was in."""
-        stub = {(row.set_rows.ref, row.record.id)} | self.stubs.get(row.row, frozenset())
-        for other in self.derived.get(row.row, []):
-            self.stubs[other] = self.stubs.get(other, frozenset()) | stub
-        self.forget(row.row)
-        for done in list(self.compactions.values()):
-            if (done.set, done.commit) == (row.set_rows.ref, row.end_commit):
-                self.compactions[done.id] = replace(done, purged=True)
-        versions = row.set_rows.versions.get(row.record.id, ())
-        if all(other.first != row.first for other in versions):
-            self.access_times.pop(row.first, None)
-
-    def compactions_of_set(
-        self, ref: SetRef, *, before: int | None, limit: int
-    ) -> list[Compaction]:
-        """Return compactions of a set, the latest first."""
-        compactions = [
-            c
-            for c in reversed(self.compactions.values())
-            if c.set == ref and (before is None or c.id < before)
-        ]
-        return compactions[:limit]
-
-
-_Redefined: TypeAlias = tuple[SetRows, Definition]
-"""A set that gets another definition, and the one that it had."""
-
-
-class SetTable:
-    """Sets by scope and name, and by number."""
-
-    def __init__(self) -> None:
-        self._by_scope: dict[Scope, dict[str, SetRows]] = {}
-        self._by_number: dict[int, SetRows] = {}
-        self._last_number = 0
-        self.lineage = LineageLinks()
-
-    def sets_of_scope(self, scope: Scope) -> list[SetRows]:
-        """Return the sets of *scope*, by name."""
-        return [found for _, found in sorted(self._by_scope.get(scope, {}).items())]
-
-    def get(self, ref: SetRef) -> SetRows | None:
-        """Return a set, or None while there is none."""
-        return self._by_scope.get(ref.scope, {}).get(ref.name)
-
-    def get_by_number(self, number: int) -> SetRows | None:
-        """Return the set that a Finder knows by *number*, or None."""
-        return self._by_number.get(number)
-
-    def all_sets(self) -> list[SetRows]:
-        """Return all sets of the store."""
-        return list(self._by_number.values())
-
-    def remove(self, set_rows: SetRows) -> None:
-        """Take out a set of a key that is forgotten, and what is known of its compactions."""
-        del self._by_number[set_rows.number], self._by_scope[set_rows.ref.scope][set_rows.ref.name]
-        compactions = self.lineage.compactions
-        for done in [c for c in compactions.values() if c.set == set_rows.ref]:
-            del compactions[done.id]
+    # --- the changes of a batch
 
     def apply(self, batch: Batch, draft: CommitDraft) -> None:
-        """Apply the definitions and item changes of *batch* in order, then hold what limits them.
+        """Apply the definitions and item changes of *batch* in order, then check capacities.
 
         Raises:
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add is live.
             SetDefinitionConflict: A set to define exists with another definition.
-            SetMoved: What is added was not checked by the set's rules, or the set moved on since.
-            CompactionChanged: A compaction to undo is not as it was left.
+            SetMoved: Adds were not checked by the rules of the set, or the set changed since.
+            CompactionChanged: A compaction to undo was changed since.
             NotFound: There is no such compaction, version or source.
-            SetFull: A set that refuses, and that the batch adds to, exceeds its capacity.
-            KeyFull: The key, if the batch adds to it, exceeds its limits.
+            SetFull: A set that the batch adds to exceeds its capacity, and refuses.
+            KeyFull: The key exceeds its limits, and the batch adds to it.
         """
         redefined = [found for d in batch.define if (found := self._define(d, batch, draft))]
         self._check_admission(batch)
@@ -209,22 +184,20 @@ class SetTable:
         self._check_limits(batch, draft)
 
     def _refuse_unchecked(self, change: ItemChange, unchecked: set[SetRef]) -> None:
-        """Refuse a change of a set with rules to which something is added unchecked."""
-        set_rows = self.get(change.set) if change.set in unchecked else None
-        if set_rows is not None and set_rows.definition.admission is not None:
+        """Raise `SetMoved` if the batch adds unchecked items to a set with rules."""
+        if change.set in unchecked and self.rows_of(change.set).definition.admission is not None:
             raise SetMoved(change.set.name, what="rules")
 
     def _check_admission(self, batch: Batch) -> None:
         for check in batch.admission_checks or ():
-            set_rows = self.get(check.set)
-            check_rules(check, None if set_rows is None else set_rows.definition)
-            if set_rows is None or check.last_row is None:
-                continue
-            if any(row.is_live_at(None) for row in set_rows.rows_after(check.last_row)):
+            set_rows = self.rows_of(check.set)
+            check_rules(check, set_rows.definition)
+            later = [] if check.last_row is None else set_rows.rows_after(check.last_row)
+            if any(row.is_live_at(None) for row in later):
                 raise SetMoved(check.set.name)
 
     def _define(self, define: Define, batch: Batch, draft: CommitDraft) -> _Redefined | None:
-        """Make or change a set; return it if that is right only where the set is empty."""
+        """Create or change a set; return it if only an empty set may change so."""
         set_rows = self.get(define.set)
         if set_rows is None:
             self._make(define.set, define.definition, draft)
@@ -252,8 +225,10 @@ class SetTable:
         match change:
             case Add():
                 self._add(change, draft)
-            case Replace():
-                self._replace_or_upsert(change, draft)
+            case Replace(upsert=True):
+                self._add(upserted(change), draft)
+            case Replace(set=ref, version=version, record=record, links=links):
+                self._replace(self._live(ref, record.id, version, draft), record, links, draft)
             case Retire(set=ref, id=item_id, version=version):
                 draft.end(self._live(ref, item_id, version, draft))
             case Compact():
@@ -263,18 +238,13 @@ class SetTable:
             case Past():
                 self._apply_past(change, draft)
             case Revive(set=ref, row=number):
-                set_rows = self.get(ref)
-                found = None if set_rows is None else set_rows.find_row(number)
-                if found is None:
-                    raise NotFound(f"set {ref.name!r} has no version of row {number}")
-                self._revive(found, draft)
+                self._revive(self._kept(ref, number), draft)
 
-    def _replace_or_upsert(self, change: Replace, draft: CommitDraft) -> None:
-        if change.upsert:
-            self._add(upserted(change), draft)
-            return
-        last = self._live(change.set, change.record.id, change.version, draft)
-        self._replace(last, change.record, change.links, draft)
+    def _kept(self, ref: SetRef, number: int) -> ItemRow:
+        found = self.rows_of(ref).find_row(number)
+        if found is None:
+            raise NotFound(f"set {ref.name!r} has no version of row {number}")
+        return found
 
     def _replace(
         self, last: ItemRow, record: ItemRecord, links: Sequence[Link], draft: CommitDraft
@@ -282,12 +252,12 @@ class SetTable:
         sources = [self._source(link).row for link in links]
         draft.end(last)
         row = draft.begin(last.set_rows, record, last, version=last.version + 1)
-        self.lineage.inherit(row, last, draft)
-        self.lineage.link(row.row, sources, draft)
+        self._inherit(row, last, draft)
+        self._link(row.row, sources, draft)
         return row
 
     def _add_existing(self, last: ItemRow, add: Add, draft: CommitDraft) -> ItemRow:
-        """Do what is to be done where a live item has the id of one that is added."""
+        """Refuse, keep or replace the live item that has the id of an added one."""
         item_key = add.set, add.record.id
         if add.existing == "error":
             raise DuplicateItem(add.record.id, set_name=add.set.name)
@@ -300,8 +270,7 @@ class SetTable:
         return self._replace(last, replace(add.record, sources=tuple(names)), add.links, draft)
 
     def _live(self, ref: SetRef, item_id: str, version: int, draft: CommitDraft) -> ItemRow:
-        set_rows = self.get(ref)
-        last = None if set_rows is None else set_rows.last_version(item_id)
+        last = self.rows_of(ref).last_version(item_id)
         live = last is not None and last.end_commit is None
         item_key = ref, item_id
         is_stale = (
@@ -313,41 +282,39 @@ class SetTable:
         return last
 
     def _add(self, add: Add, draft: CommitDraft) -> ItemRow:
-        set_rows = self.get(add.set)
-        last = None if set_rows is None else set_rows.last_version(add.record.id)
+        last = self.rows_of(add.set).last_version(add.record.id)
         if last is not None and last.end_commit is None:
             if not last.expired(draft.time):
                 return self._add_existing(last, add, draft)
             draft.end(last)
-        set_rows = set_rows or self._make(add.set, Definition(), draft)
+        set_rows = self.get(add.set) or self._make(add.set, Definition(), draft)
         draft.sets_added_to[add.set] = set_rows
         sources = [self._source(link) for link in add.links]
         version = 1 if last is None else last.version + 1
         row = draft.begin(set_rows, add.record, None, version=version)
-        self.lineage.link(row.row, [source.row for source in sources], draft)
+        self._link(row.row, [source.row for source in sources], draft)
         if add.accessed is not None:
-            self.lineage.access(row.first, add.accessed, draft)
+            self.access_times[row.first] = add.accessed
+            draft.undo.append((self.access_times.pop, row.first))
         return row
 
     def _source(self, link: Link) -> ItemRow:
-        set_rows = self.get(link.set)
-        last = None if set_rows is None else set_rows.last_version(link.id)
+        last = self.rows_of(link.set).last_version(link.id)
         if last is None:
             raise NotFound(f"set {link.set.name!r} has no item {link.id!r} to derive from")
         return last
 
     def _compact(self, change: Compact, draft: CommitDraft) -> None:
-        set_rows = self.get(change.set)
         retired: list[ItemRow] = []
         for item_id, version in change.retired:
             retired.append(self._live(change.set, item_id, version, draft))
             draft.end(retired[-1])
-        if set_rows is None:
+        if self.get(change.set) is None:
             raise NotFound(f"there is no set {change.set.name!r} to compact")
         added = [self._add(add, draft) for add in change.added]
         number = (draft.number << ROW_BITS) + draft.compaction_count
         draft.compaction_count += 1
-        self.lineage.put_compaction(
+        self._put_compaction(
             Compaction(
                 id=number,
                 set=change.set,
@@ -363,7 +330,7 @@ class SetTable:
         )
 
     def _undo(self, change: Undo, draft: CommitDraft) -> None:
-        done, set_rows = self.lineage.compactions.get(change.compaction), self.get(change.set)
+        done, set_rows = self.compactions.get(change.compaction), self.get(change.set)
         if done is None or set_rows is None or done.commit == draft.number:
             raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
         retired, added = set_rows.find_rows(done.retired), set_rows.find_rows(done.added)
@@ -380,7 +347,7 @@ class SetTable:
                 raise CompactionChanged(done.id, f"an item {row.record.id!r} is live again")
         for row in sorted(retired, key=lambda row: row.row):
             self._revive(row, draft)
-        self.lineage.put_compaction(replace(done, undo_commit=draft.number), draft)
+        self._put_compaction(replace(done, undo_commit=draft.number), draft)
 
     def _apply_past(self, past: Past, draft: CommitDraft) -> None:
         set_rows = self.get(past.set) or self._make(past.set, Definition(), draft)
@@ -405,29 +372,28 @@ class SetTable:
     def _apply_past_lineage(self, past: Past, draft: CommitDraft) -> None:
         for row, source in past.links:
             if self._has_row(row, past.set) and self._has_row(source, past.set):
-                self.lineage.link(row, [source], draft)
+                self._link(row, [source], draft)
         for done in past.compactions:
             removed = [0] * done.erased
-            self.lineage.put_compaction(
+            self._put_compaction(
                 replace(done, retired=[*done.retired, *removed], undo_commit=None), draft
             )
         for compaction in past.undone_compactions:
-            done = self.lineage.compactions.get(compaction)
+            done = self.compactions.get(compaction)
             if done is None or done.set != past.set:
                 raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")
-            self.lineage.put_compaction(replace(done, undo_commit=draft.number), draft)
+            self._put_compaction(replace(done, undo_commit=draft.number), draft)
 
     def _has_row(self, number: int, near: SetRef) -> bool:
-        """Return whether a version is kept; it is looked for in the set that it is *near* first."""
-        set_rows = self.get(near)
-        likely = [] if set_rows is None else [set_rows]
-        return any(home.find_row(number) for home in (*likely, *self._by_number.values()))
+        """Return whether a version exists; looks in the set *near* first."""
+        sets = (self.rows_of(near), *self._by_number.values())
+        return any(set_rows.find_row(number) for set_rows in sets)
 
     def _revive(self, row: ItemRow, draft: CommitDraft) -> None:
         last = row.set_rows.last_version(row.record.id)
         if last is None or last.end_commit is None:
             raise DuplicateItem(row.record.id, set_name=row.set_rows.ref.name)
-        self.lineage.inherit(draft.revive(row, version=last.version + 1), row, draft)
+        self._inherit(draft.revive(row, version=last.version + 1), row, draft)
 
     def _check_limits(self, batch: Batch, draft: CommitDraft) -> None:
         limits, key = batch.limits, batch.scope.key
@@ -443,7 +409,7 @@ class SetTable:
 
 
 def _check_redefined(renewed: Sequence[_Redefined], draft: CommitDraft, until: int) -> None:
-    """Refuse another definition for a set that holds items from before."""
+    """Raise an error if a set with another definition holds items of earlier commits."""
     for set_rows, before in renewed:
         if any(
             r.begin_commit < draft.number and not r.expired(until) for r in set_rows.live.values()
@@ -453,7 +419,7 @@ def _check_redefined(renewed: Sequence[_Redefined], draft: CommitDraft, until: i
 
 
 def _enforce_capacity(set_rows: SetRows, draft: CommitDraft, until: int) -> None:
-    """Hold a set to its capacity; what expired by *until* is ended, what did since takes none."""
+    """Trim a set to its capacity; end items that expired by *until*, ignore later ones."""
     definition = set_rows.definition
     if not definition.bounded:
         return
@@ -485,7 +451,7 @@ def _copied(definition: Definition) -> Definition:
 
 
 def info_of(rows: SetRows) -> SetInfo:
-    """Return what there is to say of a set."""
+    """Return the `SetInfo` of a set."""
     definition = _copied(rows.definition)
     records = [row.record for row in rows.rows_with_validity.values()]
     return SetInfo(

@@ -1,4 +1,4 @@
-"""What is to be run, and how far it is: the part of the store that runners use."""
+"""Leases, inputs, runs, outputs and consumers of a `RamStore`: what runners use."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from alveus.store.runs import space_of
 
 
 class RamLanes(RamTables):
-    """`Lanes` and leases."""
+    """See `alveus.store.Lanes`, and leases in `alveus.store.Ledger`."""
 
     # --- leases
 
@@ -97,7 +97,7 @@ class RamLanes(RamTables):
         return None if found is None else self._seen(found)
 
     def _seen(self, run: Run) -> Run:
-        """Return a run; of a key that was forgotten without the key's name."""
+        """Return a run without the name of its key, if the key was forgotten."""
         hidden = self._hidden.get(run.scope)
         if hidden is None:
             return run
@@ -193,8 +193,8 @@ class RamLanes(RamTables):
 
     @locked
     def consumer_position(self, agent: str, space: str, name: str) -> int:
-        set_rows = self._runs.agent(agent, space)
-        return set_rows.consumers.setdefault(name, set_rows.pruned_position)
+        lanes = self._runs.agent(agent, space)
+        return lanes.consumers.setdefault(name, lanes.pruned_position)
 
     @locked
     def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
@@ -211,39 +211,39 @@ class RamLanes(RamTables):
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
     ) -> int:
-        set_rows = self._agent(agent, space)
+        lanes = self._agent(agent, space)
         ended = [(r.ended, r) for r in self._runs.all_runs() if r.ended is not None]
         mine = [(t, r) for t, r in ended if (r.scope.space, r.agent) == (space, agent)]
         mine.sort(key=lambda pair: (pair[0], pair[1].id))
         spare = 0 if retain.count is None else len(mine) - retain.count
-        read = min(set_rows.consumers.values(), default=None)
+        read = min(lanes.consumers.values(), default=None)
         done = 0
-        for place, (time, run) in enumerate(mine[:limit]):
+        for index, (time, run) in enumerate(mine[:limit]):
             old = retain.age_us is not None and time <= now - retain.age_us
-            outputs = [output.position for output in set_rows.outputs_of(run.id)]
+            outputs = [output.position for output in lanes.outputs_of(run.id)]
             unread = read is not None and max(outputs, default=0) > read
-            if unread or not (old or place < spare):
+            if unread or not (old or index < spare):
                 break
             self._runs.drop(run)
             done += 1
-        self._forget(set_rows, retain, now, limit)
+        self._forget(lanes, retain, now, limit)
         return done
 
-    def _forget(self, set_rows: AgentLanes, retain: Retain, now: int, limit: int) -> None:
-        """Forget ids of events, but for the last ones, and those of unfinished runs."""
+    def _forget(self, lanes: AgentLanes, retain: Retain, now: int, limit: int) -> None:
+        """Forget event ids, except the last ones and those of unfinished runs."""
         until, last = now - retain.dedupe_us, self._runs.last_id - retain.dedupe_count
         going = sorted(
             (known.time, event_id)
-            for event_id, known in set_rows.events.items()
+            for event_id, known in lanes.events.items()
             if known.time <= until
             and known.run <= last
             and ((run := self._runs.get(known.run)) is None or run.ended is not None)
         )
         for _, event_id in going[:limit]:
-            del set_rows.events[event_id]
+            del lanes.events[event_id]
 
     def _counts(self) -> tuple[int, int, int]:
-        """Return how many runs wait, are parked, and have ended."""
+        """Return the numbers of waiting, parked and ended runs."""
         found = [run.status for run in self._runs.all_runs()]
         waiting, parked = found.count("waiting"), found.count("parked")
         return waiting, parked, len(found) - waiting - parked

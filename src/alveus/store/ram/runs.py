@@ -1,4 +1,7 @@
-"""Agents, their runs, and what a batch tells of one."""
+"""The runs of a `RamStore`: lanes, steps, durable calls and outputs, and the changes of a batch.
+
+Steps, outputs and ended runs are kept as plain tuples, as the entries of the journal are.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +18,12 @@ from alveus.store.runs import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatu
 from alveus.values.lazy_dataclass import dataclass
 
 _COMMIT, _SENSORY, _READ_SET = 1, 3, 4
-"""Where the row of a step has its commit, what it changed in sensory memory, and what it read."""
+"""Positions in the row of a step: `StepDone` without its run and ordinal."""
 
 
 @dataclass(slots=True, frozen=True)
 class EventId:
-    """An event id that was used: by which run, and for what."""
+    """A used event id, with its run and its request."""
 
     run: int
     number: int
@@ -30,11 +33,11 @@ class EventId:
 
 @dataclass(slots=True, eq=False)
 class AgentLanes:
-    """All lanes of an agent: next numbers and unfinished runs by scope; its outputs and readers.
+    """The lanes of an agent by scope: next numbers and unfinished runs; its outputs and consumers.
 
     Attributes:
-        outputs: Rows: the fields of an `StoredOutput`, in order.
-        scopes: The one of each lane that its runs refer to.
+        outputs: Rows with the fields of a `StoredOutput`, in order.
+        scopes: One object for each scope, which all its runs share.
     """
 
     name: str
@@ -48,14 +51,14 @@ class AgentLanes:
     consumers: dict[str, int] = field(default_factory=dict[str, int])
 
     def outputs_after(self, after: int, limit: int) -> list[StoredOutput]:
-        """Return outputs past a position."""
+        """Return outputs after a position."""
         if after < self.pruned_position:
             raise OutputsPruned(self.name, after=after, floor=self.pruned_position)
         start = bisect_right(self.outputs, after, key=itemgetter(0))
         return [StoredOutput(*row) for row in self.outputs[start : start + limit]]
 
     def outputs_of(self, run: int) -> list[StoredOutput]:
-        """Return outputs of a run."""
+        """Return the outputs of a run."""
         return [StoredOutput(*row) for row in self.outputs if row[1] == run]
 
 
@@ -68,9 +71,9 @@ def _changed(
     error: str | None = None,
     ended: int | None = None,
 ) -> Run:
-    """Return a run that went on; *error* is what there is of one now.
+    """Return a run with changes, and with these values of *error* and *ended*.
 
-    As `replace` would return it, which takes as long as the rest of a commit.
+    `replace` would take as long as the rest of a commit.
     """
     # fmt: off
     return Run(
@@ -87,19 +90,21 @@ _FIELDS = attrgetter(
 )  # fmt: skip
 
 
-def _place(run: int, ordinal: int) -> int:
-    """Return where the row of a step is, as in a table of SQL."""
+def _step_id(run: int, ordinal: int) -> int:
+    """Return the key of a step, as in SQL."""
     return run * MAX_POSITIONS + ordinal
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    """Return the run that `_FIELDS` were read of."""
+    """Return the run of a row of `_FIELDS`."""
     number, agent, space, key, *rest = row
     return Run(number, agent, Scope(space, key), *rest)
 
 
 class RunTable:
-    """Every run of a store, and the steps and calls of each. What fails is taken back by *undo*.
+    """All runs of a store, with their steps and durable calls.
+
+    A change appends the steps that undo it to *undo*.
 
     Attributes:
         last_id: The id of the last run.
@@ -108,27 +113,27 @@ class RunTable:
     def __init__(self) -> None:
         self.agents: dict[tuple[str, str], AgentLanes] = {}
         self._steps: dict[int, tuple[Any, ...]] = {}
-        self._next_ordinals: dict[int, int] = {}  # past those of the steps of a run
+        self._next_ordinals: dict[int, int] = {}  # of a run: after those of its steps
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[DurableCall, int]]] = {}
         self.last_id = 0
 
     def oldest_needed_commit(self) -> int:
-        """Return the first commit of a run that has not ended; a large number: there is none."""
+        """Return the first commit of any unfinished run; a large number if there is none."""
         steps = [row[_COMMIT] for n in self._open for _, row in self.steps(n)]
         calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
         return min([1 << 62, *steps, *calls])
 
     def agent(self, name: str, space: str) -> AgentLanes:
-        """Return an agent, with nothing in it if it is new."""
+        """Return an agent; a new one is created."""
         found = self.agents.get((space, name))
         if found is None:
             found = self.agents[space, name] = AgentLanes(name, space)
         return found
 
     def get(self, number: int) -> Run | None:
-        """Return a run, or None if there is none (any more)."""
+        """Return a run; None: it does not exist, or was pruned."""
         run = self._open.get(number)
         if run is None:
             row = self._ended.get(number)
@@ -141,21 +146,16 @@ class RunTable:
         return sorted(runs, key=attrgetter("id"))
 
     def step_commits(self, run: int) -> list[tuple[int, str | None]]:
-        """Return the commit of each step of a run, and what the step looked up."""
+        """Return the commit and the read set of each step of a run."""
         return [(row[_COMMIT], row[_READ_SET]) for _, row in self.steps(run)]
 
     def steps(self, run: int) -> list[tuple[int, tuple[Any, ...]]]:
-        """Return the steps of a run: ordinals, and the other fields of a `StepDone`, in order."""
-        places = range(_place(run, 0), _place(run, self._next_ordinals.get(run, 0)))
-        return [(i, self._steps[at]) for i, at in enumerate(places) if at in self._steps]
-
-    def _drop_steps(self, run: int) -> None:
-        for ordinal, _ in self.steps(run):
-            del self._steps[_place(run, ordinal)]
-        self._next_ordinals.pop(run, None)
+        """Return the ordinals and rows of the steps of a run, in order."""
+        ids = range(_step_id(run, 0), _step_id(run, self._next_ordinals.get(run, 0)))
+        return [(i, self._steps[at]) for i, at in enumerate(ids) if at in self._steps]
 
     def open_run(self, number: int) -> Run:
-        """Return a run that waits or is parked."""
+        """Return an unfinished run."""
         return self._open[number]
 
     def agent_of(self, run: Run) -> AgentLanes:
@@ -163,17 +163,17 @@ class RunTable:
         return self.agents[run.scope.space, run.agent]
 
     def is_next(self, run: Run) -> bool:
-        """Return whether no unfinished run stands before this one, which waits."""
+        """Return whether a run waits, and no unfinished run of its lane is before it."""
         return run.status == "waiting" and self.agent_of(run).open_runs[run.scope][0] == run.id
 
     # --- inputs
 
     def used_event_id(self, agent: str, queued: QueuedInput) -> EventId | None:
-        """Return what is known of an input's event id; refuse another request."""
-        set_rows = self.agents.get((queued.scope.space, agent))
-        if queued.event_id is None or set_rows is None:
+        """Return the earlier use of an input's event id; raise an error for another request."""
+        lanes = self.agents.get((queued.scope.space, agent))
+        if queued.event_id is None or lanes is None:
             return None
-        found = set_rows.events.get(queued.event_id)
+        found = lanes.events.get(queued.event_id)
         if found is not None and found.request != queued.request:
             raise IdempotencyConflict(queued.label, what="event id")
         return found
@@ -181,23 +181,23 @@ class RunTable:
     def begin(
         self, agent: str, queued: QueuedInput, undo: Undo, *, origin: int | None = None
     ) -> Run:
-        """Put a run at the end of its lane."""
-        set_rows = self.agent(agent, queued.scope.space)
-        scope = set_rows.scopes.setdefault(queued.scope, queued.scope)
-        number = set_rows.next_numbers.get(scope, 0)
+        """Append a run to its lane."""
+        lanes = self.agent(agent, queued.scope.space)
+        scope = lanes.scopes.setdefault(queued.scope, queued.scope)
+        number = lanes.next_numbers.get(scope, 0)
         self.last_id += 1
         run = Run(
             self.last_id, agent, scope, number, "waiting", queued.event, queued.time, origin=origin
         )
         if queued.event_id is not None:
             event_id = queued.event_id
-            set_rows.events[event_id] = EventId(run.id, number, queued.request, queued.time)
-            undo.append((set_rows.events.pop, event_id))
-        set_rows.next_numbers[scope] = number + 1
-        waiting = set_rows.open_runs.setdefault(scope, [])
+            lanes.events[event_id] = EventId(run.id, number, queued.request, queued.time)
+            undo.append((lanes.events.pop, event_id))
+        lanes.next_numbers[scope] = number + 1
+        waiting = lanes.open_runs.setdefault(scope, [])
         waiting.append(run.id)
         self._open[run.id] = run
-        undo.append((self._take_back, set_rows, run))
+        undo.append((self._take_back, lanes, run))
         return run
 
     def _take_back(self, lanes: AgentLanes, run: Run) -> None:
@@ -205,13 +205,13 @@ class RunTable:
         lanes.open_runs[run.scope].remove(run.id)
         del self._open[run.id]
 
-    # --- what a batch tells
+    # --- the changes of a batch
 
     def repeated_commit(self, batch: Batch) -> int | None:
-        """Return the number of the commit that took the place of a step, or completed a call."""
+        """Return the commit that made the same step, or completed the same call."""
         progress = batch.run
         if isinstance(progress, Step):
-            row = self._steps.get(_place(progress.run, progress.ordinal))
+            row = self._steps.get(_step_id(progress.run, progress.ordinal))
             return None if row is None else row[_COMMIT]
         if isinstance(progress, DurableCall) and not progress.truncate:
             found = self.calls.get(progress.run, {}).get((progress.ordinal, progress.position))
@@ -219,7 +219,7 @@ class RunTable:
         return None
 
     def check(self, batch: Batch) -> None:
-        """Refuse a batch about a run that is not there, is another key's, or has moved on."""
+        """Raise an error if the run of a batch does not exist, or is not as expected."""
         progress = batch.run
         if progress is None:
             return
@@ -231,7 +231,7 @@ class RunTable:
         )
 
     def apply(self, batch: Batch, draft: CommitDraft) -> None:
-        """Keep what a batch tells of a run, which was guarded."""
+        """Apply the progress of a batch, which was checked."""
         progress = batch.run
         if progress is None:
             return
@@ -269,17 +269,17 @@ class RunTable:
     def _step(self, step: Step, draft: CommitDraft) -> None:
         run = self._open[step.run]
         row = (step.action, draft.number, step.sent, step.sensory, step.read_set, step.skipped)
-        place, before = _place(step.run, step.ordinal), self._next_ordinals.get(step.run, 0)
-        self._steps[place] = row
+        step_id, before = _step_id(step.run, step.ordinal), self._next_ordinals.get(step.run, 0)
+        self._steps[step_id] = row
         self._next_ordinals[step.run] = max(before, step.ordinal + 1)
-        draft.undo.append((self._take_back_step, step.run, place, before))
+        draft.undo.append((self._take_back_step, step.run, step_id, before))
         if step.outputs:
             self._append_outputs(run, step, draft)
         if step.done:
             self.change_status(step.run, "done", None, draft.time, draft.undo)
 
-    def _take_back_step(self, run: int, place: int, before: int) -> None:
-        del self._steps[place]
+    def _take_back_step(self, run: int, step_id: int, before: int) -> None:
+        del self._steps[step_id]
         self._next_ordinals[run] = before
 
     def _append_outputs(self, run: Run, step: Step, draft: CommitDraft) -> None:
@@ -314,33 +314,34 @@ class RunTable:
         waiting = self.agent_of(run).open_runs[run.scope]
         waiting.remove(number)
         undo.append((insort, waiting, number))
-        if sensory_rows := self._with_sensory(number):
+        steps = self.steps(number)
+        sensory_rows = {_step_id(number, i): row for i, row in steps if row[_SENSORY] is not None}
+        if sensory_rows:
             undo.append((self._steps.update, sensory_rows))
-            for place, row in sensory_rows.items():
-                self._steps[place] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
-
-    def _with_sensory(self, run: int) -> dict[int, tuple[Any, ...]]:
-        """Return the rows of those steps of a run that hold sensory memory, by their places."""
-        return {_place(run, i): row for i, row in self.steps(run) if row[_SENSORY] is not None}
+            for step_id, row in sensory_rows.items():
+                self._steps[step_id] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
 
     def forget(self, run: Run, *, time: int) -> None:
-        """Erase what hangs on a run, and what set it off; end it if it has not ended."""
-        set_rows = self.agent_of(run)
-        set_rows.outputs = [row for row in set_rows.outputs if row[1] != run.id]
-        self._drop_steps(run.id)
-        self.calls.pop(run.id, None)
+        """Erase the records and the event of a run; discard it if it is unfinished."""
+        self._drop_records(run)
         if run.ended is None:
-            set_rows.open_runs[run.scope].remove(run.id)
+            self.agent_of(run).open_runs[run.scope].remove(run.id)
             del self._open[run.id]
             run = replace(run, status="discarded", ended=time)
         self._ended[run.id] = _FIELDS(replace(run, event="", error=None, forgotten=True))
 
     def drop(self, run: Run) -> None:
-        """Remove a run that ended, and what hangs on it."""
-        set_rows = self.agent_of(run)
-        last = max((output.position for output in set_rows.outputs_of(run.id)), default=0)
-        set_rows.pruned_position = max(set_rows.pruned_position, last)
-        set_rows.outputs = [row for row in set_rows.outputs if row[1] != run.id]
-        self._drop_steps(run.id)
-        self.calls.pop(run.id, None)
+        """Remove an ended run and its records."""
+        lanes = self.agent_of(run)
+        last = max((output.position for output in lanes.outputs_of(run.id)), default=0)
+        lanes.pruned_position = max(lanes.pruned_position, last)
+        self._drop_records(run)
         del self._ended[run.id]
+
+    def _drop_records(self, run: Run) -> None:
+        lanes = self.agent_of(run)
+        lanes.outputs = [row for row in lanes.outputs if row[1] != run.id]
+        for ordinal, _ in self.steps(run.id):
+            del self._steps[_step_id(run.id, ordinal)]
+        self._next_ordinals.pop(run.id, None)
+        self.calls.pop(run.id, None)

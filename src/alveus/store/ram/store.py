@@ -1,8 +1,8 @@
-"""The store promise in plain Python: all of it is gone with the process.
+"""The store in the memory of a process: everything is lost when the process ends.
 
-It is also the reference that random tests compare other stores with, so each part is the simplest
-thing that keeps the promise: rows that know the commits they began and ended at, one lock, and a
-list of steps that takes a failed batch back.
+Random tests compare other stores with it, so each part is the simplest that keeps the promise: rows
+that know the commits at which they began and ended, one lock, and a list of steps that undoes a
+failed batch.
 """
 
 from __future__ import annotations
@@ -52,22 +52,23 @@ from alveus.store.erasing import Erased, Erasure, forgotten
 from alveus.store.ram.database import locked
 from alveus.store.ram.erasing import RamErasing
 from alveus.store.ram.finder import RamFinder
+from alveus.store.ram.journal import JournalEntry
 from alveus.store.ram.lanes import RamLanes
-from alveus.store.ram.rows import CommitDraft, JournalEntry, NodeRow, SetRows, take_back
+from alveus.store.ram.rows import CommitDraft, NodeRow, SetRows, take_back
 from alveus.store.ram.tree import TreeRows
 from alveus.store.scope import NameRange
 from alveus.values.storable import Path
 
 
 def _repeated(entry: JournalEntry) -> Commit:
-    """Return what a repetition of a commit is told."""
+    """Return the answer to a repetition of a commit."""
     return replace(
         entry.commit, adopted=True, result=deepcopy(entry.commit.result), sets_to_compact=()
     )
 
 
 class RamStore(RamLanes, RamFinder, RamErasing):
-    """A `Store` in the memory of one process, for tests, trials and what need not last."""
+    """A `Store` in the memory of one process, for tests, trials and data that need not last."""
 
     location = ":memory:"
     read_only = False
@@ -172,7 +173,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         self._runs.apply(batch, draft)
 
     def _finish(self, batch: Batch, draft: CommitDraft) -> Commit:
-        """Write the journal row and the change log; nothing here can fail."""
+        """Write the journal and the change log; nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
         marks = tuple(draft.sets_to_compact)
         commit = Commit(
@@ -208,7 +209,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
         """See `Ledger.node`."""
-        with self.ready():  # written out, as this is the read that is called most
+        with self.ready():  # not `locked`: the most frequent read
             row = self._tree(scope).find(path, at, now)
             return None if row is None else row.node()
 
@@ -259,7 +260,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             return None
         entry = self._journal[number - 1]
         put = entry.put_nodes
-        lineage = self._sets.lineage
+        compactions = self._sets.compactions.values()
         return Effects(
             replace(entry.commit, result=deepcopy(entry.commit.result), sets_to_compact=()),
             self._hidden.get(entry.scope, entry.scope),
@@ -271,10 +272,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             ended_items=[self._stored(row) for row in entry.ended_items if row.row in self._rows],
             positions=[row.position for _, row in put],
             end_commits=[row.end_commit for _, row in put],
-            compactions=[
-                self._without_erased(done) for done in lineage.compactions_of_commit(number)
-            ],
-            undone_compactions=lineage.undone_by_commit(number),
+            compactions=[self._without_erased(c) for c in compactions if c.commit == number],
+            undone_compactions=[done.id for done in compactions if done.undo_commit == number],
         )
 
     @locked
@@ -363,8 +362,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
-        set_rows = self._sets.get(ref)
-        versions = {} if set_rows is None else set_rows.versions
+        versions = self._sets.rows_of(ref).versions
         live_rows = [[r for r in versions.get(item_id, []) if r.is_live_at(at)] for item_id in ids]
         return [self._stored(rows[0]) if rows else None for rows in live_rows]
 
@@ -378,15 +376,11 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         newest_first: bool = False,
         at: int | None = None,
     ) -> list[StoredItem]:
-        set_rows = self._sets.get(ref)
-        if set_rows is None:
-            return []
-        rows = (
-            set_rows.live if at is None else {r.first: r for r in set_rows.rows if r.is_live_at(at)}
-        )
-        order = (
-            set_rows.live_order if at is None else sorted((r.time, r.first) for r in rows.values())
-        )
+        set_rows = self._sets.rows_of(ref)
+        rows, order = set_rows.live, set_rows.live_order
+        if at is not None:
+            rows = {row.first: row for row in set_rows.rows if row.is_live_at(at)}
+            order = sorted((row.time, row.first) for row in rows.values())
         if newest_first:
             order = order[: None if after is None else bisect_left(order, after)][::-1]
         elif after is not None:
@@ -395,20 +389,22 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     @locked
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
-        set_rows = self._sets.get(ref)
-        rows = [] if set_rows is None else set_rows.versions.get(item_id, [])
-        return [self._stored(row) for row in rows]
+        return [self._stored(row) for row in self._sets.rows_of(ref).versions.get(item_id, [])]
 
     @locked
     def compactions(
         self, ref: SetRef, *, before: int | None = None, limit: int = 100
     ) -> list[Compaction]:
-        compactions = self._sets.lineage.compactions_of_set(ref, before=before, limit=limit)
-        return [self._without_erased(compaction) for compaction in compactions]
+        found = [
+            done
+            for done in reversed(self._sets.compactions.values())
+            if done.set == ref and (before is None or done.id < before)
+        ]
+        return [self._without_erased(done) for done in found[:limit]]
 
     @locked
     def compaction(self, compaction: int) -> Compaction | None:
-        done = self._sets.lineage.compactions.get(compaction)
+        done = self._sets.compactions.get(compaction)
         return None if done is None else self._without_erased(done)
 
     def _without_erased(self, done: Compaction) -> Compaction:
@@ -419,12 +415,12 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     @locked
     def source_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        sources = self._sets.lineage.sources
+        sources = self._sets.sources
         return [(r, source) for r in sorted(set(rows)) for source in sources.get(r, [])]
 
     @locked
     def derived_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        derived = self._sets.lineage.derived
+        derived = self._sets.derived
         return sorted((row, r) for r in set(rows) for row in derived.get(r, []))
 
     @locked
@@ -462,7 +458,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     @locked
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - of a file
-        """Return 0: RAM is given back as it becomes free."""
+        """Return 0: freed RAM is given back at once."""
         return 0
 
     @locked
@@ -478,7 +474,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return len(late) + purged + len(removed)
 
     def _purge(self, set_rows: SetRows, now: int) -> int:
-        """Remove versions of items that ended longer ago than their set keeps them."""
+        """Remove versions of items that ended before the retention of their set."""
         retention_us = set_rows.definition.retention_us
         if retention_us is None:
             return 0
@@ -488,11 +484,8 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         ]
         purged = sorted(ended, key=lambda row: (row.end_commit, row.row))[:MAX_SWEPT_VERSIONS]
         for row in purged:
-            set_rows.purge(row)
-            del self._rows[row.row]
-            self._sets.lineage.purge(row)
-            self._vectors.drop(row.row)
-            self._line(row, "removed")
+            self._sets.purge(row)
+            self._drop_row(row)
         self._journal.erase_items(purged)
         return len(purged)
 
@@ -503,7 +496,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
     @locked
     def stats(self) -> StoreStats:
         sets = self._sets.all_sets()
-        since = [self._journal[begun - 1].commit.time for begun in self._vectors.begin_commits()]
+        since = [self._journal.times[row.begin_commit - 1] for row in self._pending.values()]
         leases = [Lease(s, owner, n) for s, (owner, n) in self._leases.items() if owner]
         waiting, parked, ended = self._counts()
         return StoreStats(
@@ -528,7 +521,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
         return self._salt
 
     def close(self) -> None:
-        """Close: what the store held is gone. Closing twice is fine."""
+        """Close the store; its contents are lost. Closing twice is fine."""
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = True

@@ -1,4 +1,4 @@
-"""The exact tree of one key, every version of it."""
+"""The exact tree of a key, with all versions of its nodes."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from alveus.store.ram.rows import CommitDraft, NodeRow
 from alveus.values.storable import ATOMS, Path, Value
 
 EVER = -(1 << 62)
-"""A time at which nothing has expired: applying a batch looks at no expiry, see `TreeDelta`."""
+"""A time at which nothing has expired: a batch ignores expiries, see `TreeDelta`."""
 
 
 class TreeRows:
-    """The exact tree of one key: what stands below its root, and stood there."""
+    """The exact tree of a key."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -25,7 +25,7 @@ class TreeRows:
         self.positions = 0
 
     def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
-        """Return the node at *path*, unless it or an object above it is not there."""
+        """Return the node at *path*; None: it, or an object above it, does not exist."""
         row = self.root
         for name in path:
             below = row.below(name, at)
@@ -37,7 +37,7 @@ class TreeRows:
     def commits_of(self, path: Path) -> list[int]:
         """Return the commits that began or ended a version of the node at *path*.
 
-        Of the root: of any node.
+        For the root, those of any node.
         """
         rows = [self.root]
         for name in path:
@@ -48,7 +48,7 @@ class TreeRows:
         return sorted(begun.union(row.end_commit for row in rows if row.end_commit is not None))
 
     def _below(self, top: NodeRow) -> Iterator[NodeRow]:
-        """Return all versions of all nodes below a node."""
+        """Yield all versions of all nodes below a node."""
         todo = [top]
         while todo:
             below = [row for versions in todo.pop().versions.values() for row in versions]
@@ -56,7 +56,7 @@ class TreeRows:
             todo += below
 
     def apply(self, delta: TreeDelta, draft: CommitDraft) -> None:
-        """Apply one delta; what does not fit is a `TreeConflict`."""
+        """Apply one delta; raise `TreeConflict` if it does not fit the tree."""
         if not delta.path and not isinstance(delta, Clear):
             raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
         match delta:
@@ -78,7 +78,7 @@ class TreeRows:
                     row.expires = expires
 
     def _put(self, path: Path, row: NodeRow, draft: CommitDraft) -> None:
-        """Begin *row* at *path*: in place of a value, or as the last field of its parent."""
+        """Begin *row* at *path*: it replaces a value, or is the last field of its parent."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
@@ -101,12 +101,12 @@ class TreeRows:
         draft.undo.append((_take_back, parent, name))
 
     def _delete(self, path: Path, draft: CommitDraft) -> None:
-        """End the node at *path*; what is below it goes out of reach with it."""
+        """End the node at *path*; the nodes below it end too."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or path[-1] not in parent.live:
             return
         nodes = [(path, parent.live[path[-1]], parent)]
-        for node_path, row, above in nodes:  # grows while it is walked
+        for node_path, row, above in nodes:  # grows during the loop
             draft.put_nodes.pop(node_path, None)
             if row.position <= draft.positions:
                 draft.removed_nodes.append(
@@ -119,18 +119,17 @@ class TreeRows:
         self._end(parent, path[-1], draft)
 
     def _end(self, parent: NodeRow, name: str, draft: CommitDraft) -> None:
-        """End a version; one that this very commit began never existed."""
+        """End a version; one that this commit began is removed."""
         row = parent.live.pop(name)
         versions = parent.versions[name]
         row.end_commit = draft.number
         is_new = row.begin_commit == draft.number
         if is_new:
             versions.pop()
-
         draft.undo.append((_put_back, parent, name, row, versions if is_new else None))
 
     def sweep(self, now: int) -> list[NodeRow]:
-        """Remove every version that expired, with what is below it; return them all."""
+        """Remove every version that expired, with all nodes below it; return all of them."""
         removed = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
         expired = [row.expires for row in removed if row.expires is not None]
         commit, time = self.history_start
@@ -141,13 +140,13 @@ class TreeRows:
         return removed
 
     def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
-        """Note from which commit and time on the past is whole."""
+        """Raise the first commit and time from which the history is complete."""
         before = self.history_start
         draft.undo.append((setattr, self, "history_start", before))
         self.history_start = max(before[0], start[0]), _latest([before[1], start[1]])
 
     def prune(self, until: int) -> list[NodeRow]:
-        """Remove every version that ended by commit *until*, with what is below it."""
+        """Remove every version that ended by commit *until*, with all nodes below it."""
         removed = self._remove(lambda row: row.end_commit is not None and row.end_commit <= until)
         commit, time = self.history_start
         end_commits = [
@@ -159,7 +158,7 @@ class TreeRows:
         return removed
 
     def _remove(self, is_removed: Callable[[NodeRow], bool]) -> list[NodeRow]:
-        """Remove the versions that go, with what is below them; return them all."""
+        """Remove versions, with all nodes below them; return all of them."""
         removed: list[NodeRow] = []
         stack = [(self.root, False)]
         while stack:
@@ -178,19 +177,19 @@ class TreeRows:
     def size(self) -> int:
         """Return the number of live nodes."""
         rows = list(self.root.live.values())
-        for row in rows:  # grows while it is walked
+        for row in rows:  # grows during the loop
             rows.extend(row.live.values())
         return len(rows)
 
 
 def _take_back(parent: NodeRow, name: str) -> None:
-    """Take the last version of a field back, which lives."""
+    """Remove the last version of a field, which is live."""
     parent.versions[name].pop()
     del parent.live[name]
 
 
 def _put_back(parent: NodeRow, name: str, row: NodeRow, versions: list[NodeRow] | None) -> None:
-    """Have a version live again that was ended; *versions*: those that it was taken from."""
+    """Make an ended version live again; *versions* is the list that it was removed from."""
     row.end_commit = None
     parent.live[name] = row
     if versions is not None:
@@ -198,13 +197,13 @@ def _put_back(parent: NodeRow, name: str, row: NodeRow, versions: list[NodeRow] 
 
 
 def _row(number: int, value: Value, expires: int | None) -> NodeRow:
-    """Return the row of a value, of which it has a copy."""
+    """Return a row with a copy of a value."""
     copied = value if type(value) in ATOMS else deepcopy(value)
     return NodeRow.of_value(number, copied, expires)
 
 
 def _latest(times: Sequence[int]) -> int:
-    """Return the latest of *times*, of which 0 stands for none."""
+    """Return the latest of *times*; 0 means none."""
     return max((time for time in times if time), default=0)
 
 
