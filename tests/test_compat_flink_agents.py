@@ -21,7 +21,7 @@ from alveus.compat.flink_agents import (
     memory_events,
 )
 from alveus.errors import InvalidInput, InvalidValue, RunParked, SetDefinitionConflict
-from alveus.values.memory_events import MemoryEvents
+from alveus.values.events import MemoryEvents
 
 
 @pytest.fixture(params=["ram", "file"])

@@ -42,8 +42,8 @@ from alveus.llm import (
 from alveus.llm.openai_chat import _dialect_of
 from alveus.llm.server_replies import lines
 from alveus.testing import ChatReply, ChatServer
+from alveus.values.http_json import asked_wait_s
 from alveus.values.retries import Retry
-from alveus.values.server_failures import asked_wait_s
 from waiting import LIMIT_S, SHORT_S, wait_until
 
 KEY = "sk-never-to-be-seen"

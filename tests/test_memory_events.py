@@ -20,7 +20,7 @@ from alveus.runs.memory_recorder import MemoryRecorder
 from alveus.state import MemoryKind, Overlay, root_of
 from alveus.store import Batch, Scope, StatusChange
 from alveus.values import wire
-from alveus.values.memory_events import (
+from alveus.values.events import (
     MEMORY_EVENTS,
     LongTermGetEvent,
     LongTermSearchEvent,

@@ -15,8 +15,8 @@ from alveus.llm import Asking, HttpReranker
 from alveus.testing import ChatReply, ChatServer
 from alveus.testing.chat_server import ReceivedRequest
 from alveus.values import http_json
+from alveus.values.http_json import failure_of, reported_failure
 from alveus.values.retries import Retry
-from alveus.values.server_failures import failure_of, reported_failure
 from facts_script import answer
 from waiting import LIMIT_S
 

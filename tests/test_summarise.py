@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from alveus.embed import open_embedder
+from alveus.embed import open_embedder, vectors
 from alveus.embed.vectors import unit
 from alveus.errors import (
     InvalidInput,
@@ -27,12 +27,11 @@ from alveus.text import (
     ExtractiveSummariser,
     ModelSummariser,
     Summariser,
-    row_groups,
     sentences,
     tokens,
 )
+from alveus.text.model_summariser import LONGEST_TITLE
 from alveus.text.statements import LONGEST_SENTENCE, parts, shortened
-from alveus.text.summary_prompts import LONGEST_TITLE
 
 DIARY = [
     "Ada moved to Lisbon in May. She likes it there.",
@@ -358,8 +357,8 @@ def test_groups_are_those_that_lose_least(seed: int, number: int, limit: int) ->
     rows = np.random.default_rng(seed).normal(size=(number, 16))
     rows /= np.linalg.norm(rows, axis=1, keepdims=True)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_groups, "DECIMALS", 12)  # of equals another one could be the first
-        assert row_groups.grouped(rows, limit) == joined_by_looking(rows, limit)
+        patch.setattr(vectors, "DECIMALS", 12)  # of equals another one could be the first
+        assert vectors.grouped(rows, limit) == joined_by_looking(rows, limit)
 
 
 @given(st.integers(0, 2**32 - 1), st.integers(1, 40), st.integers(1, 5))
@@ -369,9 +368,9 @@ def test_very_many_rows_lie_in_a_few_groups(seed: int, number: int, limit: int) 
     rows = unit(chance.normal(size=(8, 16)).astype(np.float32))[chance.integers(0, 8, number)]
     rows[chance.random(number) < 0.1] = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_groups, "MOST_JOINED", 6)
-        groups = row_groups.grouped(rows, limit)
-        assert groups == row_groups.grouped(rows, limit)
+        patch.setattr(vectors, "MOST_JOINED", 6)
+        groups = vectors.grouped(rows, limit)
+        assert groups == vectors.grouped(rows, limit)
     assert len(groups) <= limit
     assert sorted(at for group in groups for at in group) == list(range(number))
     assert groups == sorted(sorted(group) for group in groups)
@@ -381,11 +380,11 @@ def test_very_many_rows_lie_in_a_few_groups(seed: int, number: int, limit: int) 
 
 def test_each_of_very_many_rows_goes_to_the_nearest_group(monkeypatch: pytest.MonkeyPatch) -> None:
     """Though few of them make the groups."""
-    monkeypatch.setattr(row_groups, "MOST_JOINED", 9)
+    monkeypatch.setattr(vectors, "MOST_JOINED", 9)
     chance = np.random.default_rng(7)
     around = chance.integers(0, 3, 60)
     rows = np.eye(3, 16)[around] + 0.05 * chance.normal(size=(60, 16))
-    groups = row_groups.grouped(unit(rows.astype(np.float32)), 3)
+    groups = vectors.grouped(unit(rows.astype(np.float32)), 3)
     assert groups == sorted(np.flatnonzero(around == at).tolist() for at in range(3))
 
 

@@ -13,11 +13,11 @@ from alveus.search import signals
 from alveus.search.signals import QuestionSignals
 from alveus.text import statements
 from alveus.text.statements import statement
-from alveus.values import server_failures, words
+from alveus.values import http_json, words
+from alveus.values.http_json import STATUSES, reported_failure
 from alveus.values.lazy import lists_of, words_of
-from alveus.values.server_failures import reported_failure
 
-LISTED = (answer_reader, server_failures, server_replies, signals, statements, words)
+LISTED = (answer_reader, http_json, server_replies, signals, statements, words)
 
 
 def same(first: str, second: str) -> bool:
@@ -110,11 +110,11 @@ def test_each_word_is_needed(module: ModuleType, name: str, word: str) -> None:
     assert not reads("<zebra>" if marks else OTHERS.get(name, "zebra"))
 
 
-@pytest.mark.parametrize("code", server_failures.STATUSES)
+@pytest.mark.parametrize("code", STATUSES)
 def test_each_code_has_its_status(code: str) -> None:
     failure = reported_failure({"error": {"code": code.upper()}})
     assert failure is not None
-    assert failure.status == server_failures.STATUSES[code]
+    assert failure.status == STATUSES[code]
     assert not has_status("zebra")
 
 

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
     from alveus.store import Limits, Retain
     from alveus.store.items import Hit, Hits, Item
     from alveus.text.budget import Budget
-    from alveus.values.events import Event, InputEvent, OutputEvent
-    from alveus.values.memory_events import (
+    from alveus.values.events import (
+        Event,
+        InputEvent,
         LongTermGetEvent,
         LongTermSearchEvent,
         LongTermUpdateEvent,
         MemoryEvent,
         MemoryEvents,
+        OutputEvent,
         RunBeginEvent,
         SensoryReadEvent,
         SensoryWriteEvent,
@@ -122,8 +124,10 @@ _NAMES = {
     "alveus.conversation": ("ConversationMemory",),
     "alveus.embed": ("Embedder",),
     "alveus.errors": ("AlveusError",),
-    "alveus.values.events": ("Event", "InputEvent", "OutputEvent"),
-    "alveus.values.memory_events": (
+    "alveus.values.events": (
+        "Event",
+        "InputEvent",
+        "OutputEvent",
         "LongTermGetEvent",
         "LongTermSearchEvent",
         "LongTermUpdateEvent",

@@ -25,21 +25,23 @@ from alveus.sets.compaction import Given, Summarize, Trim
 from alveus.state import MemoryKind as MemoryType
 from alveus.state import MemoryObject, MemoryRef
 from alveus.store.items import Item, text_of
-from alveus.values.events import Event, InputEvent, OutputEvent
-from alveus.values.lazy_dataclass import dataclass
-from alveus.values.memory_events import (
+from alveus.values.events import (
     Detail,
+    Event,
+    InputEvent,
     LongTermGetEvent,
     LongTermSearchEvent,
     LongTermUpdateEvent,
     MemoryEvent,
     MemoryEvents,
+    OutputEvent,
     SensoryReadEvent,
     SensoryWriteEvent,
     ShortTermReadEvent,
     ShortTermWriteEvent,
 )
-from alveus.values.memory_events import RunBeginEvent as AgentRunBeginEvent
+from alveus.values.events import RunBeginEvent as AgentRunBeginEvent
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import Retry
 from alveus.values.storable import Value
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from alveus.embed.vectors import Vectors, unit_rows
+from alveus.embed.vectors import Vectors, unit
 from alveus.errors import EmbedderFailed, EmbedderMissing
 from alveus.values.forks import FreshLock
 
@@ -62,7 +62,7 @@ class _LocalModel:
                 self._model = self._loaded()
             rows = np.array(self._encoded(list(texts), question=question), np.float32)
         rows[[not text.strip() for text in texts]] = 0
-        return unit_rows(rows)
+        return unit(rows)
 
     def _loaded(self) -> object:
         try:

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from alveus.embed.vectors import Vectors, unit_rows
+from alveus.embed.vectors import Vectors, unit
 from alveus.errors import EmbedderFailed, InvalidInput
 from alveus.values.forks import FreshLock
 from alveus.values.http_json import ServerFailed, post_json, server_url
@@ -136,7 +136,7 @@ class OpenAIEmbedder:
                     f" {self.dimensions}; name the dimensions that its model has"
                 )
             found[places] = np.array(rows, np.float32)
-        return unit_rows(found)
+        return unit(found)
 
     def _fitting(self, texts: list[str]) -> list[list[float]]:
         """Return a row per text; what the server refuses as too long is sent in smaller parts.

@@ -96,8 +96,8 @@ def add_pieces(table: WordPieceTable, texts: list[str], sums: Vectors) -> None:
     """
     pieces = wordpiece.bundled()
     if NATIVE is not None:
-        first, known = wordpiece.FIRST_WORD - 1, pieces.vocabulary_of(NATIVE)
-        NATIVE.add_pieces(texts, known, pieces.find, table.rows, table.scales, first, sums)
+        first, find = wordpiece.FIRST_WORD - 1, pieces.find
+        NATIVE.add_pieces(texts, pieces.vocabulary, find, table.rows, table.scales, first, sums)
         return
     for at, text in enumerate(texts):
         places, _ = _places([pieces.ids(text)])

@@ -18,14 +18,10 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from functools import lru_cache
 from itertools import chain
-from typing import TYPE_CHECKING
 
 from alveus.embed.weights import read_lines
-from alveus.values.lazy import words_of
+from alveus.values.lazy import lazy_attribute, words_of
 from alveus.values.native import NATIVE
-
-if TYPE_CHECKING:
-    from alveus.values._native import Native
 
 UNKNOWN = 100
 """The piece of a word that cannot be cut into known pieces."""
@@ -60,7 +56,6 @@ class WordPieces:
         self._inner = {piece[2:]: at for at, piece in enumerate(vocabulary) if piece[:2] == "##"}
         self._longest = max(map(len, chain(self._words, self._inner)))
         self._characters = _Characters()
-        self._vocabulary: object = None
         self._chunks = _Chunks(self)
 
     def ids(self, text: str) -> list[int]:
@@ -71,7 +66,7 @@ class WordPieces:
         more than `LONGEST_WORD` characters, is one `UNKNOWN`.
         """
         if NATIVE is not None:
-            return NATIVE.pieces(text, self.vocabulary_of(NATIVE), self.find)
+            return NATIVE.pieces(text, self.vocabulary, self.find)
         return self.find(text)
 
     def find(self, text: str) -> list[int]:
@@ -104,11 +99,10 @@ class WordPieces:
             start, known = end, self._inner
         return tuple(found)
 
-    def vocabulary_of(self, native: Native) -> object:
-        """Return these pieces as compiled code knows them."""
-        if self._vocabulary is None:
-            self._vocabulary = native.vocabulary(self._words, self._inner, self._longest)
-        return self._vocabulary
+    @lazy_attribute
+    def vocabulary(self) -> object:
+        """The pieces as the C extension knows them; None without it."""
+        return NATIVE and NATIVE.vocabulary(self._words, self._inner, self._longest)
 
 
 class _Chunks(dict[str, tuple[int, ...]]):

@@ -18,15 +18,15 @@ from alveus.llm.answer_reader import (
     read_json_alone,
 )
 from alveus.llm.chat import Usage
-from alveus.values.lazy import words_of
-from alveus.values.lazy_dataclass import dataclass
-from alveus.values.server_failures import (
+from alveus.values.http_json import (
     NO_QUOTA,
     ServerFailure,
     asked_wait_s,
     failure_of,
     reported_failure,
 )
+from alveus.values.lazy import words_of
+from alveus.values.lazy_dataclass import dataclass
 
 _KIND = re.compile(r"\s*([\w.+-]{1,40}/[\w.+-]{1,40})", re.ASCII)
 

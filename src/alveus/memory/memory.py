@@ -71,12 +71,12 @@ from alveus.store import Lease, Limits, Scope, Store, StoreStats
 from alveus.store.records import RecordMaker
 from alveus.store.times import AsOf, ValidAt
 from alveus.text.budget import Budget
+from alveus.values.events import MemoryEvent
 from alveus.values.forks import FORKS, variant_of
 from alveus.values.ids import new_id
 from alveus.values.keywords import made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.markup import Html
-from alveus.values.memory_events import MemoryEvent
 from alveus.values.storable import (
     DEFAULT_SPACE,
     checked_name,

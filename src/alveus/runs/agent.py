@@ -28,10 +28,17 @@ from alveus.facts import LearnOptions, LearnReport
 from alveus.llm import ChatModel
 from alveus.state import Ttl
 from alveus.store.runs import MAX_POSITIONS
-from alveus.values.events import Event, InputEvent, OutputEvent
+from alveus.values.events import (
+    Detail,
+    Event,
+    InputEvent,
+    MemoryEvent,
+    MemoryEvents,
+    OutputEvent,
+    RunBeginEvent,
+)
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.memory_events import Detail, MemoryEvent, MemoryEvents, RunBeginEvent
 from alveus.values.retries import ONCE, Retry
 from alveus.values.storable import checked_name, counted
 

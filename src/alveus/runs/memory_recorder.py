@@ -13,7 +13,7 @@ from alveus.state.overlay import TreeRecorder
 from alveus.store import Clear, Create, Delete, Put, Scope, SetRef, StoredItem, TreeDelta
 from alveus.store.items import Hits
 from alveus.store.records import item_of
-from alveus.values.memory_events import (
+from alveus.values.events import (
     Detail,
     LongTermGetEvent,
     LongTermSearchEvent,

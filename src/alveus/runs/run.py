@@ -37,10 +37,18 @@ from alveus.store import (
     Step,
 )
 from alveus.values import wire
-from alveus.values.events import Event, OutputEvent, plain, restored, written
+from alveus.values.events import (
+    Event,
+    MemoryEvent,
+    OutputEvent,
+    RunBeginEvent,
+    plain,
+    restored,
+    silent,
+    written,
+)
 from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.memory_events import MemoryEvent, RunBeginEvent, silent
 from alveus.values.retries import ONCE
 from alveus.values.storable import Value
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -203,6 +203,14 @@ class _SearchRequest:
         )
 
 
+class _Ranked(NamedTuple):
+    """The best items of the sets, how many wait for vectors, and the question as it was read."""
+
+    scored: list[Scored]
+    pending: int
+    question: QuestionSignals
+
+
 class Searcher:
     """Searches sets of one store.
 
@@ -293,9 +301,8 @@ class Searcher:
             self._store.expired_or_invalid_rows(info.number, now=time, valid_at=valid_at, at=commit)
             for info in infos
         ]
-        question = self._question(request, indexes)
-        scored, pending = self._rank(indexes, request, question, hidden)
-        return self._hits(scored, {}, request, partial=pending > 0, touch=False)
+        ranked = self._rank(indexes, request, self._question(request, indexes), hidden)
+        return self._hits(ranked, {}, request, touch=False)
 
     @raising_damage
     def points(
@@ -343,7 +350,7 @@ class Searcher:
         ready, dimensions = self._embedder.instant, self._embedder.dimensions
         seen: SearchView | None = view
 
-        def work(sets: list[SetIndex]) -> tuple[list[Scored], int] | str:
+        def work(sets: list[SetIndex]) -> _Ranked | str:
             self._check_embedder(view)
             others = [name for one in large_sets.values() for name in one.speakers]
             question = self._question(request, [*sets, *drafted_indexes], others)
@@ -352,7 +359,7 @@ class Searcher:
             parts, excluded = self._large_set_parts(request, question, large_sets, hidden)
             return self._rank([*sets, *parts, *drafted_indexes], request, question, excluded)
 
-        def answer() -> tuple[list[Scored], int]:
+        def answer() -> _Ranked:
             # A slow embedder is asked while no lock is held; the next look finds the vector.
             nonlocal ready, seen
             while True:
@@ -363,13 +370,13 @@ class Searcher:
                 self._vector(result)
                 ready = True
 
-        scored, pending = answer()
-        if pending and not self._store.read_only:
+        ranked = answer()
+        if ranked.pending and not self._store.read_only:
             with suppress(Unavailable):  # nobody can write now: the answer is partial, and says so
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
-            scored, pending = answer()
+            ranked = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
-        return self._hits(scored, items, request, partial=pending > 0, touch=request.options.touch)
+        return self._hits(ranked, items, request, touch=request.options.touch)
 
     def _calibrated(self) -> Calibration:
         """Return what makes relevance of this embedder's cosines; embeds no text while locked."""
@@ -474,7 +481,7 @@ class Searcher:
                     del self._questions[next(iter(self._questions))]
                 if len(query) <= MAX_PARSED:
                     self._questions[name] = question
-        return question.asked_on(request.asked_at.date())
+        return question.asked_on(request.asked_at.date()) if question.relative else question
 
     def _check_embedder(self, view: SearchView) -> None:
         """Refuse to compare vectors of two embedders; looked at when anything was committed."""
@@ -493,7 +500,7 @@ class Searcher:
         request: _SearchRequest,
         question: QuestionSignals,
         hidden: Sequence[Collection[int]],
-    ) -> tuple[list[Scored], int]:
+    ) -> _Ranked:
         options, signals = request.options, request.signals
         none: Collection[int] = ()
         rows = [*hidden, *[none] * (len(sets) - len(hidden))]
@@ -517,7 +524,7 @@ class Searcher:
         if least is not None:
             scored = [one for one in scored if (one.relevance or 0.0) >= least]
         pending = sum([one.pending for one in sets]) if self._embedder.dimensions else 0
-        return scored, pending
+        return _Ranked(scored, pending, question)
 
     def _read_times(
         self, sets: Sequence[SetIndex], request: _SearchRequest
@@ -549,13 +556,13 @@ class Searcher:
 
     def _hits(
         self,
-        scored: Sequence[Scored],
+        ranked: _Ranked,
         drafted: Mapping[int, StoredItem],
         request: _SearchRequest,
         *,
-        partial: bool,
         touch: bool,
     ) -> Hits:
+        scored: Sequence[Scored] = ranked.scored
         failure: str | None = None
         if request.reranker is not None:
             scored, failure = self._reranked(request.reranker, scored, drafted, request)
@@ -572,7 +579,8 @@ class Searcher:
             for item, one in pairs
             if item is not None and request.admits(item)  # it may have come while this was asked
         ]
-        return Hits(hits, partial=partial, reranker_failure=failure, dated=_dated(request))
+        dated = _dated(ranked.question, request) if ranked.question.relative else None
+        return Hits(hits, partial=ranked.pending > 0, reranker_failure=failure, dated=dated)
 
     def _reranked(
         self,
@@ -671,11 +679,11 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
     return scores
 
 
-def _dated(request: _SearchRequest) -> str | None:
+def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
     """Return the days that the question names by a word, and the zone by which they are counted."""
     now = request.asked_at
-    days = past_days(request.query[:MAX_PARSED], now.date())
-    if days is None or not QuestionSignals.of(request.query).relative:
+    days = past_days(question.text[:MAX_PARSED], now.date())
+    if days is None:
         return None
     begins, ends = map(date.isoformat, days)
     span = begins if begins == ends else f"{begins} to {ends}"

@@ -49,9 +49,9 @@ from alveus.store.scope import is_hidden
 from alveus.store.sets import Plan, SetRules
 from alveus.store.times import AsOf, DisciplinedClock, Moment, check_set, expired, moment_of
 from alveus.values import wire
+from alveus.values.events import EventListeners
 from alveus.values.forks import HandleLock, KeyLocks, ProcessBound, variant_of
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.memory_events import EventListeners
 from alveus.values.storable import Value, checked_name, counted, moment
 from alveus.values.times import UTC_ZONE, Zone
 

@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.embed import Embedder, Vectors, embed_windows, open_embedder
-from alveus.embed.vectors import unit
+from alveus.embed.vectors import grouped, unit
 from alveus.errors import InvalidInput
-from alveus.text.row_groups import grouped
 from alveus.text.statements import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
 from alveus.text.summary import (
     SUMMARY_TOKENS,

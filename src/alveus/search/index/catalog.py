@@ -35,7 +35,9 @@ LINE_BYTES = 120
 """RAM that one of those takes, roughly."""
 
 OFTEN_MEASURED = 2_000
-"""Sets of more documents are measured after every use, smaller ones after the 1st, 2nd, 4th, …"""
+"""Sets of more documents are measured after every use, smaller ones at every 16th."""
+
+SELDOM = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -402,7 +404,7 @@ class Index:
         nbytes = entry.nbytes
         if index is None:
             nbytes = 0
-        elif index.size > OFTEN_MEASURED or not entry.uses & (entry.uses - 1):
+        elif index.size > OFTEN_MEASURED or entry.uses % SELDOM == 1:
             nbytes = index.nbytes
             if nbytes > self._budget_bytes and self._in_files:
                 nbytes = self._spill(index)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.embed import Vectors, dequantise
-from alveus.embed.vectors import unit
+from alveus.embed.vectors import grouped, unit
 from alveus.errors import InvalidInput, InvalidPlan, ModelUnavailable, StrategyFailed, Unusable
 from alveus.sets.compaction.set_snapshot import (
     CompactionSnapshot,
@@ -38,7 +38,6 @@ from alveus.store.items import Item
 from alveus.store.records import RecordMaker, item_of, offset_in, position_of
 from alveus.store.scope import SetRef
 from alveus.text import Summariser, Summary, sentences
-from alveus.text.row_groups import grouped
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, microseconds, moment
