@@ -142,7 +142,8 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
         raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
     if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
-    checked_reranker(reranker)
+    if reranker is not MEMORY_DEFAULT:
+        checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
     return SearchOptions(
         count, chosen, at, signals, valid_time(valid_at), min_score=min_score, reranker=reranker
