@@ -39,7 +39,7 @@ from alveus.store import (
     commit_queue,
 )
 from alveus.store.commit_queue import CommitQueue, CommitTicket
-from alveus.store.sql.transaction import StoreTicket, Transaction
+from alveus.store.sql.transaction import Transaction
 from alveus.store.sqlite import SqliteStore
 from alveus.store.sqlite.locks import WriteLock
 from alveus.testing.batches import ADA, NOTES, add, batch, record
@@ -65,7 +65,7 @@ def test_a_leader_lets_those_of_the_last_group_come_again(monkeypatch) -> None:
     groups: list[list[str]] = []
     threads: list[threading.Thread] = []
 
-    def commit(group: list[CommitTicket[str]]) -> None:
+    def commit(group: list[CommitTicket]) -> None:
         groups.append([ticket.work for ticket in group])
         if groups == [["a"]]:
             come("b", "c")
@@ -113,7 +113,7 @@ def test_what_sqlite_refuses_of_a_group_is_told_as_that(tmp_path: Path) -> None:
         raise apsw.ConstraintError("a broken index")
 
     with closing(SqliteStore.open(tmp_path / "memory.db")) as store:
-        group = [StoreTicket(refused, (), raises=True), StoreTicket(refused, (), raises=True)]
+        group = [CommitTicket(refused, (), raises=True), CommitTicket(refused, (), raises=True)]
         with pytest.raises(Unavailable, match="a broken index"):
             store._commit_group(group)
         assert isinstance(store.commit(batch(add("first"))), Commit)
@@ -379,7 +379,7 @@ def test_an_embedder_may_add(path: Path) -> None:
 
 def settled(store: SqliteStore, *batches: Batch) -> list[object]:
     """Return what becomes of batches that share a transaction, each of a thread of its own."""
-    group = [StoreTicket(None, [b]) for b in batches]
+    group = [CommitTicket(None, [b]) for b in batches]
     store._commit_group(group)
     return [ticket.error or cast("list[Commit]", ticket.answer)[0] for ticket in group]
 
@@ -579,7 +579,7 @@ def test_two_interrupts_in_a_row_leave_nobody_leading(monkeypatch):
         step_down(queue, ticket)
 
     monkeypatch.setattr(CommitQueue, "_step_down", interrupted)
-    queue = CommitQueue[int](commit_group)
+    queue = CommitQueue(commit_group)
     with pytest.raises(KeyboardInterrupt):
         queue.do(CommitTicket(1))
     assert not interrupts

@@ -217,10 +217,10 @@ class TwoThreads:
     """Passes one piece of work in, which is interrupted, while another thread's waits."""
 
     def __init__(self) -> None:
-        self.queue = CommitQueue[str](self.commit)
+        self.queue = CommitQueue(self.commit)
         self.leads = Flag()
 
-    def commit(self, group: list[CommitTicket[str]]) -> None:
+    def commit(self, group: list[CommitTicket]) -> None:
         """Settle all, once the second waits."""
         if group[0].work == "first":
             self.leads.set()
@@ -309,7 +309,7 @@ def test_the_next_one_leads_though_the_leader_has_no_memory_to_hand_over(
     )
 
 
-def _settle_all(group: list[CommitTicket[str]]) -> None:
+def _settle_all(group: list[CommitTicket]) -> None:
     for ticket in group:
         ticket.settle(ticket.work)
 

@@ -20,7 +20,6 @@ from alveus.search.near_duplicates import Alike, Probe
 from alveus.search.projection import MapPoints
 from alveus.search.query import Searcher, SearchOptions
 from alveus.sets.compaction import CALLED, Compacted, Compactions, Given, stored_form
-from alveus.sets.joint_adds import JointAdds
 from alveus.state.committed_tree import RENEWAL_PARTS
 from alveus.state.paths import MemoryKind, PathCache
 from alveus.store import (
@@ -42,6 +41,7 @@ from alveus.store import (
     await_vectors,
     unchecked_sets,
 )
+from alveus.store.commit_queue import JointAdds
 from alveus.store.filters import Filter
 from alveus.store.items import Hits, Item
 from alveus.store.records import RecordMaker, position_of

@@ -52,6 +52,7 @@ from alveus.store.changes import (
     unchecked_sets,
     upserted,
 )
+from alveus.store.checks import commit_time
 from alveus.store.erasing import Erased, Erasure, ReceiptState, StoredReceipt, UnreachableCopy
 from alveus.store.finder import (
     CandidateQuery,
@@ -78,7 +79,6 @@ from alveus.store.ledger import (
     Ledger,
     Observer,
     StoreStats,
-    commit_time,
 )
 from alveus.store.runs import (
     Accepted,

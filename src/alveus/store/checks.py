@@ -30,6 +30,7 @@ from alveus.store.changes import (
     Undo,
     sets_in_batch,
 )
+from alveus.store.ledger import CLOCK_STEP_US
 from alveus.store.runs import DurableCall, Progress, RunStatus, Step
 from alveus.store.scope import Scope, SetRef
 from alveus.store.sets import AdmissionCheck, Definition
@@ -42,6 +43,16 @@ PLACEHOLDER_EXPIRY = 1
 
 It is in no read of any time, and no sweep removes it: what follows in its place may be yet to come.
 """
+
+
+def commit_time(reading: int, last: int | None) -> int:
+    """Return the time of a commit that a clock read *reading* for, after one of the time *last*.
+
+    A clock that went back a little is waited for, so that times rise with commit numbers; where
+    it went back by more than `CLOCK_STEP_US`, it had been ahead, and the times return with it.
+    """
+    keeps_last = last is not None and 0 < last - reading <= CLOCK_STEP_US
+    return last if keeps_last and last is not None else reading
 
 
 # --- what a batch was made from -----------------------------------------------------------------

@@ -6,8 +6,8 @@ to a waiting thread. With one thread that is a commit like any other; with many,
 arrives during an fsync shares the next one. Where the last group was larger, its threads may come
 again at once: the leader lets them go first, or every second group would be of one.
 
-Batches may be planned by the leader, too: to embed a text by itself takes about three times as long
-as among others, and so does the rest of an add. See `Planner`.
+The leader also makes the batches of adds: to embed a text by itself takes about three times as long
+as among others, and so does the rest of an add. See `JointAdds`.
 """
 
 from __future__ import annotations
@@ -15,16 +15,28 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field
 from itertools import islice
-from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
-from alveus.errors import AlveusError, Unavailable
-from alveus.store.changes import Batch, Commit
+from alveus.errors import (
+    AlveusError,
+    DuplicateItem,
+    KeyBusy,
+    SetFull,
+    SetMoved,
+    StaleItem,
+    Unavailable,
+)
+from alveus.store import Batch, Commit, ItemRecord, Store
+from alveus.store.items import Item
 from alveus.store.ledger import IGNORED, Observed
-from alveus.values.forks import HandleLock
+from alveus.store.records import RecordMaker
+from alveus.store.times import DisciplinedClock
+from alveus.values.forks import FORKS, HandleLock
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.times import Zone
 
 MOST = 256
 """Pieces of work in one transaction, so that nobody waits long for the first of them."""
@@ -32,23 +44,13 @@ MOST = 256
 LOOK_S = 1.0
 """How often a waiting thread looks whether the leader stopped without handing over."""
 
-W = TypeVar("W")
-
-
-class Planner(Protocol):
-    """Makes batches of the work of several threads at once, in the thread that commits them."""
-
-    def batches(self, works: Sequence[Any], /) -> Sequence[Batch | None]:
-        """Return a batch for each; None: nothing is to be committed for it."""
-        ...
-
 
 @runtime_checkable
 class Queued(Protocol):
     """A store whose commits pass through a queue."""
 
-    def commit_planned(self, work: Any, planner: Planner) -> Commit | None:  # noqa: ANN401 - the planner's
-        """Commit the batch that *planner* makes of *work* and of others'; None: it makes none.
+    def commit_planned(self, add: JointAdd, planner: JointAdds) -> Commit | None:
+        """Commit the batch that *planner* makes of *add*, beside others'; None: it makes none.
 
         Raises:
             AlveusError: The batch is refused, as `Ledger.commit` says.
@@ -57,11 +59,11 @@ class Queued(Protocol):
 
 
 @dataclass(slots=True, eq=False)
-class CommitTicket(Generic[W]):
+class CommitTicket:
     """A piece of work that waits, and its outcome.
 
     Attributes:
-        work: Passed to *planner*; without one, done if there are no *batches*.
+        work: A function of an open transaction, or a `JointAdd`; None beside *batches*.
         batches: Batches to apply; the answer is a list of a commit or an error for each.
         raises: The error that refuses one of *batches* is raised; else it is among the answers.
         drafts: The work may be done as a draft (store/postgres/drafting.py), without batches too.
@@ -72,15 +74,15 @@ class CommitTicket(Generic[W]):
         stopped: The error that ended its thread, which will not come back; None: it goes on.
     """
 
-    work: W
+    work: Any
     batches: Sequence[Batch] = ()
     raises: bool = True
     drafts: bool = False
     caller: Observed = IGNORED
-    planner: Planner | None = None
+    planner: JointAdds | None = None
     answer: object = None
     error: AlveusError | None = None
-    group: list[CommitTicket[W]] = field(default_factory=list["CommitTicket[W]"])
+    group: list[CommitTicket] = field(default_factory=list["CommitTicket"])
     settled: bool = False
     ready: threading.Lock | None = None
     stopped: type[BaseException] | None = None
@@ -104,7 +106,7 @@ class CommitTicket(Generic[W]):
         self.settled = True
 
 
-class CommitQueue(Generic[W]):
+class CommitQueue:
     """Gathers work into groups; *commit_group* settles every ticket of a group.
 
     An interrupt (Ctrl-C, a signal whose handler raises) may come anywhere in the thread that
@@ -112,15 +114,15 @@ class CommitQueue(Generic[W]):
     twice, or from its middle.
     """
 
-    def __init__(self, commit_group: Callable[[list[CommitTicket[W]]], None]) -> None:
+    def __init__(self, commit_group: Callable[[list[CommitTicket]], None]) -> None:
         self.commit_group = commit_group
         self._mutex = HandleLock(reentrant=True)  # nobody takes it twice; it knows who has it
-        self._waiting: deque[CommitTicket[W]] = deque()
-        self._leading: dict[None, CommitTicket[W]] = {}  # to be the first in here takes no lock
+        self._waiting: deque[CommitTicket] = deque()
+        self._leading: dict[None, CommitTicket] = {}  # to be the first in here takes no lock
         self._last_size = 1
         self._planning_thread = 0
 
-    def do(self, ticket: CommitTicket[W]) -> Any:  # noqa: ANN401 - the answer to the work
+    def do(self, ticket: CommitTicket) -> Any:  # noqa: ANN401 - the answer to the work
         """Return the answer to the work once it is durable, or raise the error that refused it.
 
         Work that raises an `AlveusError` is undone by itself; any other error undoes its group.
@@ -149,14 +151,14 @@ class CommitQueue(Generic[W]):
             raise ticket.error
         return ticket.answer
 
-    def _done_apart(self, ticket: CommitTicket[W]) -> object:
+    def _done_apart(self, ticket: CommitTicket) -> object:
         if ticket.planner is None:
             self.commit_group([ticket])
         if ticket.error is not None:
             raise ticket.error
         return ticket.answer
 
-    def _give_up(self, ticket: CommitTicket[W]) -> None:
+    def _give_up(self, ticket: CommitTicket) -> None:
         """Have the next one lead, also where one more interrupt comes meanwhile."""
         for left in (1, 0):
             try:
@@ -167,7 +169,7 @@ class CommitQueue(Generic[W]):
             else:
                 return
 
-    def _await_turn(self, ticket: CommitTicket[W]) -> None:
+    def _await_turn(self, ticket: CommitTicket) -> None:
         """Return once the ticket leads, or is settled."""
         with self._mutex:
             if self._leading.setdefault(None, ticket) is ticket:
@@ -185,7 +187,7 @@ class CommitQueue(Generic[W]):
         if leader is not None and leader.stopped is not None:
             self._step_down(leader)
 
-    def _lead(self, ticket: CommitTicket[W]) -> None:
+    def _lead(self, ticket: CommitTicket) -> None:
         if self._last_size == 1 and ticket.ready is None and not self._waiting:
             group = [ticket]
         else:
@@ -200,11 +202,9 @@ class CommitQueue(Generic[W]):
         except AlveusError as error:
             _settle(group, error)
 
-    def _planned(
-        self, group: Sequence[CommitTicket[W]]
-    ) -> dict[CommitTicket[W], Batch | None] | None:
+    def _planned(self, group: Sequence[CommitTicket]) -> dict[CommitTicket, Batch | None] | None:
         """Return the batches of tickets with a planner; None: no ticket has one."""
-        together: dict[Planner, list[CommitTicket[W]]] = {}
+        together: dict[JointAdds, list[CommitTicket]] = {}
         for one in group:
             if one.planner is not None:
                 together.setdefault(one.planner, []).append(one)
@@ -222,7 +222,7 @@ class CommitQueue(Generic[W]):
         finally:
             self._planning_thread = 0
 
-    def _gathered(self, ticket: CommitTicket[W]) -> list[CommitTicket[W]]:
+    def _gathered(self, ticket: CommitTicket) -> list[CommitTicket]:
         """Return its group: all that wait; it leads them, and is the first of them if it waited."""
         group = [ticket] if ticket.ready is None else []
         if len(group) + len(self._waiting) < self._last_size:
@@ -232,7 +232,7 @@ class CommitQueue(Generic[W]):
                 group += islice(self._waiting, MOST - len(group))
         return group
 
-    def _step_down(self, ticket: CommitTicket[W]) -> None:
+    def _step_down(self, ticket: CommitTicket) -> None:
         """Have all of its group go on, and the next one lead; or stop waiting. Twice is fine."""
         with self._mutex:
             leading, waiting = self._leading, self._waiting
@@ -258,8 +258,8 @@ class CommitQueue(Generic[W]):
 
 
 def _with_batches(
-    group: Sequence[CommitTicket[W]], planned: dict[CommitTicket[W], Batch | None]
-) -> list[CommitTicket[W]]:
+    group: Sequence[CommitTicket], planned: dict[CommitTicket, Batch | None]
+) -> list[CommitTicket]:
     """Give tickets their planned batches; return those with anything to do, and settle the rest."""
     for one, batch in planned.items():
         if batch is None:
@@ -269,7 +269,94 @@ def _with_batches(
     return [one for one in group if not one.settled]
 
 
-def _settle(group: list[CommitTicket[W]], error: AlveusError) -> None:
+def _settle(group: list[CommitTicket], error: AlveusError) -> None:
     for ticket in group:
         if not ticket.settled:
             ticket.settle(error)
+
+
+# --- adds of many threads ---------------------------------------------------------------------
+
+_MENDABLE = (DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem)
+"""Errors of an add that may pass if its thread makes it anew, or waits."""
+
+
+class JointAdd(Protocol):
+    """An add that another thread may record and commit."""
+
+    @property
+    def pairs(self) -> Sequence[tuple[str, Item]]:
+        """The items, and their ids."""
+        ...
+
+    @property
+    def zone(self) -> Zone:
+        """The zone of items that come without a time."""
+        ...
+
+    def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
+        """Return the batch that adds the records of the items; times as in `Batch`."""
+        ...
+
+
+class JointAdds:
+    """The adds of one open memory: makes batches of them in the thread that commits them.
+
+    They wait in the queue of the store, if it has one, and else in a queue of their own.
+    """
+
+    def __init__(self, store: Store, recorder: RecordMaker, clock: DisciplinedClock) -> None:
+        self._store, self._recorder, self._clock = store, recorder, clock
+        self._generation = FORKS.generation
+        self._queue = CommitQueue(self._commit_group)
+        self._pass_on = store.commit_planned if isinstance(store, Queued) else self._queue_here
+
+    def commit(self, add: JointAdd) -> Commit | None:
+        """Return the commit that an add became, beside those of others.
+
+        None: nothing was done; making it alone says why, or mends it.
+
+        Raises:
+            AlveusError: The commit failed: the disk is full, or the store is away or closed.
+        """
+        if FORKS.is_inherited(self._generation):  # a leader at the fork is not in the child
+            return None
+        try:
+            return self._pass_on(add, self)
+        except _MENDABLE:
+            return None
+
+    def _queue_here(self, add: JointAdd, planner: JointAdds) -> Commit | None:
+        """Do what `Queued.commit_planned` does, for a store without a queue."""
+        return self._queue.do(CommitTicket(add, planner=planner))
+
+    def _commit_group(self, group: Sequence[CommitTicket]) -> None:
+        batches = [batch for ticket in group for batch in ticket.batches]
+        alone = len(batches) == 1
+        answers = [self._store.commit(batches[0])] if alone else self._store.commit_many(batches)
+        for ticket, answer in zip(group, answers, strict=True):
+            ticket.settle(answer)
+
+    def batches(self, adds: Sequence[JointAdd], /) -> list[Batch | None]:
+        """Return the batch of each add; None: it raises alone, too, which its thread will see."""
+        zones = {add.zone for add in adds}
+        if len(zones) > 1:
+            apart = {zone: [add for add in adds if add.zone == zone] for zone in zones}
+            made = {zone: iter(self.batches(some)) for zone, some in apart.items()}
+            return [next(made[add.zone]) for add in adds]
+        now, corroborated = self._clock.times()
+        pairs = [pair for add in adds for pair in add.pairs]
+        try:
+            records = iter(self._recorder.records(pairs, now=now, zone=adds[0].zone))
+            return [
+                add.batch_of(_next(records, add), time=now, corroborated=corroborated)
+                for add in adds
+            ]
+        except Exception:  # noqa: BLE001 - each on its own below; who raises again is told then
+            return (
+                [None] if len(adds) == 1 else [one for add in adds for one in self.batches([add])]
+            )
+
+
+def _next(records: Iterator[ItemRecord], add: JointAdd) -> list[ItemRecord]:
+    return list(islice(records, len(add.pairs)))

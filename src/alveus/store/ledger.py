@@ -42,17 +42,6 @@ CORROBORATED_TIME_NOTE = "corroborated time"
 UNFINISHED_NOTE = "unfinished migration"
 """The note of a store into which not everything was copied yet: the salt of the source."""
 
-
-def commit_time(reading: int, last: int | None) -> int:
-    """Return the time of a commit that a clock read *reading* for, after one of the time *last*.
-
-    A clock that went back a little is waited for, so that times rise with commit numbers; where
-    it went back by more than `CLOCK_STEP_US`, it had been ahead, and the times return with it.
-    """
-    keeps_last = last is not None and 0 < last - reading <= CLOCK_STEP_US
-    return last if keeps_last and last is not None else reading
-
-
 MAX_SHRUNK_BYTES = 4_000_000
 """Bytes that are given back to the disk in one transaction at most: some 20 ms."""
 

@@ -133,6 +133,10 @@ class Definition:
         )
 
 
+DEFAULT = Definition()
+"""The definition of a set that was opened without one; checks of it are skipped by identity."""
+
+
 def _plain(value: object) -> Value:
     """Return a copy of a field as JSON: mappings as dicts by name, sequences as lists."""
     if isinstance(value, Mapping):

@@ -36,6 +36,7 @@ from alveus.errors import (
     StoreTooNew,
     Unavailable,
 )
+from alveus.store.commit_queue import CommitTicket
 from alveus.store.postgres import connection
 from alveus.store.postgres.connection import (
     BEGIN,
@@ -70,7 +71,7 @@ from alveus.store.postgres.owners import ServerOwners
 from alveus.store.postgres.schema import SCHEMA, check_least, is_owner
 from alveus.store.sql.connection import Connection, Query, first
 from alveus.store.sql.database import TRIES, SqlDatabase, explaining
-from alveus.store.sql.transaction import StoreTicket, Transaction, answers_of
+from alveus.store.sql.transaction import Transaction, answers_of
 from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import HandleLock
 
@@ -406,7 +407,7 @@ class PostgresDatabase(SqlDatabase):
         return Transaction(db, self._cache if cache is None else cache, owners).begun()
 
     @explaining
-    def _commit_group(self, group: list[StoreTicket]) -> None:
+    def _commit_group(self, group: list[CommitTicket]) -> None:
         for tries_left in range(TRIES - 1, -1, -1):
             try:
                 self._commit_once([ticket for ticket in group if not ticket.settled])
@@ -417,7 +418,7 @@ class PostgresDatabase(SqlDatabase):
             else:
                 return
 
-    def _commit_once(self, group: list[StoreTicket]) -> None:
+    def _commit_once(self, group: list[CommitTicket]) -> None:
         drafts = [ticket for ticket in group if may_be_drafted(ticket)]
         drafts.sort(key=lambda ticket: bool(ticket.batches))  # no input reads what a commit ends
         if drafts and not self._read_only:
@@ -430,7 +431,7 @@ class PostgresDatabase(SqlDatabase):
         except errors.UniqueViolation:  # nothing was committed; find out which one is refused
             self._try_group(group, together=False)
 
-    def _try_group(self, group: list[StoreTicket], *, together: bool) -> None:
+    def _try_group(self, group: list[CommitTicket], *, together: bool) -> None:
         """Do the work of a group under the lock.
 
         Args:
@@ -446,7 +447,7 @@ class PostgresDatabase(SqlDatabase):
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
 
-    def _commit_drafts(self, group: list[StoreTicket]) -> None:
+    def _commit_drafts(self, group: list[CommitTicket]) -> None:
         """Commit all of a group that can be drafted; tickets that cannot stay unsettled.
 
         A group that is no draft is split, unless this host writes alone: then no other host waits
@@ -469,7 +470,7 @@ class PostgresDatabase(SqlDatabase):
             except Overtaken:
                 pass  # so often that it takes the lock
 
-    def _commit_part(self, group: list[StoreTicket]) -> None:
+    def _commit_part(self, group: list[CommitTicket]) -> None:
         """Commit a group as one draft, in several tries.
 
         Raises:
@@ -490,7 +491,7 @@ class PostgresDatabase(SqlDatabase):
                         raise
 
     def _commit_draft(
-        self, db: PostgresConnection, group: list[StoreTicket], *, is_first: bool, was_alone: bool
+        self, db: PostgresConnection, group: list[CommitTicket], *, is_first: bool, was_alone: bool
     ) -> None:
         """Commit a group as one draft.
 

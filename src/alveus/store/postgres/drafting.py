@@ -31,6 +31,7 @@ from typing import Any, NamedTuple, Self, cast
 from alveus.errors import AlveusError
 from alveus.store import CLOCK_STEP_US, Accepted, Add, Batch, Commit, Past, commit_time
 from alveus.store.checks import ROW_BITS
+from alveus.store.commit_queue import CommitTicket
 from alveus.store.postgres.connection import (
     EPOCH,
     NO_ROWS,
@@ -45,7 +46,7 @@ from alveus.store.sql.connection import OwnerRegistry, Query, Row, Write
 from alveus.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
 from alveus.store.sql.journal import BY_OP
 from alveus.store.sql.lanes import CLAIM_EVENT_ID, INSERT_LANE
-from alveus.store.sql.transaction import StoreTicket, Transaction, answer_of
+from alveus.store.sql.transaction import Transaction, answer_of
 from alveus.store.sql.writer import INSERT_AGENT, INSERT_SCOPE, INSERT_SET, LAST_RUN, WriterCache
 
 REFUSED = "FX001"
@@ -671,7 +672,7 @@ class MovingTransaction(Transaction):
         return super()._ended(nodes, items)
 
 
-def only_adds(group: Sequence[StoreTicket]) -> bool:
+def only_adds(group: Sequence[CommitTicket]) -> bool:
     """Return whether a group changes nothing that a host caches of exact memory and runs."""
     return all(ticket.batches for ticket in group) and all(
         batch.items
@@ -685,7 +686,7 @@ def only_adds(group: Sequence[StoreTicket]) -> bool:
     )
 
 
-def may_be_drafted(ticket: StoreTicket) -> bool:
+def may_be_drafted(ticket: CommitTicket) -> bool:
     """Return whether to try a draft; it may still raise `NotADraft`."""
     return bool(ticket.drafts or ticket.batches) and all(map(_may_be_drafted, ticket.batches))
 
@@ -699,7 +700,7 @@ def _may_be_drafted(batch: Batch) -> bool:
 
 
 def drafted(
-    group: Sequence[StoreTicket], connection: DraftConnection, owners: OwnerRegistry
+    group: Sequence[CommitTicket], connection: DraftConnection, owners: OwnerRegistry
 ) -> GroupDraft:
     """Return a group as a draft.
 
@@ -758,7 +759,7 @@ def _was_made(answer: object) -> bool:
     return all(isinstance(each, Commit) and each.adopted for each in commits)
 
 
-def _answers(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+def _answers(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
     """Do the work of a group.
 
     Raises:

@@ -18,14 +18,14 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextlib import _GeneratorContextManager as GeneratorContextManager  # pyright: ignore[reportPrivateUsage] - what `contextmanager` makes
 from operator import itemgetter
-from typing import Any, Concatenate, NamedTuple, ParamSpec, TypeVar
+from typing import Concatenate, NamedTuple, ParamSpec, TypeVar
 
 from alveus.errors import AlveusError, StoreDamaged
 from alveus.store import Batch, Commit, Scope, SetInfo, SetRef
-from alveus.store.commit_queue import CommitQueue, Planner
+from alveus.store.commit_queue import CommitQueue, CommitTicket, JointAdd, JointAdds
 from alveus.store.ledger import IGNORED, UNOBSERVED, Observed, Observer
 from alveus.store.sql.connection import Connection
-from alveus.store.sql.transaction import StoreTicket, Transaction
+from alveus.store.sql.transaction import Transaction
 from alveus.store.sql.tree import RecentTrees
 from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import ProcessBound, call_within
@@ -86,7 +86,7 @@ class SqlDatabase(ProcessBound, ABC):
         self._known = KnownRows()
         self._snapshots: dict[object, SetSnapshot] = {}
         self._touch_times: dict[int, int] = {}
-        self.commit_queue = CommitQueue[Any](self._commit_observed)
+        self.commit_queue = CommitQueue(self._commit_observed)
 
     @property
     def _cache(self) -> WriterCache:
@@ -125,7 +125,7 @@ class SqlDatabase(ProcessBound, ABC):
         self.check_open()
         with self.observer.commit([batch]) as observed:
             answers: list[Commit] = self.commit_queue.do(
-                StoreTicket(None, (batch,), caller=observed)
+                CommitTicket(None, (batch,), caller=observed)
             )
             commit = observed.answered(answers)[0]
         if batch.state and not commit.adopted:
@@ -138,13 +138,13 @@ class SqlDatabase(ProcessBound, ABC):
         if not batches:
             return []
         with self.observer.commit(batches) as observed:
-            ticket = StoreTicket(None, batches, raises=False, caller=observed)
+            ticket = CommitTicket(None, batches, raises=False, caller=observed)
             return observed.answered(self.commit_queue.do(ticket))
 
-    def commit_planned(self, work: object, planner: Planner) -> Commit | None:
+    def commit_planned(self, add: JointAdd, planner: JointAdds) -> Commit | None:
         """See `Queued.commit_planned`."""
         self.check_open()
-        answers: list[Commit] | None = self.commit_queue.do(StoreTicket(work, planner=planner))
+        answers: list[Commit] | None = self.commit_queue.do(CommitTicket(add, planner=planner))
         return None if answers is None else answers[0]
 
     def in_queue(
@@ -159,14 +159,17 @@ class SqlDatabase(ProcessBound, ABC):
             AlveusError: *work* raised it, and is undone.
         """
         self.check_open()
-        return self.commit_queue.do(StoreTicket(work, drafts=drafts, caller=caller))
+        return self.commit_queue.do(CommitTicket(work, drafts=drafts, caller=caller))
 
-    def _commit_observed(self, group: list[StoreTicket]) -> None:
+    def _commit_observed(self, group: list[CommitTicket]) -> None:
+        if self.observer is UNOBSERVED:
+            self._commit_group(group)
+            return
         with self.observer.transaction([ticket.caller for ticket in group]):
             self._commit_group(group)
 
     @abstractmethod
-    def _commit_group(self, group: list[StoreTicket]) -> None:
+    def _commit_group(self, group: list[CommitTicket]) -> None:
         """Do the work of a group of tickets in one transaction, and settle each."""
 
     @abstractmethod

@@ -41,6 +41,7 @@ from alveus.store import (
 )
 from alveus.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from alveus.store.records import MINUTE_US, read_at
+from alveus.store.sets import DEFAULT
 from alveus.store.sql import journal
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.past import apply_past
@@ -190,8 +191,6 @@ TRIM_BATCH = 256
 """How many of the oldest items are looked at together."""
 
 
-_DEFAULT = Definition()
-
 _Redefined: TypeAlias = tuple[int, Define, Definition]
 """The number of a set, what it is to be defined as, and what it was."""
 
@@ -254,7 +253,7 @@ class Changes:
     _next_row: int
     _last_set: SetRef | None = None
     _last_number: int = 0
-    _last_definition: Definition = _DEFAULT
+    _last_definition: Definition = DEFAULT
     _sets_added_to: dict[int, tuple[SetRef, Definition]] = field(
         default_factory=dict[int, "tuple[SetRef, Definition]"]
     )
@@ -281,7 +280,7 @@ class Changes:
                 self._change(change)
         self._check_redefined(redefined)
         for number, (ref, definition) in self._sets_added_to.items():
-            if definition.bounded:
+            if definition is not DEFAULT and definition.bounded:
                 self._enforce_capacity(ref, number, definition)
         if batch.limits is not None:
             self._check_limits()
@@ -355,7 +354,7 @@ class Changes:
         """Find the set that is changed from here on, or make it."""
         self._last_number, self._last_definition = self._set_row(change)
         self._last_set = change.set
-        if self._last_definition.bounded:
+        if self._last_definition is not DEFAULT and self._last_definition.bounded:
             self._begin_usage(self._last_number, change.set)
 
     def _set_row(self, change: ItemChange) -> tuple[int, Definition]:
@@ -366,7 +365,7 @@ class Changes:
             return set_row
         match change:
             case Add() | Past() | Replace(upsert=True):
-                self._rows.define(Define(change.set, Definition()))
+                self._rows.define(Define(change.set, DEFAULT))
             case Replace(record=record):
                 raise StaleItem(record.id, expected=change.version, found=None)
             case Retire(id=item_id, version=version) | Compact(retired=[(item_id, version), *_]):

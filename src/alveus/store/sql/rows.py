@@ -18,6 +18,7 @@ from alveus.store import (
 from alveus.store.checks import ROW_BITS
 from alveus.store.erasing import NO_SPACE, hidden_scope
 from alveus.store.packed_values import restored
+from alveus.store.sets import DEFAULT
 from alveus.store.sql.connection import Connection, Row, query
 from alveus.values import wire
 
@@ -104,9 +105,6 @@ ACCESSED = """
     SELECT item.row, item.first, access.time FROM item LEFT JOIN access USING (first)
     WHERE set_id = ? AND ended IS NULL
 """
-
-_DEFAULT = Definition()
-"""What most sets are opened with; it takes long to check one, and rows of sets are read often."""
 
 KINDS: tuple[ChangeKind, ...] = ("added", "ended", "embedded", "removed")
 
@@ -204,13 +202,18 @@ def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> li
     ]
 
 
+def definition_of(text: str) -> Definition:
+    """Return the definition that a set's column holds; `DEFAULT` itself where it is equal."""
+    return DEFAULT if text == "{}" else Definition.from_json(wire.decode_plain(text))
+
+
 def info_of(scope: Scope, row: Row) -> SetInfo:
     """Return what a row of `SETS_OF` says of a set of *scope*."""
     number, name, definition, items, size, tokens, expiring, timed, floor = row
     return SetInfo(
         number,
         SetRef(scope, name),
-        _DEFAULT if definition == "{}" else Definition.from_json(wire.decode_plain(definition)),
+        definition_of(definition),
         items,
         size,
         tokens,

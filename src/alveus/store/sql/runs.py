@@ -191,12 +191,10 @@ class RunWriter:
         )
         return None
 
-    def check(self, batch: Batch) -> RunRow | None:
-        """Return the run that a batch is about, checked by `check_run`; None: about none."""
-        if batch.run is None:
-            return None
-        run = self.get(batch.run.run)
-        check_run(batch, batch.run, status=run.status, scope=run.scope, has_begun=run.has_begun)
+    def check(self, batch: Batch, progress: Progress) -> RunRow:
+        """Return the run that a batch tells of, checked by `check_run`."""
+        run = self.get(progress.run)
+        check_run(batch, progress, status=run.status, scope=run.scope, has_begun=run.has_begun)
         return run
 
     def apply(self, run: RunRow, progress: Progress, *, number: int, time: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Self, TypeVar
 
 from alveus.errors import (
     AlveusError,
@@ -189,7 +189,7 @@ class Transaction:
         """Return the run that the batch is about, if it is about one; refuse what may not be."""
         check_batch(batch, number - 1)
         check_leases(batch, self.runs.holder, self.owners.is_alive)
-        run = self.runs.check(batch)
+        run = None if batch.run is None else self.runs.check(batch, batch.run)
         if batch.base is None:
             return run
         head = self.cache.heads.get(scope)
@@ -244,11 +244,8 @@ class Transaction:
 
 R = TypeVar("R")
 
-StoreTicket: TypeAlias = CommitTicket[Any]
-"""Batches, or work that is done in an open transaction: a function of a `Transaction`."""
 
-
-def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+def answers_of(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
     """Do the work of a group; return an answer, or the error that refuses it, for each ticket."""
     if is_alone(group):
         return [answer_of(tx, group[0])]
@@ -264,12 +261,12 @@ def answers_of(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object
     return answers
 
 
-def is_alone(group: Sequence[StoreTicket]) -> bool:
+def is_alone(group: Sequence[CommitTicket]) -> bool:
     """Return whether an error of the group's work is raised, and there is nothing to undo."""
     return len(group) == 1 and group[0].raises
 
 
-def answer_of(tx: Transaction, ticket: StoreTicket) -> object:
+def answer_of(tx: Transaction, ticket: CommitTicket) -> object:
     """Do the work of one ticket.
 
     Raises:
@@ -281,7 +278,7 @@ def answer_of(tx: Transaction, ticket: StoreTicket) -> object:
     return None if ticket.work is None else ticket.work(tx)
 
 
-def answers_together(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+def answers_together(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
     """Do the work of a group with few statements.
 
     Raises:
@@ -293,14 +290,14 @@ def answers_together(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[
     return answers
 
 
-def _gathered(tx: Transaction, ticket: StoreTicket) -> object:
+def _gathered(tx: Transaction, ticket: CommitTicket) -> object:
     if ticket.batches:
         return [tx.apply_unflushed(batch) for batch in ticket.batches]
     tx.pending_rows.flush()
     return answer_of(tx, ticket)
 
 
-def answers_one_by_one(tx: Transaction, group: Sequence[StoreTicket]) -> Sequence[object]:
+def answers_one_by_one(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
     """Do the work of a group, each in a savepoint."""
     return [_in_savepoint(tx, partial(answer_of, ticket=ticket)) for ticket in group]
 

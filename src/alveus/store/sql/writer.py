@@ -12,8 +12,7 @@ from alveus.errors import SetDefinitionConflict
 from alveus.store import Define, Definition, ItemRecord, RunStatus, Scope, SetRef
 from alveus.store.packed_values import packed
 from alveus.store.sql.connection import Connection, Row, Write, first
-from alveus.store.sql.rows import found_again, scope_id
-from alveus.values import wire
+from alveus.store.sql.rows import definition_of, found_again, scope_id
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path
 
@@ -163,9 +162,10 @@ class PendingRows:
         sources = json.dumps(r.sources) if r.sources else None
         # fmt: off
         self._items.append((
-            row, number, r.id, first, n, commit, r.time, created, updated, packed(r.value), r.text,
-            r.metadata, r.importance, r.speaker, r.role, r.session, sources, int(r.compacted),
-            r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+            row, number, r.id, first, n, commit, r.time, created, updated,
+            None if r.value is None else packed(r.value), r.text, r.metadata, r.importance,
+            r.speaker, r.role, r.session, sources, int(r.compacted), r.tokens, r.until, r.expires,
+            r.valid_from, r.valid_to,
         ))
         self._features.append((
             number, 0, row, first, r.id, commit, r.time, r.importance, r.speaker, r.role,
@@ -521,7 +521,7 @@ class ScopeRows:
         ).get
         if row is None:
             return None
-        self._cache.sets[ref] = (row[0], Definition.from_json(wire.decode_plain(row[1])))
+        self._cache.sets[ref] = (row[0], definition_of(row[1]))
         return self._cache.sets[ref]
 
     def begin(self) -> None:

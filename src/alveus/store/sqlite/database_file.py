@@ -26,11 +26,11 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.store import MAX_SWEPT_VERSIONS
+from alveus.store.commit_queue import CommitTicket
 from alveus.store.sql import past
 from alveus.store.sql.connection import Connection
 from alveus.store.sql.database import SqlDatabase, explaining
 from alveus.store.sql.transaction import (
-    StoreTicket,
     Transaction,
     answer_of,
     answers_one_by_one,
@@ -423,7 +423,7 @@ class SqliteFile(SqlDatabase):
         return tx.begun()
 
     @explaining
-    def _commit_group(self, group: list[StoreTicket]) -> None:
+    def _commit_group(self, group: list[CommitTicket]) -> None:
         try:
             answers = self._answers(group, answers_together)
         except _GroupRefused:
@@ -435,8 +435,8 @@ class SqliteFile(SqlDatabase):
 
     def _answers(
         self,
-        group: Sequence[StoreTicket],
-        answers_of: Callable[[Transaction, Sequence[StoreTicket]], Sequence[object]],
+        group: Sequence[CommitTicket],
+        answers_of: Callable[[Transaction, Sequence[CommitTicket]], Sequence[object]],
     ) -> Sequence[object]:
         """Do the work of a group in one transaction.
 
