@@ -8,10 +8,11 @@ from datetime import UTC, date, datetime
 import pytest
 
 from alveus import Memory
-from alveus.facts import LearnReport
-from alveus.facts.english import in_third_person
+from alveus.facts import LearnReport, rules
+from alveus.facts.rules import in_third_person
 from alveus.memory.keys import KeyMemory
 from alveus.values.dates import past_days, with_dates
+from alveus.values.lazy import data_file
 
 SAID = "2026-03-04T10:00:00+00:00"
 """A Wednesday."""
@@ -278,3 +279,51 @@ def test_a_move_names_where_from(ada: KeyMemory) -> None:
 def test_dates_that_are_out_of_range_stay_words() -> None:
     """There is no year 0."""
     assert with_dates("We met 999 years ago.", date(2, 1, 1)).text == "We met 999 years ago."
+
+
+LISTS = data_file("alveus.facts", "english.toml")
+
+
+def without(monkeypatch: pytest.MonkeyPatch, name: str, rest: object) -> None:
+    """Take an entry out of a list."""
+    monkeypatch.setitem(LISTS, name, rest)
+    rules._english.cache_clear()
+
+
+@pytest.fixture
+def lists(monkeypatch: pytest.MonkeyPatch) -> Iterator[pytest.MonkeyPatch]:
+    """Lists that are whole again after the test."""
+    yield monkeypatch
+    monkeypatch.undo()
+    rules._english.cache_clear()
+
+
+def test_each_verb_and_adverb_is_needed(lists: pytest.MonkeyPatch) -> None:
+    """Without it, the sentence of "I" stays as it was said."""
+    verbs = LISTS["verbs"].split()
+    assert [v for v in verbs if in_third_person(f"I {v} it", "Ada").endswith(f"Ada {v} it")] == []
+    for adverb in LISTS["adverbs"]:
+        said = f"I {adverb.replace(chr(92) + 'w+', 'real')} like tea"
+        told = in_third_person(said, "Ada")
+        assert told.endswith(" likes tea")
+        with lists.context() as patch:
+            without(patch, "adverbs", [one for one in LISTS["adverbs"] if one != adverb])
+            assert in_third_person(said, "Ada") != told, adverb
+        rules._english.cache_clear()
+
+
+def test_each_rule_of_english_is_needed(memory: Memory, lists: pytest.MonkeyPatch) -> None:
+    """Without a pattern, its example is of another kind, is kept, or replaces nothing."""
+    every = [(name, rule) for name in ("kinds", "skipped", "single") for rule in LISTS[name]]
+    for number, (name, rule) in enumerate(every):
+        said = [rule["example"]] if isinstance(rule["example"], str) else rule["example"]
+        told: list[object] = []
+        for rest in (LISTS[name], [one for one in LISTS[name] if one is not rule]):
+            with lists.context() as patch:
+                without(patch, name, rest)
+                report = learnt(memory.key(f"{number} {len(told)}"), *said)
+            facts = [(fact.text, fact.kind) for fact in report.added]
+            replaced = [fact.text for fact in report.added if fact.replaced_by]
+            told.append((facts, replaced))
+        rules._english.cache_clear()
+        assert told[0] != told[1], rule

@@ -143,32 +143,13 @@ class CandidateFact:
     confidence: float
     evidence: tuple[Evidence, ...]
 
-    def to_json(self) -> dict[str, Value]:
-        """Return it as a storable value."""
-        return {
-            "text": self.text,
-            "subject": self.subject,
-            "kind": self.kind,
-            "entities": [*self.entities],
-            "begins": self.begins,
-            "ends": self.ends,
-            "confidence": self.confidence,
-            "evidence": [[*one] for one in self.evidence],
-        }
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CandidateFact:
-        """Return what `to_json` made a value of."""
-        return cls(
-            text=value["text"],
-            subject=value["subject"],
-            kind=value["kind"],
-            entities=tuple(value["entities"]),
-            begins=value["begins"],
-            ends=value["ends"],
-            confidence=value["confidence"],
-            evidence=tuple(Evidence(*one) for one in value["evidence"]),
-        )
+        """Return the fact of a value that `fields_as_json` made."""
+        fact = dict[str, Any](value)
+        fact["entities"] = tuple(value["entities"])
+        fact["evidence"] = tuple(Evidence(*one) for one in value["evidence"])
+        return cls(**fact)
 
     def quotations(self, messages: Sequence[StoredItem]) -> list[Quotation]:
         """Return the words that it rests on."""
@@ -190,13 +171,9 @@ class CandidateFacts:
     facts: tuple[CandidateFact, ...]
     refused: Mapping[str, int]
 
-    def to_json(self) -> dict[str, Value]:
-        """Return it as a storable value."""
-        return {"facts": [fact.to_json() for fact in self.facts], "refused": dict(self.refused)}
-
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CandidateFacts:
-        """Return what `to_json` made a value of."""
+        """Return the facts of a value that `fields_as_json` made."""
         return cls(tuple(map(CandidateFact.from_json, value["facts"])), dict(value["refused"]))
 
 

@@ -6,7 +6,7 @@ holds of facts holds of pages: `as_of`, undo, and forgetting.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from alveus.text.statements import tokens
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, counted, moment
 from alveus.values.times import zone_named
+from alveus.values.wire import fields_as_json
 
 ENTITIES = "entities"
 """The set of a key that holds the other names of its entities."""
@@ -64,14 +65,7 @@ class EntityPage:
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {
-            "names": [*self.names],
-            "facts": _as_json(self.facts),
-            "relations": _as_json(self.relations),
-            "mentions": _as_json(self.mentions),
-            "timeline": _as_json(self.timeline),
-            "history": _as_json(self.history),
-        }
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,18 +90,8 @@ class EntityProfile:
         return "\n".join(fact.text for fact in self.facts)
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
-        return {
-            "name": self.name,
-            "text": self.text,
-            "facts": _as_json(self.facts),
-            "tokens": self.tokens,
-            "left_out": self.left_out,
-        }
-
-
-def _as_json(facts: Sequence[Fact]) -> list[Value]:
-    return [fact.to_json() for fact in facts]
+        """Return it as JSON, with the text."""
+        return {"name": self.name, "text": self.text} | fields_as_json(self)
 
 
 class EntityNames:
@@ -204,6 +188,145 @@ class KnownFacts(NamedTuple):
     aliases: Aliases
     when: FactTime
 
+    def _names(self, fact: Fact) -> dict[str, str]:
+        """Return the entities that a fact names, by their names in small letters."""
+        names = map(self.aliases.resolved, (fact.subject, *fact.entities))
+        return {folded(name): name for name in names}
+
+    def page(self, name: str) -> EntityPage:
+        """Return the page of an entity.
+
+        Raises:
+            NotFound: No fact names it.
+        """
+        checked_name(name, "a name")
+        canonical = self.aliases.resolved(name)
+        others = self.aliases.group(name)
+        keys = {folded(canonical), *others}
+        mine = [fact for fact in self.facts if keys & _named(fact)]
+        if not mine:
+            raise NotFound(f"no fact names {name!r}")
+        spellings = (n for fact in mine for n in (fact.subject, *fact.entities))
+        spelled = next((n for n in spellings if folded(n) == folded(canonical)), canonical)
+        about = [fact for fact in mine if folded(fact.subject) in keys]
+        current = [fact for fact in about if holds(fact, self.when)]
+        plain = [fact for fact in current if fact.kind not in TIMELESS]
+        others_hold = [
+            fact for fact in mine if folded(fact.subject) not in keys and holds(fact, self.when)
+        ]
+        timed = [fact for fact in (*current, *others_hold) if fact.kind in TIMELESS]
+        return EntityPage(
+            names=(spelled, *(shown for key, shown in others.items() if key != folded(spelled))),
+            facts=tuple(fact for fact in plain if not _named(fact) - keys),
+            relations=tuple(fact for fact in plain if _named(fact) - keys),
+            mentions=tuple(fact for fact in others_hold if fact.kind not in TIMELESS),
+            timeline=tuple(sorted(timed, key=_begin)),
+            history=tuple(
+                fact
+                for fact in reversed(about)
+                if not holds(fact, self.when) and not _is_to_come(fact, self.when)
+            ),
+        )
+
+    def entities(self) -> dict[str, int]:
+        """Return the names of all entities that hold facts name, with how many; most first."""
+        shown: dict[str, str] = {}
+        counts: dict[str, int] = {}
+        for fact in self.facts:
+            if not holds(fact, self.when):
+                continue
+            names = self._names(fact)
+            for key, name in names.items():
+                shown.setdefault(key, name)
+                counts[key] = counts.get(key, 0) + 1
+        most = sorted(counts, key=lambda key: (-counts[key], key))
+        return {shown[key]: counts[key] for key in most}
+
+    def neighbours(self, name: str, *, steps: int) -> dict[str, tuple[int, Fact]]:
+        """Return entities that facts lead to from one: how many steps, and the fact that does.
+
+        Raises:
+            NotFound: No fact names it.
+        """
+        most = counted(steps, "steps", most=MOST_STEPS)
+        start = folded(self.aliases.resolved(checked_name(name, "a name")))
+        links: dict[str, list[tuple[str, str, Fact]]] = {}
+        for fact in self.facts:
+            names = self._names(fact)
+            for one in names if holds(fact, self.when) else ():
+                links.setdefault(one, []).extend((k, n, fact) for k, n in names.items() if k != one)
+        if start not in links:
+            raise NotFound(f"no fact that holds names {name!r}")
+        found: dict[str, tuple[int, Fact]] = {}
+        seen, edge = {start}, [start]
+        for step in range(1, most + 1):
+            following: list[str] = []
+            for key, shown, fact in (link for one in edge for link in links.get(one, ())):
+                if key not in seen:
+                    seen.add(key)
+                    following.append(key)
+                    found[shown] = step, fact
+            edge = following
+        return found
+
+    def profile(self, name: str | None, *, budget: int) -> EntityProfile:
+        """Return what is always told of somebody, within a budget of tokens.
+
+        Args:
+            name: Whom; None: whom most facts are about.
+
+        Raises:
+            NotFound: No fact that holds is about them.
+        """
+        room = counted(budget, "budget")
+        current = [fact for fact in self.facts if holds(fact, self.when) and fact.kind in TOLD]
+        by_subject: dict[str, list[Fact]] = {}
+        for fact in current:
+            by_subject.setdefault(folded(self.aliases.resolved(fact.subject)), []).append(fact)
+        if name is None:
+            key = max(by_subject, key=lambda one: len(by_subject[one]), default="")
+        else:
+            key = folded(self.aliases.resolved(checked_name(name, "a name")))
+        if key not in by_subject:
+            if name is None:
+                raise NotFound("there are no facts that a profile tells")
+            page = f"events and past facts are on the page, about({name!r})"
+            raise NotFound(f"nothing that a profile tells holds about {name!r}; {page}")
+        chosen, taken, left_out = list[Fact](), 0, 0
+        latest = by_subject[key][::-1]
+        for fact in sorted(latest, key=lambda fact: (TOLD.index(fact.kind), -fact.confirmed)):
+            cost = tokens(fact.text) + 1
+            if taken + cost > room:
+                left_out += 1
+                continue
+            chosen.append(fact)
+            taken += cost
+        whose = self.aliases.resolved(by_subject[key][0].subject)
+        return EntityProfile(name=whose, facts=tuple(chosen), tokens=taken, left_out=left_out)
+
+    def timeline(self, name: str | None) -> list[Fact]:
+        """Return events and plans by date, those without a date last; see `Facts.timeline`.
+
+        Args:
+            name: Only those that name this entity; None: all.
+        """
+        canonical = None if name is None else self.aliases.resolved(checked_name(name, "a name"))
+        keys = None if canonical is None else {folded(canonical), *self.aliases.group(canonical)}
+        found = [
+            fact
+            for fact in self.facts
+            if fact.kind in TIMELESS
+            and fact.retired is None
+            and not fact.replaced_by
+            and (keys is None or keys & _named(fact))
+            and (
+                not self.when.is_asked
+                or self.when.time is None
+                or _takes_place(fact, self.when.time)
+            )
+        ]
+        return sorted(found, key=_begin)
+
 
 def known_facts(
     writer: Writer, scope: Scope, *, as_of: AsOf | None, valid_at: ValidAt | None
@@ -225,146 +348,6 @@ def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
     if asked is None:
         return FactTime(now, is_asked=False)
     return FactTime(None if asked == ANY_TIME else moment(asked), is_asked=True)
-
-
-def page_of(name: str, facts: Iterable[Fact], aliases: Aliases, when: FactTime) -> EntityPage:
-    """Return the page of an entity.
-
-    Raises:
-        NotFound: No fact names it.
-    """
-    checked_name(name, "a name")
-    canonical = aliases.resolved(name)
-    others = aliases.group(name)
-    keys = {folded(canonical), *others}
-    mine = [fact for fact in facts if keys & _named(fact)]
-    if not mine:
-        raise NotFound(f"no fact names {name!r}")
-    spellings = (n for fact in mine for n in (fact.subject, *fact.entities))
-    spelled = next((n for n in spellings if folded(n) == folded(canonical)), canonical)
-    about = [fact for fact in mine if folded(fact.subject) in keys]
-    current = [fact for fact in about if holds(fact, when)]
-    plain = [fact for fact in current if fact.kind not in TIMELESS]
-    others_hold = [fact for fact in mine if folded(fact.subject) not in keys and holds(fact, when)]
-    timed = [fact for fact in (*current, *others_hold) if fact.kind in TIMELESS]
-    return EntityPage(
-        names=(spelled, *(shown for key, shown in others.items() if key != folded(spelled))),
-        facts=tuple(fact for fact in plain if not _named(fact) - keys),
-        relations=tuple(fact for fact in plain if _named(fact) - keys),
-        mentions=tuple(fact for fact in others_hold if fact.kind not in TIMELESS),
-        timeline=tuple(sorted(timed, key=_begin)),
-        history=tuple(
-            fact
-            for fact in reversed(about)
-            if not holds(fact, when) and not _is_to_come(fact, when)
-        ),
-    )
-
-
-def entities_of(facts: Iterable[Fact], aliases: Aliases, when: FactTime) -> dict[str, int]:
-    """Return the names of all entities that hold facts name, with how many; most first."""
-    shown: dict[str, str] = {}
-    counts: dict[str, int] = {}
-    for fact in facts:
-        if not holds(fact, when):
-            continue
-        names = {folded(n): n for n in map(aliases.resolved, (fact.subject, *fact.entities))}
-        for key, name in names.items():
-            shown.setdefault(key, name)
-            counts[key] = counts.get(key, 0) + 1
-    most = sorted(counts, key=lambda key: (-counts[key], key))
-    return {shown[key]: counts[key] for key in most}
-
-
-def neighbours_of(
-    name: str, facts: Iterable[Fact], aliases: Aliases, when: FactTime, *, steps: int
-) -> dict[str, tuple[int, Fact]]:
-    """Return entities that facts lead to from one: how many steps, and the fact that does.
-
-    Raises:
-        NotFound: No fact names it.
-    """
-    most = counted(steps, "steps", most=MOST_STEPS)
-    start = folded(aliases.resolved(checked_name(name, "a name")))
-    links: dict[str, list[tuple[str, str, Fact]]] = {}
-    for fact in facts:
-        names = {folded(n): n for n in map(aliases.resolved, (fact.subject, *fact.entities))}
-        for one in names if holds(fact, when) else ():
-            links.setdefault(one, []).extend((k, n, fact) for k, n in names.items() if k != one)
-    if start not in links:
-        raise NotFound(f"no fact that holds names {name!r}")
-    found: dict[str, tuple[int, Fact]] = {}
-    seen, edge = {start}, [start]
-    for step in range(1, most + 1):
-        following: list[str] = []
-        for key, shown, fact in (link for one in edge for link in links.get(one, ())):
-            if key not in seen:
-                seen.add(key)
-                following.append(key)
-                found[shown] = step, fact
-        edge = following
-    return found
-
-
-def profile_of(
-    name: str | None, facts: Iterable[Fact], aliases: Aliases, when: FactTime, *, budget: int
-) -> EntityProfile:
-    """Return what is always told of somebody, within a budget of tokens.
-
-    Args:
-        name: Whom; None: whom most facts are about.
-
-    Raises:
-        NotFound: No fact that holds is about them.
-    """
-    room = counted(budget, "budget")
-    current = [fact for fact in facts if holds(fact, when) and fact.kind in TOLD]
-    by_subject: dict[str, list[Fact]] = {}
-    for fact in current:
-        by_subject.setdefault(folded(aliases.resolved(fact.subject)), []).append(fact)
-    if name is None:
-        key = max(by_subject, key=lambda one: len(by_subject[one]), default="")
-    else:
-        key = folded(aliases.resolved(checked_name(name, "a name")))
-    if key not in by_subject:
-        if name is None:
-            raise NotFound("there are no facts that a profile tells")
-        page = f"events and past facts are on the page, about({name!r})"
-        raise NotFound(f"nothing that a profile tells holds about {name!r}; {page}")
-    chosen, taken, left_out = list[Fact](), 0, 0
-    latest = by_subject[key][::-1]
-    for fact in sorted(latest, key=lambda fact: (TOLD.index(fact.kind), -fact.confirmed)):
-        cost = tokens(fact.text) + 1
-        if taken + cost > room:
-            left_out += 1
-            continue
-        chosen.append(fact)
-        taken += cost
-    whose = aliases.resolved(by_subject[key][0].subject)
-    return EntityProfile(name=whose, facts=tuple(chosen), tokens=taken, left_out=left_out)
-
-
-def timeline_of(
-    name: str | None, facts: Iterable[Fact], aliases: Aliases, when: FactTime
-) -> list[Fact]:
-    """Return events and plans by when they take place, those without a date last.
-
-    Args:
-        name: Whom or what they name; None: all.
-        when: If it was asked for: only what takes place then.
-    """
-    canonical = None if name is None else aliases.resolved(checked_name(name, "a name"))
-    keys = None if canonical is None else {folded(canonical), *aliases.group(canonical)}
-    found = [
-        fact
-        for fact in facts
-        if fact.kind in TIMELESS
-        and fact.retired is None
-        and not fact.replaced_by
-        and (keys is None or keys & _named(fact))
-        and (not when.is_asked or when.time is None or _takes_place(fact, when.time))
-    ]
-    return sorted(found, key=_begin)
 
 
 def _begin(fact: Fact) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeAlias, cast, get_args
 from alveus.store.items import Item
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
+from alveus.values.wire import fields_as_json
 
 FACTS = "facts"
 """The set of a key that holds its facts."""
@@ -39,7 +40,7 @@ class Quotation:
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {"source": self.source, "start": self.start, "end": self.end, "text": self.text}
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,62 +96,24 @@ class Fact:
         kept = item.metadata
         if not isinstance(kept.get("learning"), str):
             return None
-        quotations = [Quotation(**quote) for quote in kept["quotations"]]
+        lists = ("entities", "replaces", "replaced_by", "contradicts", "when")
+        plain = ("subject", "kind", "confidence", "conversation", "zone", "confirmed", "learning")
         return cls(
             id=cast("str", item.id),
             text=item.text or "",
-            subject=kept["subject"],
-            kind=kept["kind"],
-            entities=tuple(kept["entities"]),
-            confidence=kept["confidence"],
-            quotations=tuple(quotations),
-            conversation=kept["conversation"],
+            quotations=tuple(Quotation(**quote) for quote in kept["quotations"]),
             sources=item.sources,
-            when=(kept["when"][0], kept["when"][1]),
-            zone=kept["zone"],
             valid_from=item.valid_from,
             valid_to=item.valid_to,
-            confirmed=kept["confirmed"],
-            replaces=tuple(kept["replaces"]),
-            replaced_by=tuple(kept["replaced_by"]),
-            contradicts=tuple(kept["contradicts"]),
-            learning=kept["learning"],
-            model=kept["model"],
-            prompt=kept["prompt"],
             version=item.version,
             retired=item.retired,
+            **{name: tuple(kept[name]) for name in lists},
+            **{name: kept[name] for name in (*plain, "model", "prompt")},
         )
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON; times are ISO 8601."""
-
-        def iso(time: datetime | None) -> str | None:
-            return None if time is None else time.isoformat()
-
-        return {
-            "id": self.id,
-            "text": self.text,
-            "subject": self.subject,
-            "kind": self.kind,
-            "entities": [*self.entities],
-            "confidence": self.confidence,
-            "quotations": [quotation.to_json() for quotation in self.quotations],
-            "conversation": self.conversation,
-            "sources": [*self.sources],
-            "when": [*self.when],
-            "zone": self.zone,
-            "valid_from": iso(self.valid_from),
-            "valid_to": iso(self.valid_to),
-            "confirmed": self.confirmed,
-            "replaces": [*self.replaces],
-            "replaced_by": [*self.replaced_by],
-            "contradicts": [*self.contradicts],
-            "learning": self.learning,
-            "model": self.model,
-            "prompt": self.prompt,
-            "version": self.version,
-            "retired": iso(self.retired),
-        }
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,20 +181,7 @@ class LearnReport:
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {
-            "added": [fact.to_json() for fact in self.added],
-            "confirmed": [*self.confirmed],
-            "superseded": [*self.superseded],
-            "contradicted": [*self.contradicted],
-            "taken_back": [*self.taken_back],
-            "refused": dict[str, Value](self.refused),
-            "model_calls": self.model_calls,
-            "messages": self.messages,
-            "set_aside": self.set_aside,
-            "waiting": self.waiting,
-            "learnings": [*self.learnings],
-            "commits": [*self.commits],
-        }
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,13 +204,8 @@ class FactOrigin:
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {
-            "fact": self.fact.to_json(),
-            "messages": [dict(message) for message in self.messages],
-            "learning": None if self.learning is None else self.learning.id,
-            "replaced": [fact.to_json() for fact in self.replaced],
-            "contradicts": [fact.to_json() for fact in self.contradicts],
-        }
+        learning = None if self.learning is None else self.learning.id
+        return fields_as_json(self) | {"learning": learning}
 
 
 @dataclass(frozen=True, slots=True)

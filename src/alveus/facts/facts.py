@@ -18,12 +18,7 @@ from alveus.facts.entities import (
     EntityPage,
     EntityProfile,
     KnownFacts,
-    entities_of,
     known_facts,
-    neighbours_of,
-    page_of,
-    profile_of,
-    timeline_of,
 )
 from alveus.facts.fact import (
     FACTS,
@@ -214,15 +209,13 @@ class Facts:
             NotFound: No fact names it.
             HistoryPruned: What was known at *as_of* is no longer kept.
         """
-        known = self._known(as_of, valid_at)
-        return page_of(name, known.facts, known.aliases, known.when)
+        return self._known(as_of, valid_at).page(name)
 
     def entities(
         self, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> dict[str, int]:
         """Return the names of all people, places and things, with how many facts name each."""
-        known = self._known(as_of, valid_at)
-        return entities_of(known.facts, known.aliases, known.when)
+        return self._known(as_of, valid_at).entities()
 
     def neighbours(
         self,
@@ -243,8 +236,7 @@ class Facts:
         Raises:
             NotFound: No fact that holds names it.
         """
-        known = self._known(as_of, valid_at)
-        return neighbours_of(name, known.facts, known.aliases, known.when, steps=steps)
+        return self._known(as_of, valid_at).neighbours(name, steps=steps)
 
     def timeline(
         self,
@@ -260,8 +252,7 @@ class Facts:
             as_of: As of `about`.
             valid_at: Only what takes place at this time; by default and with "any" all.
         """
-        known = self._known(as_of, valid_at)
-        return timeline_of(name, known.facts, known.aliases, known.when)
+        return self._known(as_of, valid_at).timeline(name)
 
     def profile(
         self,
@@ -284,8 +275,7 @@ class Facts:
         Raises:
             NotFound: No fact that holds is about them.
         """
-        known = self._known(as_of, valid_at)
-        return profile_of(name, known.facts, known.aliases, known.when, budget=budget)
+        return self._known(as_of, valid_at).profile(name, budget=budget)
 
     def _known(self, as_of: AsOf | None, valid_at: ValidAt | None) -> KnownFacts:
         return known_facts(self._writer, self._ref.scope, as_of=as_of, valid_at=valid_at)

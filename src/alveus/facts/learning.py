@@ -63,6 +63,7 @@ from alveus.text.statements import tokens
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_progress, counted, moment
+from alveus.values.wire import fields_as_json
 
 LEARNED = "learned"
 """The conversation that keeps texts and messages which are passed to `learn`."""
@@ -491,7 +492,7 @@ class _Learner:
         )
         of: list[Value] = [[stored.record.id, stored.row] for stored in messages]
         links = [Link(self._conversation, stored.record.id) for stored in read]
-        value: dict[str, Value] = {"of": of, "answer": found.to_json()}
+        value: dict[str, Value] = {"of": of, "answer": fields_as_json(found)}
         recorded = self._records.record_answer(name, value, links)
         same = self._unchanged(recorded["of"])
         if same is None:

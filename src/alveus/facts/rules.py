@@ -4,14 +4,15 @@ A sentence is kept if it is a statement: no question, nothing said about whom it
 no talk about the talk ("I agree"), and no opinion ("I think it might rain"). It is a fact of the
 speaker, with the name in place of the pronouns, or before it, and dates in place of words such as
 "yesterday". Its kind is that of the first rule below that it matches. A new fact replaces a known
-one of the same subject if both say one of the things that people have one of (`_SINGLE`), or if it
+one of the same subject if both say one of the things that people have one of (`single`), or if it
 says that the known one has ended ("no longer", "any more", "stopped", "quit").
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from typing import NamedTuple
 
 from alveus.facts.answers import (
@@ -25,7 +26,6 @@ from alveus.facts.answers import (
     folded,
     text_of,
 )
-from alveus.facts.english import in_third_person
 from alveus.facts.fact import TIMELESS
 from alveus.sets.admission.injection import injections
 from alveus.store import StoredItem
@@ -33,6 +33,7 @@ from alveus.store.records import said_at
 from alveus.text.statements import sentences
 from alveus.values import words
 from alveus.values.dates import with_dates
+from alveus.values.lazy import data_file
 
 RULES = "rules-4"
 """The version of these rules; it stands where a fact has the version of a prompt."""
@@ -52,62 +53,50 @@ def _words(*patterns: str) -> re.Pattern[str]:
     return re.compile(rf"\b(?:{'|'.join(patterns)})\b", re.IGNORECASE)
 
 
-_RULES = {
-    "instruction": _words("call me", r"please (?:always|never|don't|answer|speak|write|use)"),
-    "preference": _words(
-        r"(?:I|we)(?: \w+){0,2} (?:love|like|enjoy|prefer|hate|dislike|adore|can't stand)",
-        r"(?:I|we)(?: \w+){0,2} don't (?:like|eat|drink)",
-        r"I(?:'m| am)(?: \w+){0,2} (?:into|fond of|a fan of|passionate about)",
-        r"my fav(?:ou?rite|e)",
-    ),
-    "plan": _words(
-        r"(?:I|we)(?:'m|'re| am| are)(?: \w+)? (?:going to|planning|thinking (?:of|about)|hoping)",
-        r"(?:I|we)(?:'m|'re| am| are)(?: \w+)? looking forward",
-        r"(?:I|we)(?:'ll| will| plan| hope| intend| want| decided)",
-        r"tomorrow|next (?:week|month|year|weekend|\w+day)",
-    ),
-    "relation": _words(
-        r"my (?:wife|husband|partner|girlfriend|boyfriend|fianc\w+|mother|mom|mum|father|dad)",
-        r"my (?:parents|sister|brother|son|daughter|kids?|children|aunt|uncle|cousins?|grand\w+)",
-        r"my (?:friends?|boss|colleagues?|teacher|neighbou?rs?|dogs?|cats?|pets?|family)",
-    ),
-    "profile": _words(
-        r"I(?:'m| am)(?: \w+)? (?:an?|from|\d+|married|single|divorced|allergic|vegan|vegetarian)",
-        r"I(?: \w+)? (?:lives?|works?|stud(?:y|ies)|teach(?:es)?|own|speak|have)",
-        r"I(?: \w+)? (?:grew up|was born|moved)",
-        r"my (?:name|job|home|address|birthday|age|hobby|hobbies)",
-    ),
-}
-"""The kind of a statement is the first that matches; what matches none is an event."""
+class English(NamedTuple):
+    """The patterns of `english.toml`.
 
-_YOU = _words("you", "your", "yours", "you're", "you've", "you'll", "you'd")
-"""What is said to somebody: of him, and not by him."""
+    Attributes:
+        kinds: Each with the kind of the statements that match it.
+        single: Each with the name of a thing that people have one of.
+        opening: The beginning of a sentence that says nothing.
+        verb: Adverbs, and a verb that takes an s in the third person.
+    """
 
-_CHAT = _words(
-    r"I (?:see|agree|understand|hear you|bet|mean|guess|hope (?:it|that)|think (?:so|that's|it's))",
-    r"I (?:can (?:see|imagine)|appreciate|totally)",
-    r"I'm (?:so |really )?(?:glad|sorry|happy for|proud of)",
-    "let me|tell me|excuse me|see you|talk to",
-)
-"""Talk about the talk: nothing that anybody would look for."""
+    kinds: Sequence[tuple[str, re.Pattern[str]]]
+    skipped: Sequence[re.Pattern[str]]
+    single: Sequence[tuple[str, re.Pattern[str]]]
+    opening: re.Pattern[str]
+    ended: re.Pattern[str]
+    left_work: re.Pattern[str]
+    begins: re.Pattern[str]
+    verb: re.Pattern[str]
+    irregular: Mapping[str, str]
+    contracted: Mapping[str, str]
 
-_OPINION = re.compile(
-    r"\bI (?:\w+ )?(?:think|guess|suppose|reckon|bet|imagine|assume|believe) (?:that )?"
-    r"(?:it|this|that|there|they|the|these|those|everyone|people)\b"
-    r"|\b(?:it|this|that|there) (?:might|may|could|should|would|must)\b"
-    r"|\A(?:maybe|perhaps|probably)\b",
-    re.IGNORECASE,
-)
-"""What somebody thinks of the world, and does not know: it says nothing that holds."""
 
-_OPENING = re.compile(
-    r"\A(?:(?:hey|hi|hello|yes|yeah|yep|no(?! longer)|nope|oh|wow|well|so|haha|lol|thanks|"
-    r"thank you|ok|okay|sure|also|btw|by the way|and|but|actually|anyway|aw+|hmm+|absolutely|"
-    r"definitely|of course)\b"
-    r"(?: (?-i:[A-Z]\w+)(?=[,!.]))?[,!.]? +)+",
-    re.IGNORECASE,
-)
-"""What a sentence begins with and says nothing."""
+@cache
+def _english() -> English:
+    lists = data_file("alveus.facts", "english.toml")
+    openings, adverbs = "|".join(lists["openings"]), "|".join(lists["adverbs"])
+    verbs = "|".join(lists["verbs"].split())
+    return English(
+        kinds=[(one["kind"], _words(one["pattern"])) for one in lists["kinds"]],
+        skipped=[_words(one["pattern"]) for one in lists["skipped"]],
+        single=[
+            (one["name"], re.compile(one["pattern"], re.IGNORECASE)) for one in lists["single"]
+        ],
+        opening=re.compile(
+            rf"\A(?:(?:{openings})\b(?: (?-i:[A-Z]\w+)(?=[,!.]))?[,!.]? +)+", re.IGNORECASE
+        ),
+        ended=_words(*lists["ended"]),
+        left_work=_words(lists["left_work"]),
+        begins=_words(*lists["begins"]),
+        verb=re.compile(rf"\A((?:(?:{adverbs}) )*)({verbs})\b", re.IGNORECASE),
+        irregular=lists["irregular"],
+        contracted=lists["contracted"],
+    )
+
 
 _JOINT = re.compile(r",? (?:and|but) (?=(?:I|I'm|I've|I'll|[Mm]y|[Ww]e)\b)")
 """Between two statements of one sentence."""
@@ -120,27 +109,13 @@ _CHANGE = re.compile(
 """Between what has ended and what holds now: "no longer at Acme, works at Globex now"."""
 
 _OWN = re.compile(r"\b(?:I|I'm|I've|we)\b|\A(?:no longer|not)\b", re.IGNORECASE)
-"""Whoever speaks says it of himself, and what goes on without a name as well."""
+"""The speaker is the subject, also of a part without a subject."""
 
-_ENDED = _words("no longer", "any ?more", "stopped", "quit", "gave up", "given up")
-"""What says that something has ended."""
-
-_LEFT_WORK = _words(r"(?:quit|left|lost)(?: \S+)? job")
-
-_SINGLE = {
-    "home": r" (?:\w+ ){0,2}(?:lives? in|is living in|(?:moved|is moving) (?:from \S+ )?to)\b"
-    r"|'s home is\b",
-    "work": r" (?:\w+ ){0,2}(?:works?|is working) (?:at|for|as)\b|'s (?:new )?job is\b",
-    "name": r"'s name is\b",
-    "age": r" is (?:now )?\d+ years old\b",
-    "favourite": r"'s fav(?:ou?rite|e) (\w+) is\b",
-}
-"""What people have one of: how a sentence goes on behind the name."""
-
-_SINGLE_RULES = {name: re.compile(rule, re.IGNORECASE) for name, rule in _SINGLE.items()}
-
-_BEGINS = _words("moved", "started", "since")
-"""What says that something holds from its date on."""
+_PRONOUN = re.compile(
+    r"\b(?:I(?:'m| am)|I've|I'll|I'd|I(?: do|(?= don't))|I|[Mm]y|[Mm]ine|[Mm]yself|[Mm]e)\b(?:n't)?"
+)
+_IS = re.compile(r"\b([A-Z]\w+)'s (?=(?:my|our|an?|the)\b)")
+"""Ada's my sister: is, and not the mark of what is hers."""
 
 
 class _Statement(NamedTuple):
@@ -176,16 +151,16 @@ def found_by_rules(messages: Sequence[StoredItem]) -> CandidateFacts:
 
 
 def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Statement]:
-    text, today = text_of(message), said_at(message).date()
+    text, today, english = text_of(message), said_at(message).date(), _english()
     for start, end, lead in _clauses(text):
         plain = " ".join(f"{lead}{text[start:end]}".replace("\u2019", "'").split()).rstrip("!, ")
         if len(plain.split()) < SHORTEST or len(plain) > LONGEST_FACT // 2:
             continue
-        if any(rule.search(plain) for rule in (_YOU, _CHAT, _OPINION)):
+        if any(rule.search(plain) for rule in english.skipped):
             continue
         if next(injections(plain), None) is not None:
             continue
-        kind = next((kind for kind, rule in _RULES.items() if rule.search(plain)), "event")
+        kind = next((kind for kind, rule in english.kinds if rule.search(plain)), "event")
         told = with_dates(in_third_person(plain, name), today)
         whole = told.text[:1].upper() + told.text[1:]
         if folded(name) not in folded(whole):
@@ -194,7 +169,7 @@ def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Stateme
         yield _Statement(
             whole if whole[-1] in ".\u2026" else f"{whole}.",
             kind,
-            told.begins if timed or _BEGINS.search(plain) else None,
+            told.begins if timed or english.begins.search(plain) else None,
             told.ends if timed else None,
             Evidence(place, start, end),
         )
@@ -209,7 +184,7 @@ def _clauses(text: str) -> Iterator[tuple[int, int, str]]:
     for sentence in sentences(text):
         if sentence.text.rstrip("\"')\u201d ").endswith("?"):
             continue
-        opening = _OPENING.match(sentence.text)
+        opening = _english().opening.match(sentence.text)
         start = sentence.start + (0 if opening is None else opening.end())
         lead = ""
         while (joint := _next_joint(text, start, sentence.end)) is not None:
@@ -224,7 +199,7 @@ def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
     if change is not None and (joint is None or change.start() <= joint.start()):
         before = text[start : change.start()]
         is_own = bool(change["who"] or _OWN.search(before))
-        if is_own and (_ENDED.search(before) or _LEFT_WORK.search(before)):
+        if is_own and (_english().ended.search(before) or _english().left_work.search(before)):
             return change
     return joint
 
@@ -234,6 +209,49 @@ def _names(text: str) -> Iterator[str]:
     found = re.findall(r"(?<=[a-z,] )[A-Z]\w+(?: [A-Z]\w+)*", text)
     months = set(words.MONTHS)
     return (name for name in found[:8] if name not in months)
+
+
+# --- in the third person ------------------------------------------------------------------------
+
+
+def in_third_person(sentence: str, name: str) -> str:
+    """Return a sentence of a speaker with the name in place of I, my and me."""
+    sentence = _IS.sub(r"\1 is ", sentence)
+    english = _english()
+    made: list[str] = []
+    at = 0
+    for match in _PRONOUN.finditer(sentence):
+        made.append(sentence[at : match.start()])
+        at = match.end()
+        word = match[0]
+        if word in english.contracted:
+            made.append(f"{name} {english.contracted[word]}")
+        elif word.lower() in ("my", "mine"):
+            made.append(f"{name}'s")
+        elif word == "I do":
+            made.append(f"{name} does")
+        elif word == "I":
+            made.append(name)
+            rest = sentence[at:]
+            if rest.startswith(" don't"):
+                made.append(" doesn't")
+                at += len(" don't")
+            elif verb := english.verb.match(rest[1:]):
+                made.append(f" {verb[1]}{_third(verb[2])}")
+                at += 1 + verb.end()
+        else:
+            made.append(name)
+    made.append(sentence[at:])
+    return "".join(made)
+
+
+def _third(verb: str) -> str:
+    word = verb.lower()
+    if word in _english().irregular:
+        return _english().irregular[word]
+    if re.search(r"[^aeiou]y\Z", word):
+        return f"{word[:-1]}ies"
+    return f"{word}es" if re.search(r"(?:s|sh|ch|x|z|o)\Z", word) else f"{word}s"
 
 
 # --- new against known --------------------------------------------------------------------------
@@ -250,7 +268,7 @@ def may_replace(candidate: CandidateFact) -> bool:
     """Return whether a candidate is of those that may replace a known fact."""
     text = candidate.text
     is_single = _single(text, candidate.subject) is not None
-    return is_single or bool(_ENDED.search(text) or _LEFT_WORK.search(text))
+    return is_single or bool(_english().ended.search(text) or _english().left_work.search(text))
 
 
 def _decided(candidate: CandidateFact, known: Sequence[KnownText]) -> CheckedDecision:
@@ -259,7 +277,7 @@ def _decided(candidate: CandidateFact, known: Sequence[KnownText]) -> CheckedDec
         before = _single(one.text, candidate.subject)
         if before is not None and before == single:
             return CheckedDecision("replaces", one.id)
-        if before == "work " and _LEFT_WORK.search(candidate.text):
+        if before == "work " and _english().left_work.search(candidate.text):
             return CheckedDecision("replaces", one.id)
         if _has_ended(one.text, candidate):
             return CheckedDecision("replaces", one.id)
@@ -269,10 +287,10 @@ def _decided(candidate: CandidateFact, known: Sequence[KnownText]) -> CheckedDec
 def _single(text: str, subject: str) -> str | None:
     """Return which of the things that people have one of a text says of its subject."""
     at = text.casefold().find(subject.casefold())  # "the user" begins a sentence with a capital
-    if at < 0 or _ENDED.search(text):
+    if at < 0 or _english().ended.search(text):
         return None
     rest = text[at + len(subject) :]
-    for what, rule in _SINGLE_RULES.items():
+    for what, rule in _english().single:
         if match := rule.match(rest):
             return f"{what} {match[1].casefold() if match.re.groups else ''}"
     return None
@@ -280,9 +298,9 @@ def _single(text: str, subject: str) -> str | None:
 
 def _has_ended(known: str, candidate: CandidateFact) -> bool:
     """Return whether a candidate says that what is known has ended: all that it says is in it."""
-    if not _ENDED.search(candidate.text) or _ENDED.search(known):
+    if not _english().ended.search(candidate.text) or _english().ended.search(known):
         return False
-    left = _ENDED.sub(" ", candidate.text).casefold().replace("doesn't", " ")
+    left = _english().ended.sub(" ", candidate.text).casefold().replace("doesn't", " ")
     left = left.replace(candidate.subject.casefold(), " ")
     mine = set(words.terms(" ".join(w for w in left.split() if w not in words.STOP_WORDS)))
     return bool(mine) and mine <= set(words.terms(known))

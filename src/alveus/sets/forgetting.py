@@ -37,6 +37,7 @@ from alveus.values import wire
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, choice, flag, moment
+from alveus.values.wire import fields_as_json
 
 Scrub: TypeAlias = Literal["now", "later"]
 """When what is left in the files goes; None: now, if the store is small."""
@@ -85,12 +86,7 @@ class OutOfReach:
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {
-            "what": self.what,
-            "note": self.note,
-            "paths": list(self.paths),
-            "until": self.until,
-        }
+        return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,21 +130,7 @@ class Receipt:
 
     def to_json(self) -> dict[str, Value]:
         """Return it as JSON."""
-        return {
-            "id": self.id,
-            "time": self.time.isoformat(),
-            "commit": self.commit,
-            "request": cast("Value", dict(self.request)),
-            "counts": cast("Value", dict(self.counts)),
-            "derived": self.derived,
-            "restored": self.restored,
-            "lost": self.lost,
-            "unread": self.unread,
-            "state": self.state,
-            "blocked_by": list(self.blocked_by),
-            "open": list(self.open),
-            "out_of_reach": [each.to_json() for each in self.out_of_reach],
-        }
+        return fields_as_json(self)
 
     def verify(
         self,

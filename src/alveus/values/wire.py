@@ -14,7 +14,9 @@ import base64
 import json
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields, is_dataclass
+from datetime import datetime
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -262,3 +264,18 @@ _SPECIAL: dict[str, Callable[[str], Value]] = {
     "$float": float,
     "$int": _hexadecimal,
 }
+
+
+def fields_as_json(value: object) -> dict[str, Value]:
+    """Return the fields of a dataclass as JSON, to any depth; times are ISO 8601."""
+    return {f.name: _as_json(getattr(value, f.name)) for f in fields(cast("Any", value))}
+
+
+def _as_json(value: object) -> Value:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(k): _as_json(v) for k, v in cast("Mapping[object, object]", value).items()}
+    if isinstance(value, (list, tuple)):
+        return [_as_json(one) for one in cast("Sequence[object]", value)]
+    return fields_as_json(value) if is_dataclass(value) else cast("Value", value)

@@ -11,7 +11,7 @@ from math import log
 from typing import TypeAlias, cast
 
 from alveus.errors import InvalidInput, NotAnObject, NotFound, Unsupported
-from alveus.facts.entities import known_facts, profile_of
+from alveus.facts.entities import known_facts
 from alveus.facts.fact import FACTS
 from alveus.llm.answer_reader import text_said
 from alveus.memory.blocks import BLOCKS, LIMITS, Blocks
@@ -522,13 +522,11 @@ def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
         sources.writer, sources.scope, as_of=request.as_of, valid_at=request.valid_at
     )
     try:
-        told = profile_of(
-            request.profile, known.facts, known.aliases, known.when, budget=PROFILE_TOKENS
-        )
+        found = known.profile(request.profile, budget=PROFILE_TOKENS)
     except NotFound:  # of somebody new nothing is known yet
         return []
     candidates: list[PromptCandidate] = []
-    for rank, fact in enumerate(told.facts, start=1):
+    for rank, fact in enumerate(found.facts, start=1):
         item = Item(
             fact.text,
             id=fact.id,

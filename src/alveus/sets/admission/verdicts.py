@@ -5,8 +5,8 @@ from __future__ import annotations
 import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import fields, replace
-from typing import Any, ClassVar, Literal, Protocol, TypeAlias, cast
+from dataclasses import replace
+from typing import ClassVar, Literal, Protocol, TypeAlias
 
 from alveus.errors import InvalidInput
 from alveus.store import ItemRecord, Scope
@@ -225,11 +225,7 @@ class BundledRule(ABC):
 
     def to_json(self) -> Plan:
         """Return it as it is kept."""
-        kept: dict[str, Value] = {"rule": self.name}
-        for field in fields(cast("Any", self)):
-            value = getattr(self, field.name)
-            kept[field.name] = [*value] if isinstance(value, tuple) else value
-        return kept
+        return {"rule": self.name, **wire.fields_as_json(self)}
 
 
 def checked_verdict(verdict: object, *allowed: Outcome) -> None:
