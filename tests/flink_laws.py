@@ -22,8 +22,8 @@ from typing import Any
 import pytest
 
 from alveus import LocalRunner
-from alveus.runs.run import RunnerHooks
 from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
+from alveus.runs.task import RunnerHooks
 from alveus.state.committed_tree import LeasedTree
 from harness.runner.contract import RunnerContract
 from test_runner import OnDisk

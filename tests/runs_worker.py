@@ -33,7 +33,7 @@ from alveus import (
     action,
 )
 from alveus.errors import StoreBusy
-from alveus.runs.run import RunRecorder
+from alveus.runs.run import LiveRun
 from alveus.store.sql.lanes import InputWriter
 from alveus.store.sql.transaction import Transaction
 from alveus.store.sqlite import SqliteStore
@@ -275,7 +275,7 @@ def lose() -> NoReturn:
 
 POINTS: dict[str, tuple[type, str]] = {
     "commit": (SqliteStore, "commit_many"),
-    "record": (RunRecorder, "record"),
+    "record": (LiveRun, "_record"),
     "put": (SqliteStore, "commit"),
     "apply": (Transaction, "apply"),
     "accept": (SqliteStore, "accept"),

@@ -24,6 +24,7 @@ from alveus.runs.durable_calls import (
 from alveus.state import MemoryKind, Overlay, committed_tree, root_of
 from alveus.store import DurableCall, Retain
 from alveus.store.runs import CallStatus
+from alveus.values.forks import Flag
 from doors import Letters
 from harness.runner.runner_laws import ActionGate
 from waiting import LIMIT_S
@@ -44,12 +45,6 @@ class Recorder:
         self.records.append(call)
         self.kept[call.position] = call
 
-    def pause(self, seconds: float) -> None:
-        raise AssertionError
-
-    async def apause(self, seconds: float) -> None:
-        raise AssertionError
-
 
 class Open:
     """A context that may always be used."""
@@ -64,7 +59,9 @@ class Open:
 def durable(*recorded: DurableCall, **settings) -> tuple[Durable, Recorder]:
     """Return what calls durably in a task of which this is recorded, and what it records."""
     recorder = Recorder(*recorded)
-    calls = Calls(1, 0, "work", b"salt", recorder, recorded=dict(recorder.kept), **settings)
+    calls = Calls(
+        1, 0, "work", b"salt", recorder.record, Flag(), recorded=dict(recorder.kept), **settings
+    )
     return Durable(calls, Open()), recorder
 
 

@@ -15,13 +15,13 @@ from hypothesis import strategies as st
 
 from alveus import Agent, Event, InputEvent, LocalRunner, Memory, OutputEvent, action
 from alveus.errors import InvalidInput
-from alveus.runs.run import RunnerHooks
 from alveus.runs.runner.flink import FlinkRunner, FlinkSettings
 from alveus.runs.runner.flink.flink_runner import files_of, folders_of, reference_to
 from alveus.runs.runner.flink.hot_tree import CHUNK_NAMES, MOST_NODES, HotRecords, HotTree
 from alveus.runs.runner.flink.records import input_from, key_of, key_text
 from alveus.runs.runner.flink.settings import MARGIN_S, TIMEOUT_S, covered_until, latest
 from alveus.runs.runner.flink.subtask import FlinkJob, KeyState, Subtask
+from alveus.runs.task import RunnerHooks
 from alveus.store import Clear, Create, Delete, Put
 from alveus.store.sqlite import SqliteStore
 from alveus.testing import (

@@ -1,6 +1,6 @@
-"""Agents: actions, and the events that set them off.
+"""Agents: actions, and the events that trigger them.
 
-An agent is a class with methods under `@action`, or an `Agent` that is given functions::
+An agent is a class with methods under `@action`, or an `Agent` with functions::
 
     class Shop(Agent):
         @action(InputEvent)
@@ -11,8 +11,8 @@ An agent is a class with methods under `@action`, or an `Agent` that is given fu
 
     shop = Agent("shop", actions=[ordered])
 
-Actions are plain or `async` functions ``(event, ctx)``. What one changes is committed once, whole,
-when it returns; see `alveus.runs.runner`.
+Actions are plain or `async` functions ``(event, ctx)``. The changes of an action are committed
+atomically, once, when it returns; see `alveus.runs.runner`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, Protocol, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.facts import LearnOptions, LearnReport
+from alveus.facts import LearnOptions
 from alveus.llm import ChatModel
 from alveus.state import Ttl
 from alveus.store.runs import MAX_POSITIONS
@@ -40,23 +40,22 @@ from alveus.values.events import (
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import ONCE, Retry
-from alveus.values.storable import checked_name, counted
+from alveus.values.storable import checked_kind, checked_name, counted
 
 OnError: TypeAlias = Literal["fail", "retry", "skip"]
-"""What is done when an action raises: its run is parked; it is tried again; the run goes on
-without it."""
+"""The reaction to an action that raises: park its run, try the action again, or skip it."""
 
 OnFailed: TypeAlias = Literal["wait", "next"]
-"""What later inputs of a key do while a run is parked."""
+"""Whether later inputs of a key wait while a run is parked."""
 
 OnMismatch: TypeAlias = Literal["fail", "truncate"]
-"""What is done when a task that began anew makes other durable calls than it made before."""
+"""The reaction to a repeated task that makes other durable calls than before."""
 
 Condition: TypeAlias = Callable[[Any], bool]
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
 
 MAX_TASKS = 10_000
-"""Tasks of a run, unless its agent says more or less: far beyond what is meant."""
+"""The default limit of tasks in a run."""
 
 _MARK = "__alveus_action__"
 
@@ -69,7 +68,7 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Marked:
-    """What `@action` says of a function."""
+    """The settings that `@action` puts on a function."""
 
     events: tuple[type[Event], ...]
     when: Condition | None
@@ -83,8 +82,8 @@ class BoundAction:
     """An action of an agent, ready to be called as ``call(event, ctx)``.
 
     Attributes:
-        name: Unique in its agent; it names the action in the store.
-        adapt: Makes the context that a system of `alveus.compat` shows its users.
+        name: Unique in its agent; the name of the action in the store.
+        adapt: Makes the context of another system, for `alveus.compat`.
     """
 
     name: str
@@ -104,20 +103,20 @@ def action(
     retry: Retry | None = None,
     adapt: Callable[[Any], Any] | None = None,
 ) -> Callable[[F], F]:
-    """Mark a function as an action that events of these classes, exactly, set off.
+    """Mark a function as an action that events of exactly these classes trigger.
 
     Works on functions, methods and static methods, above `@staticmethod` and below it, on plain
     and on `async` functions.
 
     Args:
-        when: Only events for which this is true.
-        on_error: "fail" parks the run, "retry" tries again and then parks it, "skip" goes on
-            without the action; by default what the agent says.
+        when: Only events for which it returns true trigger the action.
+        on_error: "fail" parks the run, "retry" tries again and then parks it, "skip" continues
+            without the action; by default the setting of the agent.
         retry: How "retry" tries again.
-        adapt: For `alveus.compat`: makes what the function gets as its context.
+        adapt: For `alveus.compat`: makes the function's context from an `alveus` context.
 
     Raises:
-        InvalidInput: No event class, or something else than one; a setting that cannot be used.
+        InvalidInput: An argument is no event class, or a setting cannot be used.
     """
     if not events:
         raise InvalidInput("@action needs the classes of its events: @action(InputEvent)")
@@ -142,19 +141,28 @@ def action(
             raise InvalidInput(
                 f"{function!r} is an action already; name all its events in one @action(…)"
             )
-        try:
-            setattr(plain, _MARK, marked)
-        except AttributeError:
-            raise InvalidInput(
-                f"{function!r} cannot be marked; put @action on a function that calls it"
-            ) from None
+        put_mark(plain, _MARK, marked, decorator="@action")
         return function
 
     return mark
 
 
+def put_mark(function: object, name: str, settings: object, *, decorator: str) -> None:
+    """Set an attribute of a function, for a decorator.
+
+    Raises:
+        InvalidInput: The function takes no attributes.
+    """
+    try:
+        setattr(function, name, settings)
+    except AttributeError:
+        raise InvalidInput(
+            f"{function!r} cannot be marked; put {decorator} on a function that calls it"
+        ) from None
+
+
 def _check_settings(when: object, on_error: object, retry: object, adapt: object) -> None:
-    """Raise `InvalidInput` for what an action could not be done with."""
+    """Raise `InvalidInput` for settings that no action can have."""
     for name, function in (("when", when), ("adapt", adapt)):
         if function is not None and not callable(function):
             raise InvalidInput(f"{name} must be a function, not {function!r}")
@@ -171,20 +179,20 @@ def _check_settings(when: object, on_error: object, retry: object, adapt: object
 class Learn:
     """An action that learns facts from a conversation at the end of each turn.
 
-    List it beside those of your own::
+    List it beside your actions::
 
         agent = Agent("shop", actions=[answer, Learn("chat", model=model)])
 
-    It is set off by each output, once that is committed; the output waits for it. What fails, as a
-    model that cannot be reached, is logged, and read at the end of a later turn. To learn while
-    nobody waits, use ``alveus learn --watch`` instead.
+    Each committed output triggers it; the output waits for it. A failure, as of a model that
+    cannot be reached, is logged, and the messages are read at the end of a later turn. To learn in
+    the background, use ``alveus learn --watch`` instead.
 
     Args:
         conversation: The name of the conversation of the run's key.
-        model: Who finds the facts; a small one will do. None: rules for English.
-        options: Of these, `at_least` says after how many messages it learns, and `calls_per_hour`
-            how often models are asked at most.
-        on: The classes of the events that set it off.
+        model: The model that finds the facts; a small one is enough. None: rules for English.
+        options: `at_least` is the number of messages after which it learns, `calls_per_hour` the
+            limit of model calls.
+        on: The classes of the events that trigger it.
     """
 
     def __init__(
@@ -202,36 +210,30 @@ class Learn:
             raise InvalidInput(f"on must be a list of classes of events, not {short_repr(on)}")
         action(*on, on_error="skip")(self)
 
-    def __call__(self, event: Event, ctx: _LearningContext) -> None:  # noqa: ARG002 - an action
-        """Learn what the conversation teaches since the last time."""
+    def __call__(self, event: Event, ctx: Any) -> None:  # noqa: ARG002 - an action
+        """Learn from the messages since the last time."""
         ctx.learn(self._conversation, model=self._model, options=self._options)
-
-
-class _LearningContext(Protocol):
-    def learn(
-        self, conversation: str, *, model: ChatModel | None, options: LearnOptions | None
-    ) -> LearnReport: ...
 
 
 @suggest_names_in
 class Agent:
-    """Actions, and what holds for all of them. Subclass it, or give it functions.
+    """Actions, and their common settings. Subclass it, or pass functions.
 
-    A subclass sets the attributes below in its body; they may be given by name as well.
+    A subclass sets the attributes below in its body; the constructor takes them too.
 
     Attributes:
-        name: Names its inbox, the numbers of its runs and its outputs; by default its class's.
-        on_error: For actions that do not say: "fail", "retry" or "skip".
-        retry: How "retry" tries again, for actions that do not say.
+        name: The name of its inbox, run numbers and outputs; by default the name of its class.
+        on_error: The default of its actions: "fail", "retry" or "skip".
+        retry: How "retry" tries again, the default of its actions.
         on_failed: "wait": later inputs of a key wait while a run is parked; "next": they go on,
             and a retry runs the input again behind them.
-        max_tasks: How many tasks a run may have before it is parked with `RunTooLong`: actions
-            that send each other events for ever come to an end.
-        on_mismatch: "fail" parks a run whose task began anew and made other durable calls;
+        max_tasks: The limit of tasks in a run, which is then parked with `RunTooLong`: it ends
+            actions that send each other events for ever.
+        on_mismatch: "fail" parks a run whose repeated task makes other durable calls than before;
             "truncate" forgets the calls from there on, and makes the new ones.
-        short_term_ttl: How long short-term values stay where a write does not say; None: what
-            the memory says.
-        memory_events: What is told of what actions do to memory, asked for or not.
+        short_term_ttl: How long short-term values stay if a write sets no TTL; None: the default
+            of the memory.
+        memory_events: Which memory events its runs send and store.
     """
 
     name: str = ""
@@ -271,19 +273,17 @@ class Agent:
         for setting, value in given.items():
             if value is not None:
                 setattr(self, setting, value)
-        if not isinstance(actions, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"actions must be a list of functions, not {short_repr(actions)}")
-        self._given = tuple(actions)
+        self._given = tuple(checked_kind(actions, Iterable, "actions must be a list of functions"))
 
 
 @dataclass(frozen=True, slots=True)
 class DispatchTable:
-    """An agent, looked through once: which event sets off what.
+    """The actions that each event of an agent triggers.
 
     Attributes:
-        always: What events set off whatever they hold.
-        reported: The memory events that it asks for or has on, and how much they say.
-        stored: Those that are stored though they set nothing off.
+        always: The actions of events whose actions have no conditions.
+        reported: The memory events that its runs send, with their detail.
+        stored: The memory events that are stored even if they trigger nothing.
     """
 
     agent: Agent
@@ -297,10 +297,10 @@ class DispatchTable:
 
     @classmethod
     def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> DispatchTable:
-        """Return the plan of an agent, or of a class of agents that needs no arguments.
+        """Return the table of an agent, or of a class of agents that needs no arguments.
 
         Raises:
-            InvalidInput: It has no action, two of one name, or two events of one name.
+            InvalidInput: It has no action, or two actions or events have one name.
         """
         instance = _instance_of(agent)
         actions: dict[str, BoundAction] = {}
@@ -332,32 +332,32 @@ class DispatchTable:
 
     @property
     def class_name(self) -> str:
-        """The name of the agent's class, or the one it gives its agents; a part of the code."""
+        """The name in the code: of the agent's class, or the one the class sets."""
         kind = type(self.agent)
         return str(kind.name or kind.__name__)
 
     @property
     def run_begin(self) -> Detail:
-        """How much is reported of short-term memory as a run begins."""
+        """The detail of short-term memory in the event at the begin of a run."""
         return self.reported.get(RunBeginEvent, "off")
 
     def reported_with(
         self, listened: frozenset[type[MemoryEvent]]
     ) -> Mapping[type[MemoryEvent], Detail]:
-        """Return the memory events that are reported while somebody listens for these."""
+        """Return the memory events to send while listeners want these."""
         if not listened:
             return self.reported
         return self.agent.memory_events.reported({*self.types.values(), *listened})
 
     def asks_for(self, kind: type[Event]) -> bool:
-        """Return whether an input of a class may set anything off."""
+        """Return whether an input of a class may trigger an action."""
         return bool(self.by_event.get(kind)) or bool(self.by_event.get(RunBeginEvent))
 
     def set_off(self, event: Event) -> tuple[str, ...]:
-        """Return the names of the actions that *event* sets off, in the order of definition.
+        """Return the names of the actions that *event* triggers, in the order of definition.
 
         Raises:
-            Exception: What a condition of theirs raised; a note says which one.
+            Exception: The error of a condition; a note names its action.
         """
         always = self.always.get(type(event))
         if always is not None:
@@ -394,17 +394,12 @@ def _instance_of(agent: Agent | type[Agent]) -> Agent:
                 f"{getattr(agent, setting)!r}"
             )
     counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MAX_POSITIONS)
-    ttl = agent.short_term_ttl
-    if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(
-            f"{_title(agent)}.short_term_ttl must be Ttl(after=…), or None, not {ttl!r}"
-        )
-    if not isinstance(agent.retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"{_title(agent)}.retry must be a Retry(…), not {agent.retry!r}")
-    if not isinstance(agent.memory_events, MemoryEvents):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(
-            f"{_title(agent)}.memory_events must be MemoryEvents(…), not {agent.memory_events!r}"
-        )
+    for setting, kind, shown in (
+        ("short_term_ttl", Ttl | None, "Ttl(after=…), or None"),
+        ("retry", Retry, "a Retry(…)"),
+        ("memory_events", MemoryEvents, "MemoryEvents(…)"),
+    ):
+        checked_kind(getattr(agent, setting), kind, f"{_title(agent)}.{setting} must be {shown}")
     return agent
 
 
@@ -422,7 +417,7 @@ def _actions(agent: Agent) -> Iterable[BoundAction]:
     for kind in reversed(type(agent).__mro__):
         for name, member in vars(kind).items():
             if name in defined or hasattr(_plain(member), _MARK):
-                defined[name] = member  # an override without a mark is no action any more
+                defined[name] = member  # an override without a mark is no action
     for name, member in defined.items():
         if hasattr(_plain(member), _MARK):
             yield _action(agent, name, getattr(agent, name), _plain(member))
@@ -449,7 +444,7 @@ def _check_takes(function: Callable[..., Any], *names: str, what: str) -> None:
             f"{what} must take ({', '.join(names)}); it takes {inspect.signature(function)}"
         ) from None
     except ValueError:
-        return  # of a function in C, which does not say
+        return  # a function in C, without a signature
 
 
 def _action(agent: Agent, name: str, call: Callable[..., Any], inner: object) -> BoundAction:

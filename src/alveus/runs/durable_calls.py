@@ -1,4 +1,4 @@
-"""The durable calls of one task: what is recorded of them, and the making of new ones."""
+"""Durable calls: a call of an action whose outcome is recorded, and replayed after a crash."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import contextlib
 import inspect
 import logging
 import sys
+import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
@@ -23,13 +24,14 @@ from alveus.errors import (
 )
 from alveus.errors.short_repr import short_repr
 from alveus.memory.async_calls import ended, to_its_end
-from alveus.runs.agent import OnMismatch
+from alveus.runs.agent import OnMismatch, put_mark
 from alveus.store import DurableCall
 from alveus.store.ledger import IGNORED_RUN, RunObserver
 from alveus.values import wire
+from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import ONCE, Retry
-from alveus.values.storable import Value, checked, checked_name
+from alveus.values.storable import Value, checked, checked_kind, checked_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 Reconcile = Callable[[], Any]
@@ -39,15 +41,18 @@ _LOG = logging.getLogger(__name__)
 _MARK = "__alveus_durable__"
 _LONGEST = 500
 
+LOOK_S = 0.05
+"""Seconds between two polls of a flag on an event loop."""
+
 
 @dataclass(frozen=True, slots=True)
 class Options:
     """How a function is called durably.
 
     Attributes:
-        name: What the record calls it; None: the function's qualified name.
+        name: Its name in the record; None: the function's qualified name.
         retry: How often it is called before its error is final.
-        reconcile: Tells what became of a call that was under way when its process died; it is
+        reconcile: Returns the outcome of a call that was under way when its process died; it is
             called instead of the function, without arguments. None: the function is called again.
     """
 
@@ -55,18 +60,16 @@ class Options:
     retry: Retry = ONCE
     reconcile: Reconcile | None = None
 
-    def but(self, name: object, retry: object, reconcile: object) -> Options:
-        """Return these options, changed where something is given.
+    def but(self, name: object, retry: Retry | None, reconcile: object) -> Options:
+        """Return these options, changed by the arguments that are not None.
 
         Raises:
             InvalidInput: The name or *retry* cannot be used.
             TypeError: *reconcile* cannot be called without arguments.
         """
-        if retry is not None and not isinstance(retry, Retry):
-            raise InvalidInput(f"retry must be a Retry(…), not {short_repr(retry)}")
         return Options(
             self.name if name is None else checked_name(name, "the name of a durable call"),
-            retry or self.retry,
+            self.retry if retry is None else checked_kind(retry, Retry, "retry must be a Retry(…)"),
             checked_reconcile(reconcile) or self.reconcile,
         )
 
@@ -74,7 +77,7 @@ class Options:
 def durable(
     *, name: str | None = None, retry: Retry | None = None, reconcile: Reconcile | None = None
 ) -> Callable[[F], F]:
-    """Say how a function is called by ``ctx.durable``; called plainly, it stays as it was.
+    """Set how ``ctx.durable`` calls a function; a plain call of it does not change.
 
     Raises:
         InvalidInput: The name or *retry* cannot be used.
@@ -85,12 +88,7 @@ def durable(
     def mark(function: F) -> F:
         if not callable(function):
             raise InvalidInput(f"@durable marks functions, not {function!r}")
-        try:
-            setattr(function, _MARK, options)
-        except AttributeError:
-            raise InvalidInput(
-                f"{function!r} cannot be marked; put @durable on a function that calls it"
-            ) from None
+        put_mark(function, _MARK, options, decorator="@durable")
         return function
 
     return mark
@@ -118,15 +116,15 @@ class InvalidReconciler(InvalidInput, TypeError):
 
 
 def options_of(function: object) -> Options:
-    """Return what `durable` said of a function."""
+    """Return the options that `durable` set on a function."""
     return getattr(function, _MARK, None) or Options()
 
 
 def call_name(function: object, options: Options) -> str:
-    """Return the name a record knows a call of *function* by.
+    """Return the name of a call of *function* in its record.
 
     Raises:
-        InvalidInput: It is a lambda, or has no name of its own, and *options* gives none.
+        InvalidInput: *function* is a lambda or nameless, and *options* has no name.
     """
     if not callable(function):
         raise InvalidInput(f"ctx.durable calls a function, not {function!r}")
@@ -140,7 +138,7 @@ def call_name(function: object, options: Options) -> str:
 
 
 def arguments_digest(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], salt: bytes) -> str:
-    """Return 16 hex digits that tell arguments from others.
+    """Return 16 hex digits that identify the arguments of a call.
 
     Raises:
         InvalidValue: One of them cannot be stored; the message says how to convert it.
@@ -180,8 +178,8 @@ def raised(error: Exception) -> str:
 
 
 def _arguments(error: Exception) -> list[Any]:
-    """Return what an error of this type is made with."""
-    if isinstance(error, OSError) and len(error.args) == 2 and error.filename is not None:  # noqa: PLR2004 - number and text; its names are kept elsewhere
+    """Return the arguments that make an error of this type."""
+    if isinstance(error, OSError) and len(error.args) == 2 and error.filename is not None:  # noqa: PLR2004 - number and text; file names are attributes
         if error.filename2 is not None:
             return [*error.args, error.filename, None, error.filename2]
         return [*error.args, error.filename]
@@ -189,13 +187,13 @@ def _arguments(error: Exception) -> list[Any]:
 
 
 def remade(name: str, outcome: str) -> Exception:
-    """Return the error that `raised` recorded, of its own type where that can be made again."""
+    """Return the error that `raised` recorded, of the same type if that can be made again."""
     record = cast("dict[str, Any]", wire.decode(outcome))
     kind = _type(record["module"], record["type"])
     if kind is not None and record["args"] is not None:
         try:
             rebuilt = kind(*record["args"])
-        except Exception as error:  # noqa: BLE001 - the user's own class: it is told in another's words
+        except Exception as error:  # noqa: BLE001 - the user's class: `DurableCallFailed` replaces it
             _LOG.debug("%s cannot be made from its arguments: %r", record["type"], error)
             rebuilt = None
         if rebuilt is not None and _shown(rebuilt) == record["message"]:
@@ -204,7 +202,7 @@ def remade(name: str, outcome: str) -> Exception:
 
 
 def _type(module: str, qualname: str) -> type[Exception] | None:
-    """Return a type of error that is already imported, or None."""
+    """Return a type of error that is imported already, or None."""
     named: object = builtins if module == "builtins" else sys.modules.get(module)
     for part in qualname.split("."):
         named = getattr(named, part, None)
@@ -212,7 +210,7 @@ def _type(module: str, qualname: str) -> type[Exception] | None:
 
 
 def message_of(error: BaseException) -> str:
-    """Return what an error says, as text that can be stored."""
+    """Return the message of an error, as text that can be stored."""
     try:
         return str(error).encode(errors="replace").decode()
     except KeyboardInterrupt:
@@ -226,41 +224,32 @@ def _shown(error: Exception) -> str:
 
 
 RECONCILED = 0
-"""Tries of a call whose error is that of its reconciler: what became of the call is not known."""
+"""Attempts of a call whose reconciler raised: the outcome of the call is unknown."""
 
 
 _INSIDE: ContextVar[str | None] = ContextVar("alveus_durable_call", default=None)
 
 
-class CallRecorder(Protocol):
-    """Where the calls of a task are written down, and where its waits can be cut short."""
+class Interrupted(BaseException):
+    """Ends a task whose runner closes; nothing of it is kept, and it begins anew later.
 
-    def record(self, call: DurableCall) -> None:
-        """Keep a call; durable when this returns."""
-        ...
-
-    def pause(self, seconds: float) -> None:
-        """Wait before another try; raises what ends the task, where it is to end."""
-        ...
-
-    async def apause(self, seconds: float) -> None:
-        """Wait as `pause` does, on an event loop."""
-        ...
+    Not an `Exception`, so that no ``except Exception`` of an action catches it.
+    """
 
 
 class Sealable(Protocol):
-    """The context of a task, which a durable function may not use."""
+    """The context of a task; a durable function may not use it."""
 
     def check_open(self) -> None:
-        """Raise if it may not be used now."""
+        """Raise if the context is sealed."""
         ...
 
     def seal(self, reason: str) -> None:
-        """Have every use raise."""
+        """Make every use raise."""
         ...
 
     def reopen(self) -> None:
-        """Be usable again."""
+        """Make it usable again."""
         ...
 
 
@@ -269,17 +258,20 @@ class Calls:
     """The durable calls of one task.
 
     Attributes:
-        recorded: Those of an earlier attempt, by position.
-        retried: The task failed, and is tried again: its last call, if it raised, is made again.
+        record: Stores a call; the call is durable when it returns.
+        stopping: Set when the runner closes: pauses between attempts end.
+        recorded: The calls of an earlier attempt at the task, by position.
+        retried: The task failed before: its last call, if it raised, is made again.
         observer: Is called as a call ends, or is replayed.
-        coroutines: What an async action is given to await, with the name of the call.
+        coroutines: The coroutines that an async action got to await, with the names of the calls.
     """
 
     run: int
     ordinal: int
     action: str
     salt: bytes
-    recorder: CallRecorder
+    record: Callable[[DurableCall], None]
+    stopping: Flag
     on_mismatch: OnMismatch = "fail"
     is_async: bool = False
     recorded: dict[int, DurableCall] = field(default_factory=dict[int, DurableCall])
@@ -291,12 +283,12 @@ class Calls:
     )
 
     def check_awaited(self) -> None:
-        """Refuse the end of an async action that asked for a call and did not await it.
+        """Refuse the end of an async action that did not await one of its calls.
 
-        Nothing was called then, and the action would be done as if it had been.
+        That call was never made, though the action looks complete.
 
         Raises:
-            InvalidInput: Of one call, nothing was awaited.
+            InvalidInput: A call was not awaited.
         """
         left = [
             (name, each)
@@ -312,10 +304,10 @@ class Calls:
             )
 
     def slot(self, function: object, options: Options, args: Any, kwargs: Any) -> Slot:
-        """Return the next place for a call, with what was recorded there.
+        """Return the slot of the next call, with the record of an earlier attempt.
 
         Raises:
-            NonDeterministicAction: Another call is recorded there.
+            NonDeterministicAction: The record is of another call.
         """
         name = call_name(function, options)
         digest = arguments_digest(name, args, kwargs, self.salt)
@@ -339,18 +331,30 @@ class Calls:
         return Slot(self, fresh, recorded)
 
     def _begun_anew(self, fresh: DurableCall) -> DurableCall:
-        """Forget the calls from a position on; return the one that is now under way there.
+        """Forget the calls from a position on; return the new one there.
 
-        In a commit of its own: calls past it may be under way at the same time.
+        In a separate commit, because calls behind it may be under way.
         """
         self.recorded = {p: call for p, call in self.recorded.items() if p < fresh.position}
-        self.recorder.record(replace(fresh, truncate=True))
+        self.record(replace(fresh, truncate=True))
         return fresh
+
+    def pause(self, seconds: float) -> None:
+        """Wait before another attempt; raise `Interrupted` when the runner closes."""
+        if self.stopping.wait(seconds):
+            raise Interrupted
+
+    async def apause(self, seconds: float) -> None:
+        """Wait as `pause` does, without blocking the event loop."""
+        deadline = time.monotonic() + seconds
+        while (remaining_s := deadline - time.monotonic()) > 0 and not self.stopping.is_set():  # noqa: ASYNC110 - a thread sets it
+            await asyncio.sleep(min(remaining_s, LOOK_S))
+        self.pause(0)
 
 
 @dataclass
 class Slot:
-    """One call: where it stands, and what is recorded of it."""
+    """The position of one call, with its record."""
 
     calls: Calls
     call: DurableCall
@@ -358,11 +362,11 @@ class Slot:
 
     @property
     def complete(self) -> bool:
-        """Whether it need not be made."""
+        """Whether the record has the outcome."""
         return self.recorded_call is not None and self.recorded_call.status != "pending"
 
     def outcome(self) -> Any:
-        """Return what a complete call returned, or raise what it raised."""
+        """Return the result of a complete call, or raise its error."""
         recorded = self.recorded_call
         assert recorded is not None  # noqa: S101 - asked for complete ones only
         assert recorded.outcome is not None  # noqa: S101 - the same
@@ -372,18 +376,18 @@ class Slot:
         return wire.decode(recorded.outcome)
 
     def chosen(self, function: Callable[..., Any], options: Options) -> tuple[Any, bool]:
-        """Return what is to be called, and whether that is the reconciler."""
+        """Return the function to call, and whether that is the reconciler."""
         if self.recorded_call is not None and options.reconcile is not None:
             return options.reconcile, True
         return function, False
 
     def announce(self, options: Options) -> None:
-        """Record that the call begins, where somebody could tell later what became of it."""
+        """Record that the call begins, if a reconciler can find its outcome later."""
         if options.reconcile is not None and self.recorded_call is None:
             self._record(self.call)
 
     def keep(self, value: object) -> Any:
-        """Record a result; return it as a later attempt would be given it."""
+        """Record a result; return it as a later attempt gets it."""
         outcome = returned(self.call.name, value)
         self._record(replace(self.call, status="returned", outcome=outcome))
         return wire.decode(outcome)
@@ -394,7 +398,7 @@ class Slot:
         self._record(replace(self.call, status="raised", outcome=outcome, attempts=tried))
 
     def _record(self, call: DurableCall) -> None:
-        self.calls.recorder.record(call)
+        self.calls.record(call)
         if call.status != "pending":
             self.calls.observer.called(call, call.status)
 
@@ -409,7 +413,7 @@ class Durable:
         return "<ctx.durable: call it with a function and its arguments>"
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Return what *function* returned, now or before; in an async action, await that."""
+        """Return the result of *function*, new or recorded; in an async action, await it."""
         return self._call(function, options_of(function), args, kwargs)
 
     def using(
@@ -419,12 +423,12 @@ class Durable:
         retry: Retry | None = None,
         reconcile: Reconcile | None = None,
     ) -> Callable[..., Any]:
-        """Return what calls durably with other options than the function's own.
+        """Return ``ctx.durable`` with other options than those of the function.
 
         Args:
-            name: What the record calls it; needed for a lambda.
+            name: The name of the call in its record; required for a lambda.
             retry: How often it is called before its error is final.
-            reconcile: Tells what became of a call that was under way when its process died.
+            reconcile: Returns the outcome of a call that was under way when its process died.
 
         Raises:
             InvalidInput: The name or *retry* cannot be used.
@@ -473,7 +477,7 @@ class Durable:
                 return slot.keep(value)
             finally:
                 self._context.reopen()
-            self._calls.recorder.pause(pause)
+            self._calls.pause(pause)
             tried += 1
 
     async def _awaited(
@@ -499,15 +503,15 @@ class Durable:
                 return await to_its_end(slot.keep, value)
             finally:
                 _INSIDE.reset(inside)
-            await self._calls.recorder.apause(pause)
+            await self._calls.apause(pause)
             tried += 1
 
 
 async def _start(slot: Slot, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
-    """Return what a call returns; a plain function is called in a thread.
+    """Return the result of a call; a plain function is called in a thread.
 
-    Who is cancelled meanwhile, as by a timeout, waits until that has ended, and what it returned is
-    kept: it would be called again, beside itself.
+    A cancelled caller, as by a timeout, waits until the function has ended, and its result is
+    recorded: otherwise a later attempt would call it again while it still runs.
     """
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
@@ -517,14 +521,14 @@ async def _start(slot: Slot, function: Callable[..., Any], args: Any, kwargs: An
     except asyncio.CancelledError:
         await ended(answer)
         if not answer.cancelled() and answer.exception() is None:
-            with contextlib.suppress(AlveusError):  # it is not kept, and called again
+            with contextlib.suppress(AlveusError):  # not recorded: it is called again
                 await to_its_end(slot.keep, answer.result())
         raise
     return await value if inspect.isawaitable(value) else value
 
 
 def check_outside() -> None:
-    """Raise `Unusable` in a durable function of an async action; others go on meanwhile."""
+    """Raise `Unusable` inside a durable function of an async action."""
     name = _INSIDE.get()
     if name is not None:
         raise Unusable(_closed_to(name))

@@ -1,38 +1,33 @@
-"""One run: an input, the tasks it leads to, and how far they are.
+"""One run: an input, the tasks it leads to, and their progress.
 
-Tasks go one after the other, those that an event sets off before those of later events. Each is
-one batch; after a crash the steps that were committed stand, and the first other task begins anew.
+Tasks run one after the other: those that an event triggers before those of later events. Each is
+committed as one batch; after a crash the committed steps stay, and the next task begins anew.
 """
 
 from __future__ import annotations
 
-import asyncio
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from dataclasses import replace
 from functools import partial
-from typing import cast
+from typing import Literal, TypeAlias, cast
 
 from alveus.errors import AgentChanged, RunTooLong, StaleRun
-from alveus.runs.agent import BoundAction, DispatchTable
+from alveus.runs.agent import BoundAction
 from alveus.runs.durable_calls import Calls, message_of
 from alveus.runs.memory_recorder import MemoryRecorder, snapshot
-from alveus.runs.task import Done, RunnerContext, Task, TaskEnvironment
-from alveus.sets.writer import Engine
-from alveus.state import MemoryKind, PathCache, Ttl, committed_tree
+from alveus.runs.task import Done, RunnerContext, RunnerSetup, Task, TaskEnvironment
+from alveus.state import committed_tree
 from alveus.state.committed_tree import LeasedTree
 from alveus.store import (
     Batch,
     Begin,
     Commit,
     DurableCall,
-    Ledger,
     Progress,
     Run,
     RunStatus,
-    Scope,
     StatusChange,
     Step,
 )
@@ -53,59 +48,25 @@ from alveus.values.retries import ONCE
 from alveus.values.storable import Value
 
 TRACEBACK_CHARS = 20_000
-"""Characters of a parked run's traceback that are kept, its end first of all."""
-
-
-LOOK_S = 0.05
-"""How often a pause of an async action looks whether its runner closes."""
+"""The characters of a parked run's traceback that are kept, counted from its end."""
 
 RUN_BEGIN = "<run begin>"
-"""The task that goes before all others where the beginning of a run is told."""
+"""The action of the first task of a run whose begin is reported."""
 
-
-class Interrupted(BaseException):
-    """Ends a task whose runner is closing; nothing of it is kept, and it begins anew later.
-
-    Not an `Exception`: an action's own `except Exception` is not to hold it up.
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerHooks:
-    """What a runner that is built on another one does in its own way.
-
-    Attributes:
-        tree: Makes the tree of a key under a lease, from the ledger, the scope and the epoch.
-        prune_until: Returns the time until which what ended may be pruned, in microseconds; None:
-            nothing may yet.
-    """
-
-    tree: Callable[[Ledger, Scope, int], LeasedTree] = LeasedTree
-    prune_until: Callable[[], int | None] | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class RunnerSetup:
-    """What all runs of one runner have in common."""
-
-    engine: Engine
-    plan: DispatchTable
-    space: str
-    knowledge: str
-    ttl: Ttl | None
-    hooks: RunnerHooks = RunnerHooks()
-    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
-    sensory_paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SENSORY))
+Kind: TypeAlias = Literal["step", "parked", "over"]
+"""A task is done; the run is parked; a run without tasks is over."""
 
 
 @dataclass(slots=True, eq=False)
 class Finished:
-    """A task whose action has returned: what it did, and what is to be committed.
+    """A finished piece of work of a run, to be committed.
 
     Attributes:
-        follow: The events it sent, each with the actions that it sets off.
+        did: The effects of the action, if its task is done.
+        follow: The events it sent, each with the actions that it triggers.
     """
 
+    kind: Kind
     batch: Batch
     did: Done | None = None
     follow: Sequence[tuple[Event, tuple[str, ...]]] = ()
@@ -113,10 +74,10 @@ class Finished:
 
 @dataclass(slots=True, eq=False)
 class Due:
-    """A task that is to be done.
+    """A task to be done.
 
     Attributes:
-        bound_action: The action, once somebody asked for it.
+        bound_action: The action, after its first lookup.
     """
 
     ordinal: int
@@ -126,15 +87,15 @@ class Due:
 
 
 class LiveRun:
-    """A run under way, for the owner of its key's lease; used by one thread at a time.
+    """A run in progress, for the owner of its key's lease; used by one thread at a time.
 
     Attributes:
-        outputs: Those of the tasks done by this object, in order.
+        outputs: The outputs of the tasks that this object did, in order.
         resumed: Some tasks were done before, by others or before a crash.
-        prepared: It is known what is to be done.
-        attempt: How often the task that is next was begun here.
-        failures: How often it failed here.
-        fenced: The lease was taken over, or the run was ended by somebody else.
+        prepared: The tasks to be done are known.
+        attempt: The number of attempts at the next task here.
+        failures: The number of failed ones among them.
+        fenced: Another process took over the lease, or ended the run.
         observer: Is called as actions and durable calls are made, and as the run ends.
     """
 
@@ -156,24 +117,19 @@ class LiveRun:
         self._begin: Begin | None = None
         self._tree = tree
         self._now = row.now if row.now is not None else setup.engine.clock()
-        # fmt: off
-        self._env = TaskEnvironment(
-            setup.engine, row.scope, tree, setup.knowledge, setup.plan.name, row.scope.key or "",
-            row.id, row.number, self._now, setup.sensory_paths, setup.paths, setup.ttl,
-        )
-        # fmt: on
+        self._env = TaskEnvironment(setup, row, tree, self._now)
         self._recorded: list[DurableCall] | None = None
         self._task: Task | None = None
         self._parked_at = None if row.error is None else parked_at(row.error)
 
-    # --- how far it is ------------------------------------------------------------------------
+    # --- progress -----------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Find out what is to be done: what the input sets off, or what is left after a crash.
+        """Find the tasks to be done: those the input triggers, or those left after a crash.
 
         Raises:
-            AgentChanged: The agent lacks what the run needs.
-            Exception: What a condition of the agent raised.
+            AgentChanged: The agent lacks an action or event class of the run.
+            Exception: The error of a condition of the agent.
         """
         engine, row = self.setup.engine, self.row
         stored = wire.decode(row.event)
@@ -221,12 +177,12 @@ class LiveRun:
 
     @property
     def is_over(self) -> bool:
-        """Whether nothing is left to be done."""
+        """Whether all tasks are done."""
         return not self._due
 
     @property
     def next_action(self) -> str:
-        """The name of the action of the next task; empty: there is none, or it is not known."""
+        """The name of the action of the next task; empty: there is none, or it is unknown."""
         return self._due[0].action if self._due and self.prepared else ""
 
     @property
@@ -235,7 +191,7 @@ class LiveRun:
 
         Raises:
             AgentChanged: The agent lacks it.
-            RunTooLong: The run has done all that it may.
+            RunTooLong: The run reached its limit of tasks.
         """
         due, limit = self._due[0], self.setup.plan.agent.max_tasks
         if due.ordinal >= limit:
@@ -263,8 +219,8 @@ class LiveRun:
         """Return the next task, ready for `call` or `acall`.
 
         Args:
-            action: That of the task, as `action` gives it; for these two as well.
-            stopping: Set when the task is not to wait any longer.
+            action: The action of the task, from `action`.
+            stopping: Set when the task is to stop waiting.
         """
         due = self._due[0]
         calls = partial(self._calls_for, due.ordinal, action, stopping)
@@ -278,13 +234,13 @@ class LiveRun:
         return task, event, RunnerContext(task)
 
     def call(self, action: BoundAction, event: Event, context: RunnerContext) -> object:
-        """Return what the action of the next task returns."""
+        """Call the action of the next task, and return its result."""
         argument = context if action.adapt is None else action.adapt(context)
         with self.observer.action(action.name, self.attempt):
             return action.call(event, argument)
 
     async def acall(self, action: BoundAction, event: Event, context: RunnerContext) -> None:
-        """Await the action of the next task, which is async, and each durable call of it."""
+        """Await the async action of the next task, and check that it awaited its durable calls."""
         task = self._task
         assert task is not None  # noqa: S101 - it has begun
         argument = context if action.adapt is None else action.adapt(context)
@@ -293,13 +249,14 @@ class LiveRun:
             task.check_awaited()
 
     def _calls_for(self, ordinal: int, action: BoundAction, stopping: Flag) -> Calls:
-        """Return the durable calls of a task, which most tasks never ask for."""
+        """Return the durable calls of a task; most tasks never use any."""
         return Calls(
             self.row.id,
             ordinal,
             action.name,
             self.setup.engine.store.salt(),
-            RunRecorder(self, stopping),
+            self._record,
+            stopping,
             on_mismatch=self.setup.plan.agent.on_mismatch,
             is_async=action.is_async,
             recorded={call.position: call for call in self._calls_of(ordinal)},
@@ -314,28 +271,38 @@ class LiveRun:
         return MemoryRecorder(details, self.row.scope) if details else None
 
     def _tell_begin(self, event: Event, context: RunnerContext) -> None:
-        """Tell what is in short-term memory, and go on with the input."""
+        """Report the content of short-term memory, and pass the input on."""
         detail = "paths" if self.setup.plan.run_begin == "paths" else "values"
         context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
-        assert self._task is not None  # noqa: S101 - it is at work
-        self._task.pass_on(event)  # the input, under the id that it came with
+        assert self._task is not None  # noqa: S101 - its action is under way
+        self._task.pass_on(event)  # the input keeps its id
 
     def _calls_of(self, ordinal: int) -> list[DurableCall]:
-        """Return what is recorded of a task; asked of the store once it may be anything."""
+        """Return the recorded calls of a task; read from the store only if there may be some."""
         if self._recorded is not None:
             return self._recorded
         return self.setup.engine.store.durable_calls(self.row.id, ordinal)
 
-    def called(self, call: DurableCall) -> Batch:
-        """Return the batch that keeps a durable call of the task."""
+    def _record(self, call: DurableCall) -> None:
+        """Store a durable call of the task, in a separate commit; see `Calls`."""
         self._recorded = None
-        return self._batch(replace(call, begin=self._begin), release=False)
+        try:
+            batch = self._batch(replace(call, begin=self._begin), release=False)
+            answer = self.setup.engine.store.commit(batch)
+        except StaleRun:
+            self.fenced = True
+            raise
+        if answer.adopted:  # the new owner of the key made the call: its outcome counts
+            self.fenced = True
+            what = f"durable call {call.position} of run {call.run}"
+            raise StaleRun(self.row.scope.key or "", expected="open", found="over", what=what)
+        self._begin = None
 
     def done(self, task: Task, *, release: Callable[[], bool]) -> Finished:
-        """Return what is to be committed of a task whose action has returned.
+        """Return the finished task of an action that has returned.
 
         Args:
-            release: Asked if the run ends with it: whether the lease is given back.
+            release: Called if the run ends with it: returns whether the lease is released.
         """
         did = task.close()
         self._task = None
@@ -363,16 +330,16 @@ class LiveRun:
             begin=self._begin,
             done=is_last,
         )
-        return Finished(self._batch(step, did, release=is_last and release()), did, follow)
+        return Finished("step", self._batch(step, did, release=is_last and release()), did, follow)
 
     def _is_stored(self, event: Event) -> bool:
-        """Return whether the step holds an event that sets nothing off."""
+        """Return whether the step stores an event that triggers nothing."""
         if isinstance(event, MemoryEvent):
             return type(event) in self.setup.plan.stored
         return not isinstance(event, OutputEvent)
 
     def drop(self) -> None:
-        """Close the context of a task that did not return; what it did is not kept."""
+        """Close the context of a task that did not return, and drop its effects."""
         if self._task is not None:
             self._task.seal(
                 f"this attempt at action {self.next_action!r} of run {self.row.id} is over; what "
@@ -380,7 +347,7 @@ class LiveRun:
             )
 
     def skipped(self, error: BaseException, *, release: Callable[[], bool]) -> Finished:
-        """Return the batch of a task that failed and that its agent goes on without."""
+        """Return the finished task of a failed action that its agent skips."""
         due, is_last = self._due[0], len(self._due) == 1
         step = Step(
             run=self.row.id,
@@ -390,20 +357,27 @@ class LiveRun:
             begin=self._begin,
             done=is_last,
         )
-        return Finished(self._batch(step, release=is_last and release()))
+        return Finished("step", self._batch(step, release=is_last and release()))
 
-    def turned(
-        self, status: RunStatus, error: BaseException | None = None, *, release: bool = True
-    ) -> Batch:
-        """Return the batch that parks the run, or ends one without tasks.
+    def over(self) -> Finished:
+        """Return the end of a run that has no tasks."""
+        return self._turned("over", "done", release=True)
+
+    def parked(self, error: BaseException, *, release: bool) -> Finished:
+        """Return the end of a run that *error* parks.
 
         Args:
-            release: Whether the lease is given back.
+            release: Whether the lease is released.
         """
         ordinal = self._due[0].ordinal if self._due else 0
-        text = None if error is None else error_record(error, self.next_action, ordinal)
-        turn = StatusChange(self.row.id, "waiting", status, error=text, begin=self._begin)
-        return self._batch(turn, release=release)
+        text = error_record(error, self.next_action, ordinal)
+        return self._turned("parked", "parked", text, release=release)
+
+    def _turned(
+        self, kind: Kind, status: RunStatus, error: str | None = None, *, release: bool
+    ) -> Finished:
+        turn = StatusChange(self.row.id, "waiting", status, error=error, begin=self._begin)
+        return Finished(kind, self._batch(turn, release=release))
 
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
         engine, draft = self.setup.engine, None if did is None else did.draft
@@ -438,12 +412,8 @@ class LiveRun:
 
     # --- after a commit -----------------------------------------------------------------------
 
-    def recorded(self) -> None:
-        """Note that a batch of the run was committed: its beginning need not be told again."""
-        self._begin = None
-
     def committed(self, finished: Finished, commit: Commit) -> None:
-        """Go on to the next task, now that the one before it was committed."""
+        """Continue with the next task, after a commit of the one before it."""
         did = finished.did
         self._begin = None
         self._due.popleft()
@@ -466,47 +436,13 @@ class LiveRun:
             self.setup.engine.listeners.tell(did.sent)
 
 
-class RunRecorder:
-    """Writes the durable calls of a task down, each in a commit of its own."""
-
-    def __init__(self, run: LiveRun, stopping: Flag) -> None:
-        self._run, self._stopping = run, stopping
-
-    def record(self, call: DurableCall) -> None:
-        """Keep a call; durable when this returns."""
-        run = self._run
-        try:
-            answer = run.setup.engine.store.commit(run.called(call))
-        except StaleRun:
-            run.fenced = True
-            raise
-        if answer.adopted:  # whoever has the key by now has made it: that one's outcome stands
-            run.fenced = True
-            what = f"durable call {call.position} of run {call.run}"
-            raise StaleRun(run.row.scope.key or "", expected="open", found="over", what=what)
-        run.recorded()
-
-    def pause(self, seconds: float) -> None:
-        """Wait before another try; raises `Interrupted` when the runner closes."""
-        if self._stopping.wait(seconds):
-            raise Interrupted
-
-    async def apause(self, seconds: float) -> None:
-        """Wait as `pause` does, and let others on the event loop go on."""
-        deadline = time.monotonic() + seconds
-        while (remaining_s := deadline - time.monotonic()) > 0 and not self._stopping.is_set():  # noqa: ASYNC110 - what is waited for is set by a thread
-            await asyncio.sleep(min(remaining_s, LOOK_S))
-        if self._stopping.is_set():
-            raise Interrupted
-
-
 def parked_at(error: str) -> int | None:
-    """Return the ordinal of the task that failed, as `error_record` says."""
+    """Return the ordinal of the failed task from its `error_record`."""
     return cast("dict[str, int]", wire.decode(error)).get("ordinal")
 
 
 def error_record(error: BaseException, action: str, ordinal: int) -> str:
-    """Return what is kept of the error of an action, in wire form."""
+    """Return the record of an action's error, in wire form."""
     text = "".join(traceback.format_exception(error)).encode(errors="replace").decode()
     record: Value = {
         "action": action,

@@ -1,6 +1,6 @@
-"""A task: one action at work on one event, and the context that it gets.
+"""A task: one call of an action with one event, and the context of the action.
 
-What an action does is kept here, and in nothing else, until its run commits it.
+The effects of an action stay in its task until the run commits them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from alveus.facts import LearnOptions, LearnReport, learn
 from alveus.llm import ChatModel
 from alveus.memory.keys import KeySets, KnowledgeMemory
 from alveus.memory.prompt import Prompts, Sources
-from alveus.runs.agent import BoundAction
+from alveus.runs.agent import BoundAction, DispatchTable
 from alveus.runs.durable_calls import Calls, Durable, check_outside
 from alveus.runs.memory_recorder import MemoryRecorder
 from alveus.search.query import SearchOptions, checked_query
@@ -27,12 +27,12 @@ from alveus.sets import clearing
 from alveus.sets.batch import Draft
 from alveus.sets.commits import CommitWriter
 from alveus.sets.writer import Engine, WriteCall
-from alveus.state import MemoryObject, Overlay, Resolver, Ttl
+from alveus.state import MemoryKind, MemoryObject, Overlay, PathCache, Resolver, Ttl
 from alveus.state.cells import Cells
+from alveus.state.committed_tree import LeasedTree
 from alveus.state.overlay import SealedOverlay
-from alveus.state.paths import PathCache
 from alveus.state.tree_values import ExactTree
-from alveus.store import Retire, Scope, SetRef, StoredItem, TreeDelta, parts_of
+from alveus.store import Ledger, Retire, Run, Scope, SetRef, StoredItem, TreeDelta, parts_of
 from alveus.store.items import Hits
 from alveus.store.scope import is_hidden
 from alveus.store.times import Moment
@@ -43,10 +43,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value, moment
 
 FEW_LOOKUPS = 8
-"""Lookups of an action whose wire form is cached: most actions look up what others did before."""
+"""The lookups of an action whose wire form is cached: most actions repeat those of others."""
 
 Lookups: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
-"""By the name of a memory: the paths that were looked up in it."""
+"""The paths that were looked up in each memory, by its name."""
 
 _LOG = logging.getLogger("alveus.run")
 
@@ -57,8 +57,8 @@ class RunInfo:
 
     Attributes:
         id: Unique in the store.
-        number: Its place among the runs of its agent and key, from 0.
-        attempt: How often this process has begun the task, from 1.
+        number: Its number among the runs of its agent and key, from 0.
+        attempt: The number of the attempt at the task in this process, from 1.
     """
 
     id: int
@@ -69,11 +69,11 @@ class RunInfo:
 
 
 class RunDraft(Draft):
-    """The items that an action changes; lists which it read, and what it searched for.
+    """The items that an action changes, and a list of those it read and searched for.
 
     Args:
-        time: Of the run, in microseconds.
-        recorder: Takes what memory events are made of; None: nobody asks for any.
+        time: The time of the run, in microseconds.
+        recorder: Records the data of memory events; None: nobody wants any.
     """
 
     _writing = _answering = False
@@ -94,7 +94,7 @@ class RunDraft(Draft):
         self.reason = ""
 
     def now(self) -> int:
-        """See `Writer.now`: the run's own time."""
+        """See `Writer.now`: the time of the run."""
         return self._time
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
@@ -102,12 +102,12 @@ class RunDraft(Draft):
         if self._recorder is None:
             return super().write(call, idempotency_key=idempotency_key)
         done = len(self.items)
-        self._writing = True  # what is read to do so is no read of the action's
+        self._writing = True  # the reads of a write are not the action's
         try:
             result = super().write(call, idempotency_key=idempotency_key)
         finally:
             self._writing = False
-        self._answering = call.name == "update"  # which then reads the item, to return it
+        self._answering = call.name == "update"  # it reads the item to return it
         changes = self.items[done:]
         if changes and call.name == "delete" and call.arguments() == clearing(changes[0].set.name):
             self._recorder.emptied(changes[0].set)
@@ -171,43 +171,67 @@ class RunDraft(Draft):
             raise Unusable(self.reason)
 
 
-@dataclass(slots=True, eq=False)
-class TaskEnvironment:
-    """What is the same for all tasks of a run.
+@dataclass(frozen=True, slots=True)
+class RunnerHooks:
+    """The parts that a runner on top of `LocalRunner` replaces.
 
     Attributes:
-        sensory_paths: Parsed paths of sensory memory, shared by all runs.
-        short: Short-term memory, which nobody else changes meanwhile.
-        paths: Its parsed paths.
-        sensory: What the finished tasks of the run left in its sensory memory; None: nothing.
+        tree: Makes the tree of a key under a lease, from the ledger, the scope and the epoch.
+        prune_until: Returns the time, in microseconds, until which ended runs may be pruned; None:
+            none may be yet.
     """
 
+    tree: Callable[[Ledger, Scope, int], LeasedTree] = LeasedTree
+    prune_until: Callable[[], int | None] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunnerSetup:
+    """The settings that all runs of one runner share, and its caches of parsed paths."""
+
     engine: Engine
-    scope: Scope
-    short: ExactTree
+    plan: DispatchTable
+    space: str
     knowledge: str
-    agent: str
-    key: str
-    run: int
-    number: int
-    now: int
-    sensory_paths: PathCache
-    paths: PathCache
     ttl: Ttl | None
+    hooks: RunnerHooks = RunnerHooks()
+    paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
+    sensory_paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SENSORY))
+
+
+@dataclass(slots=True, eq=False)
+class TaskEnvironment:
+    """What all tasks of a run share.
+
+    Attributes:
+        short: Short-term memory; nobody else changes it during the run.
+        now: The time of the run, in microseconds.
+        sensory: The sensory memory after the finished tasks; None: it is empty.
+    """
+
+    setup: RunnerSetup
+    row: Run
+    short: ExactTree
+    now: int
     sensory: Overlay | None = None
 
+    @property
+    def key(self) -> str:
+        """The key of the run."""
+        return self.row.scope.key or ""
+
     def merge_sensory(self, deltas: Iterable[TreeDelta]) -> None:
-        """Take changes over into the sensory memory of the run."""
+        """Apply changes to the sensory memory of the run."""
         if self.sensory is None:
-            paths = self.sensory_paths
+            paths = self.setup.sensory_paths
             self.sensory = Overlay.over(None, kind=paths.kind, now=self.now, paths=paths)
         self.sensory.apply(deltas)
 
 
 class Made(TypedDict, total=False):
-    """What the code of an action asked a task for, each made when it was asked for first.
+    """The parts of a task that its action has used, each made at its first use.
 
-    Threads of one action that ask at once get the same: what comes first into the dict stays.
+    Threads of one action that use a part at the same time share it: `setdefault` keeps the first.
     """
 
     sensory: Overlay
@@ -221,7 +245,7 @@ _OVER = "action {!r} of run {} is over; what is done with its context now would 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """An action at work: what it read, changed and sent so far. Serves one thread at a time."""
+    """A call of an action: its reads, changes and events so far. For one thread at a time."""
 
     env: TaskEnvironment
     action: BoundAction
@@ -237,33 +261,33 @@ class Task:
 
     @property
     def calls(self) -> Calls:
-        """Its durable calls."""
+        """The durable calls of the task."""
         made = self._made.get("calls")
         return self._made.setdefault("calls", self._make_calls()) if made is None else made
 
     def check_awaited(self) -> None:
-        """Raise where the action, which is async and has ended, left a durable call unawaited."""
+        """Raise if an async action that has ended did not await one of its durable calls."""
         made = self._made.get("calls")
         if made is not None:
             made.check_awaited()
 
     def sensory(self, resolver: Resolver) -> Overlay:
-        """Return the overlay of the run's memory."""
+        """Return the overlay of the run's sensory memory."""
         overlay = self._made.get("sensory")
         if overlay is None:
-            env = self.env
-            overlay = self._overlay(env.sensory, env.sensory_paths, None, resolver)
+            paths = self.env.setup.sensory_paths
+            overlay = self._overlay(self.env.sensory, paths, None, resolver)
             return self._made.setdefault("sensory", overlay)
         if self.is_async:
             check_outside()
         return overlay
 
     def short_term(self, resolver: Resolver) -> Overlay:
-        """Return the overlay of the key's memory."""
+        """Return the overlay of the key's short-term memory."""
         overlay = self._made.get("short")
         if overlay is None:
-            env = self.env
-            overlay = self._overlay(env.short, env.paths, env.ttl, resolver)
+            setup = self.env.setup
+            overlay = self._overlay(self.env.short, setup.paths, setup.ttl, resolver)
             return self._made.setdefault("short", overlay)
         if self.is_async:
             check_outside()
@@ -279,7 +303,7 @@ class Task:
         return Overlay(kind, paths, cells, ttl, tree_recorder, resolver)
 
     def _overlays(self) -> list[Overlay]:
-        """Return those that were asked for, in this order."""
+        """Return the overlays in use, in the order of their first use."""
         parts = [*self._made.values()]  # at once: a thread that was left behind may add to it
         return [part for part in parts if isinstance(part, Overlay)]
 
@@ -290,42 +314,42 @@ class Task:
             self.check_open()
             env = self.env
             ids = derived_ids(self._name())
-            draft = RunDraft(env.engine, env.scope, ids, env.now, self._recorder)
+            draft = RunDraft(env.setup.engine, env.row.scope, ids, env.now, self._recorder)
             return self._made.setdefault("draft", draft)
         if self.is_async:
             check_outside()
         return draft
 
     def _name(self) -> bytes:
-        """Return the digest of the task's name: ids of items that it adds follow from it."""
-        env = self.env
-        name = (env.scope.space, env.agent, env.key, env.number, self.ordinal)
+        """Return the digest from which the ids of its new items are derived."""
+        setup, row = self.env.setup, self.env.row
+        name = (row.scope.space, setup.plan.name, row.scope.key or "", row.number, self.ordinal)
         parts = repr((*name, self.action.name)).encode()
-        return blake2b(parts, digest_size=16, key=env.engine.store.salt()).digest()
+        return blake2b(parts, digest_size=16, key=setup.engine.store.salt()).digest()
 
     def send(self, event: Event) -> None:
-        """Keep an event, to be sent when the task is committed."""
+        """Keep an event, which is sent when the task is committed."""
         self.check_open()
         self.sent.append(event.sent(self._next_id(), self.env.key, self.env.now))
 
     def _next_id(self) -> str:
-        return f"{self.env.run}.{self.ordinal}.{len(self.sent)}"
+        return f"{self.env.row.id}.{self.ordinal}.{len(self.sent)}"
 
     def pass_on(self, event: Event) -> None:
-        """Keep an event that was sent before, as it is, to be sent on."""
+        """Keep an event of an earlier task, unchanged, to send it again."""
         self.sent.append(event)
 
     # --- open and closed ----------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise `Unusable` if what is done now would not be kept."""
+        """Raise `Unusable` if the task is sealed: its effects would be lost."""
         if self._reason is not None:
             raise Unusable(self._reason())
         if self.is_async:
             check_outside()
 
     def seal(self, reason: str) -> None:
-        """Have every use raise `Unusable`, until `reopen`."""
+        """Make every use raise `Unusable`, until `reopen`."""
         self._reason = partial(str, reason)
         self._sealed = [(overlay, overlay.seal(reason)) for overlay in self._overlays()]
         self._close_draft()
@@ -336,7 +360,7 @@ class Task:
             draft.open, draft.reason = False, self._reason()
 
     def reopen(self) -> None:
-        """Be usable again."""
+        """Make the task usable again."""
         self._reason = None
         for overlay, cells in self._sealed:
             overlay.unseal(cells)
@@ -345,7 +369,7 @@ class Task:
             draft.open = True
 
     def close(self) -> Done:
-        """Return what the action did; whatever it does later raises `Unusable`."""
+        """Return the effects of the action, and seal the task for good."""
         made = self._made
         short = made["short"].deltas() if "short" in made else ()
         sensory = made["sensory"].deltas() if "sensory" in made else ()
@@ -355,8 +379,8 @@ class Task:
                 self.sent.append(event.stamped(self._next_id(), env.key, env.now))
         overlays = self._overlays()
         done = Done(self.sent, short, sensory, made.get("draft"), self._read_set(overlays))
-        # Sealed for good; what is no longer needed goes at once, not when its group is committed.
-        self._reason = reason = partial(_OVER.format, self.action.name, self.env.run)
+        # Memory is freed here, not when the group is committed.
+        self._reason = reason = partial(_OVER.format, self.action.name, self.env.row.id)
         sealed = SealedOverlay(reason)
         for overlay in overlays:
             overlay.end(sealed)
@@ -364,7 +388,7 @@ class Task:
         return done
 
     def _read_set(self, overlays: Sequence[Overlay]) -> str | None:
-        """Return, in wire form, what was read: paths, items by set, searches with their hits."""
+        """Return the reads in wire form: paths, items by set, searches with their hits."""
         draft = self._made.get("draft")
         lookups = tuple([(o.kind, (*paths,)) for o in overlays if (paths := o.lookups)])
         if draft is None or not (draft.read or draft.searched):
@@ -378,7 +402,7 @@ class Task:
 
 
 def _plain(lookups: Lookups) -> dict[str, Value]:
-    """Return which paths were looked up, by memory, each once."""
+    """Return the paths that were looked up, by memory, each once."""
     return {name: [[*path] for path in dict.fromkeys(paths)] for name, paths in lookups}
 
 
@@ -388,18 +412,18 @@ def _cached_lookups(lookups: Lookups) -> str:
 
 
 def _owner(ref: SetRef) -> Value:
-    """Return the owner of a set as a step stores it: None for a key, or a knowledge's name."""
+    """Return the owner of a set as a step stores it: a knowledge's name, or None for a key."""
     return ref.scope.space if ref.scope.key is None else None
 
 
 @dataclass(slots=True, eq=False)
 class Done:
-    """What an action did.
+    """The effects of an action.
 
     Attributes:
         short: Changes of short-term memory.
         sensory: Changes of sensory memory.
-        read_set: What it read, in wire form.
+        read_set: Its reads, in wire form.
     """
 
     sent: Sequence[Event]
@@ -410,18 +434,18 @@ class Done:
 
 
 class RunnerContext(Prompts):
-    """What an action works with: the memories of its key, and what it sends.
+    """The context of an action: the memories of its key, events and durable calls.
 
-    It belongs to the one call it was made for, and to the thread that makes it; used later, it
-    raises `Unusable`. Exact memory is read as it was when the action began, items as they are
-    now, both with the action's own changes.
+    It is valid during one call of the action, in one thread; later uses raise `Unusable`. Reads
+    of exact memory see the state when the action began, reads of items the latest state; both
+    see the changes of the action itself.
     """
 
     def __init__(self, task: Task) -> None:
         self._task = task
 
     def __repr__(self) -> str:
-        return f"<context of action {self._task.action.name!r}, run {self._task.env.run}>"
+        return f"<context of action {self._task.action.name!r}, run {self._task.env.row.id}>"
 
     # --- the memories -------------------------------------------------------------------------
 
@@ -441,18 +465,18 @@ class RunnerContext(Prompts):
     def long_term_memory(self) -> KeySets:
         """The sets of the key."""
         env = self._task.env
-        return KeySets(env.engine, self._task.draft(), env.scope)
+        return KeySets(env.setup.engine, self._task.draft(), env.row.scope)
 
     @property
     def knowledge(self) -> KnowledgeMemory:
         """The sets that all keys share."""
-        env = self._task.env
-        return KnowledgeMemory(env.engine, Scope(env.knowledge, None), self._task.draft())
+        setup = self._task.env.setup
+        return KnowledgeMemory(setup.engine, Scope(setup.knowledge, None), self._task.draft())
 
     def _sources(self) -> Sources:
         env = self._task.env
-        knowledge, draft = Scope(env.knowledge, None), self._task.draft()
-        return Sources(draft, env.scope, knowledge, lambda: self.short_term_memory)
+        knowledge, draft = Scope(env.setup.knowledge, None), self._task.draft()
+        return Sources(draft, env.row.scope, knowledge, lambda: self.short_term_memory)
 
     def get_sensory_memory(self) -> MemoryObject:
         """Return `sensory_memory`."""
@@ -470,15 +494,15 @@ class RunnerContext(Prompts):
         """Return `knowledge`."""
         return self.knowledge
 
-    # --- what it sends and calls --------------------------------------------------------------
+    # --- events and durable calls --------------------------------------------------------------
 
     def send_event(self, event: Event) -> None:
-        """Send an event, once the action has returned and all it changed is committed.
+        """Send an event when the action has returned and its changes are committed.
 
-        An `OutputEvent` goes to the world; any event sets off the actions that ask for its class.
+        An `OutputEvent` becomes an output of the run; an event triggers the actions of its class.
 
         Raises:
-            InvalidInput: It is no event.
+            InvalidInput: *event* is no event.
             InvalidValue: A field of it cannot be stored.
         """
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -492,15 +516,15 @@ class RunnerContext(Prompts):
     def durable(self) -> Durable:
         """Call a function once, whatever happens: ``ctx.durable(fn, *args)``.
 
-        What it returned, or raised, is stored before the action goes on; an action that begins
-        anew after a crash is given that, and the function is not called again. In an async action
-        it is awaited, and *fn* may be async as well. `Durable.using` sets options. While a plain
-        *fn* is at work the context is closed to it.
+        The result, or the error, is stored before the action continues. An action that is repeated
+        after a crash gets the stored outcome; the function is not called again. An async action
+        awaits it, and *fn* may be async as well. `Durable.using` sets options. A plain *fn* cannot
+        use the context.
 
         Raises:
             InvalidValue: An argument or the result cannot be stored.
-            InvalidInput: *fn* has no name that stays.
-            NonDeterministicAction: The action made another call here before.
+            InvalidInput: *fn* has no stable name.
+            NonDeterministicAction: The action made another call at this position before.
         """
         return Durable(self._task.calls, self._task)
 
@@ -513,14 +537,13 @@ class RunnerContext(Prompts):
     ) -> LearnReport:
         """Learn facts from a conversation of the key; see `KeyMemory.learn`.
 
-        It reads what earlier actions committed, not what this one adds. What is learnt is
-        committed at once, apart from the action; an action that begins anew learns nothing twice.
+        It reads messages that earlier actions committed, not those of this one. The facts are
+        committed at once, apart from the action; a repeated action learns nothing twice.
         """
         self._task.check_open()
-        env = self._task.env
-        talk = KeySets(env.engine, CommitWriter(env.engine, env.scope), env.scope)
-        source = talk.conversation(conversation)
-        return learn(env.engine, env.scope, source, model=model, options=options)
+        engine, scope = self._task.env.setup.engine, self._task.env.row.scope
+        source = KeySets(engine, CommitWriter(engine, scope), scope).conversation(conversation)
+        return learn(engine, scope, source, model=model, options=options)
 
     # --- where and when -----------------------------------------------------------------------
 
@@ -531,18 +554,19 @@ class RunnerContext(Prompts):
 
     @property
     def run(self) -> RunInfo:
-        """Which run this is."""
+        """The run of the action."""
         env = self._task.env
-        return RunInfo(env.run, env.number, env.agent, env.key, self._task.attempt)
+        return RunInfo(env.row.id, env.row.number, env.setup.plan.name, env.key, self._task.attempt)
 
     @property
     def now(self) -> datetime:
-        """The time of the run, in UTC: the same in all its actions, and after a crash."""
+        """The time of the run, in UTC: equal in all its actions, and after a crash."""
         return moment(self._task.env.now)
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
         """A logger whose lines carry the ids of run and action."""
         env = self._task.env
-        extra = {"agent": env.agent, "run": env.run, "action": self._task.action.name}
+        action = self._task.action.name
+        extra = {"agent": env.setup.plan.name, "run": env.row.id, "action": action}
         return logging.LoggerAdapter(_LOG, extra)

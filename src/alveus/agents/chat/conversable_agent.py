@@ -38,7 +38,7 @@ from alveus.errors import InvalidInput, RunDiscarded, RunParked
 from alveus.llm import ModelMessage, checked_messages, said_by
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, action
-from alveus.runs.run import LOOK_S, Interrupted
+from alveus.runs.durable_calls import LOOK_S, Interrupted
 from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
 from alveus.store.running_keys import refuse_own_run

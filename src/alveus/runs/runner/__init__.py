@@ -1,8 +1,7 @@
 """Runners: agents at work on a memory, each input exactly once."""
 
-from alveus.runs.runner.consumers import Output
 from alveus.runs.runner.local_runner import LocalRunner
 from alveus.runs.runner.run_records import RunRecord, Runs
-from alveus.runs.runner.tickets import Outputs, Ticket
+from alveus.runs.runner.tickets import Output, Outputs, Ticket
 
 __all__ = ["LocalRunner", "Output", "Outputs", "RunRecord", "Runs", "Ticket"]

@@ -1,26 +1,25 @@
-"""LocalRunner: agents at work on a memory, each input exactly once.
+"""LocalRunner: runs an agent on a memory, each input exactly once.
 
-An input is durable before it is acknowledged. Runs of a key go one after the other, in the order
-their inputs were accepted, in all processes that share the store; different keys go side by side.
-What an action changed, sent and put out is committed whole when it returns. After a crash, or on
-another machine's process, `start` goes on where the commits end.
+An input is durable before it is acknowledged. Runs of a key run one after the other, in the order
+of acceptance, across all processes that share the store; different keys run concurrently. The
+changes, events and outputs of an action are committed atomically when it returns. After a crash,
+`start` continues after the last commit, in this process or another one.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import time
 import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
 from itertools import islice
 from math import inf
 from types import TracebackType
-from typing import Literal, Self, TypeAlias, get_args, overload
+from typing import Any, Literal, Self, TypeAlias, cast, get_args, overload
 
 from alveus.errors import (
     AlveusError,
@@ -37,56 +36,61 @@ from alveus.memory.async_calls import CallExecutor, run_to_its_end
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, DispatchTable
-from alveus.runs.run import RunnerHooks, RunnerSetup
-from alveus.runs.runner.consumers import (
-    Output,
-    OutputReader,
-    checked_stop,
-    input_of,
-    parts,
-)
 from alveus.runs.runner.run_records import Runs
 from alveus.runs.runner.scheduler import LaneState, LiveLane, owner_name
 from alveus.runs.runner.task_executor import TaskExecutor
-from alveus.runs.runner.tickets import LOOK_S, Outputs, Ticket, TicketRegistry
+from alveus.runs.runner.tickets import (
+    LOOK_S,
+    Output,
+    OutputReader,
+    Outputs,
+    Ticket,
+    TicketRegistry,
+)
 from alveus.runs.runner.watcher import Watcher, forget, prune
+from alveus.runs.task import RunnerHooks, RunnerSetup
 from alveus.store import Accepted, QueuedInput, Retain, Run
 from alveus.store.running_keys import refuse_own_run, refuse_own_runner
 from alveus.store.scope import Scope
+from alveus.values import wire
+from alveus.values.events import Event, InputEvent, plain
 from alveus.values.forks import FORKS, Flag, HandleLock, ProcessBound, Stop
-from alveus.values.storable import checked_wait, choice, counted
+from alveus.values.storable import checked_kind, checked_name, checked_wait, choice, counted
+
+SubmittedInput: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
+"""An input: ``(key, value)`` or ``(key, value, event_id)``."""
 
 CONCURRENCY = 16
-"""Keys at work at once: as many threads for plain actions, as many async actions on the loop."""
+"""Keys in work at once: the number of threads for plain actions, and of async actions."""
 
 PAUSE_S = 0.002
-"""How often `run_until_idle` looks whether others are done."""
+"""Seconds between two checks of `run_until_idle` whether others are done."""
 
 CHUNK = 256
-"""Inputs of `map` that are accepted in one commit."""
+"""The number of inputs of `map` in one commit."""
 
 _CLOSED = "this runner was closed; make another one"
 
 OnParked: TypeAlias = Literal["raise", "retry"]
-"""What comes of an input whose run is parked: its error, or another try."""
+"""The result of an input whose run is parked: its error, or another try."""
 
 
 class LocalRunner(ProcessBound):
     """Runs an agent on a memory, in threads of this process.
 
-    Use it in a `with` block: leaving it, everything that was submitted here is waited for (after
-    an error: nothing), and what is still to be done stays in the inbox for the next runner.
+    Use it in a `with` block. The end of the block waits for the inputs that were submitted here;
+    after an error it does not wait. Unfinished inputs stay in the inbox for the next runner.
 
     Args:
         agent: A subclass of `Agent`, or an instance of one.
-        memory: What it works on; of a key's memory: the one that it belongs to.
-        name: Names the inbox, the numbers of runs and the outputs; by default the agent's name.
-        concurrency: Keys at work at once.
-        retain: What is kept of runs that ended.
-        hooks: For runners that are built on this one.
+        memory: The memory of the agent; for the memory of a key, the whole memory of that.
+        name: The name of inbox, run numbers and outputs; by default the agent's name.
+        concurrency: Keys in work at once.
+        retain: The runs that are kept after they ended.
+        hooks: For runners on top of this one.
 
     Attributes:
-        owner: What the leases of its keys name as their owner.
+        owner: The name of the owner in the leases of its keys.
     """
 
     def __init__(
@@ -103,14 +107,16 @@ class LocalRunner(ProcessBound):
             raise InvalidInput(
                 f"a runner works on a Memory, not {short_repr(memory)}; see Memory.open"
             )
-        if hooks is not None and not isinstance(hooks, RunnerHooks):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"hooks must be RunnerHooks, not {short_repr(hooks)}")
+        hooks = RunnerHooks() if hooks is None else hooks
+        checked_kind(hooks, RunnerHooks, "hooks must be RunnerHooks")
+        retain = Retain() if retain is None else retain
+        checked_kind(retain, Retain, "retain must be a Retain(…)")
         plan = DispatchTable.of(agent, name=name)
         if memory.engine.store.read_only:
             raise StoreReadOnly("a runner writes; open its memory without mode='ro'")
         ttl = plan.agent.short_term_ttl or memory.short_term_ttl
         self._setup = RunnerSetup(
-            memory.engine, plan, memory.space, memory.knowledge.name, ttl, hooks or RunnerHooks()
+            memory.engine, plan, memory.space, memory.knowledge.name, ttl, hooks
         )
         self._store = memory.engine.store
         self.owner = owner_name(memory.engine)
@@ -120,12 +126,8 @@ class LocalRunner(ProcessBound):
         self._executor = TaskExecutor(
             self._setup, self.owner, self._registry, concurrency=counted(concurrency, "concurrency")
         )
-        if retain is not None and not isinstance(retain, Retain):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"retain must be a Retain(…), not {short_repr(retain)}")
-        self._retain = retain or Retain()
-        self._watch = Watcher(
-            self._setup, self._executor, self._registry, partial(prune, self._setup, self._retain)
-        )
+        self._prune = partial(prune, self._setup, retain)
+        self._watch = Watcher(self._setup, self._executor, self._registry, self._prune)
         self._lock, self._generation = HandleLock(), FORKS.generation
         self._calls = CallExecutor(_CLOSED)
         self._started = self._closed = self._is_ending = self._ended = False
@@ -136,12 +138,12 @@ class LocalRunner(ProcessBound):
 
     @property
     def name(self) -> str:
-        """What names its inbox, the numbers of its runs, and its outputs."""
+        """The name of its inbox, run numbers and outputs."""
         return self._setup.plan.name
 
     @property
     def runs(self) -> Runs:
-        """The agent's runs: to be listed, and, if they are parked, retried or discarded."""
+        """The runs of the agent: list them, and retry or discard parked ones."""
         return Runs(self._setup)
 
     # --- inputs -------------------------------------------------------------------------------
@@ -155,14 +157,14 @@ class LocalRunner(ProcessBound):
         at_once: bool = True,
         on_parked: OnParked = "raise",
     ) -> Ticket:
-        """Accept an input, durably, to be run in the background; return a ticket for its run.
+        """Accept an input durably, to be run in the background; return a ticket for its run.
 
         Args:
-            value: A storable value, which becomes an `InputEvent`, or an event of an own class.
-            event_id: A second input of this agent with the same one is not run again.
-            at_once: False: its run is left to the thread that waits for the ticket, if one does.
-            on_parked: "retry": if the run of this *event_id* is parked, it tries again, as by
-                `Runs.retry`; say so after the cause was corrected. "raise": it stays parked.
+            value: A storable value, which becomes an `InputEvent`, or an event of a custom class.
+            event_id: A second input of this agent with the same id is not run again.
+            at_once: False: the thread that waits for the ticket runs it, if one waits.
+            on_parked: "retry": if the run of this *event_id* is parked, it tries again, as with
+                `Runs.retry`; use it after the cause is corrected. "raise": it stays parked.
 
         Raises:
             InvalidName: The key is not a non-empty str.
@@ -170,19 +172,16 @@ class LocalRunner(ProcessBound):
             IdempotencyConflict: The event id was used for another input.
         """
         _check_on_parked(on_parked, event_id)
-        queued = input_of(self._setup, key, value, event_id)
+        queued = _input_of(self._setup, key, value, event_id)
         return self._accept([queued], call=at_once, on_parked=on_parked)[0]
 
-    def submit_many(
-        self, inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]]
-    ) -> list[Ticket]:
+    def submit_many(self, inputs: Iterable[SubmittedInput]) -> list[Ticket]:
         """Accept inputs, ``(key, value)`` or ``(key, value, event_id)``, all in one commit.
 
-        They are run in the background; returns their tickets, in order. See `submit`.
+        They run in the background; return their tickets, in order. See `submit`.
         """
-        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"inputs are (key, value) each, not {short_repr(inputs)}")
-        queued = [input_of(self._setup, *parts(each)) for each in inputs]
+        checked_kind(inputs, Iterable, "inputs are (key, value) each")
+        queued = [_input_of(self._setup, *_parts(each)) for each in inputs]
         return self._accept(queued, call=True) if queued else []
 
     def handle(
@@ -197,13 +196,13 @@ class LocalRunner(ProcessBound):
         """Accept an input, wait for its run, and return the outputs: `submit` and `Ticket.result`.
 
         Raises:
-            RunParked: Its action failed, or one that it waits behind did.
-            RunPending: It was not over in *wait_s*; it goes on all the same.
-            InvalidInput: It is called by an action of the same key, which it would wait for.
+            RunParked: Its action failed, or that of a run it waits behind.
+            RunPending: It did not end in *wait_s*; it continues.
+            InvalidInput: An action of the same key calls this, and would wait for itself.
         """
         checked_wait(wait_s)
         _check_on_parked(on_parked, event_id)
-        queued = input_of(self._setup, key, value, event_id)
+        queued = _input_of(self._setup, key, value, event_id)
         refuse_own_run(self._store, queued.scope)
         ticket = self._accept([queued], call=False, on_parked=on_parked)[0]
         return ticket.result(wait_s)
@@ -211,7 +210,7 @@ class LocalRunner(ProcessBound):
     @overload
     def map(
         self,
-        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        inputs: Iterable[SubmittedInput],
         *,
         errors: Literal["raise"] = "raise",
         on_parked: OnParked = "raise",
@@ -220,7 +219,7 @@ class LocalRunner(ProcessBound):
     @overload
     def map(
         self,
-        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        inputs: Iterable[SubmittedInput],
         *,
         errors: Literal["return"],
         on_parked: OnParked = "raise",
@@ -228,28 +227,27 @@ class LocalRunner(ProcessBound):
 
     def map(
         self,
-        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        inputs: Iterable[SubmittedInput],
         *,
         errors: Literal["raise", "return"] = "raise",
         on_parked: OnParked = "raise",
     ) -> Iterator[Outputs | AlveusError]:
         """Yield the outputs of inputs, ``(key, value)`` or ``(key, value, event_id)``, in order.
 
-        Accepts them in chunks, and a few chunks ahead of what was yielded.
+        Accepts them in chunks, a few chunks ahead of the yielded outputs.
 
         Args:
-            errors: "return" yields the error of a run in its place and goes on.
-            on_parked: See `submit`; of inputs with an event id.
+            errors: "return" yields the error of a run instead of its outputs, and continues.
+            on_parked: See `submit`; for inputs with an event id.
         """
         choice(on_parked, "on_parked", *get_args(OnParked))
         choice(errors, "errors", "raise", "return")
-        if not isinstance(inputs, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"map takes inputs, (key, value) each, not {short_repr(inputs)}")
+        checked_kind(inputs, Iterable, "map takes inputs, (key, value) each")
         return self._mapped(inputs, errors, on_parked)
 
     def _mapped(
         self,
-        inputs: Iterable[tuple[str, object] | tuple[str, object, str | None]],
+        inputs: Iterable[SubmittedInput],
         errors: str,
         on_parked: OnParked,
     ) -> Iterator[Outputs | AlveusError]:
@@ -258,7 +256,7 @@ class LocalRunner(ProcessBound):
         more = True
         while more or ahead:
             while more and len(ahead) < 4 * CHUNK:
-                chunk = [input_of(self._setup, *parts(each)) for each in islice(source, CHUNK)]
+                chunk = [_input_of(self._setup, *_parts(each)) for each in islice(source, CHUNK)]
                 more = len(chunk) == CHUNK
                 if chunk:
                     ahead.extend(self._accept(chunk, call=False, on_parked=on_parked))
@@ -282,7 +280,7 @@ class LocalRunner(ProcessBound):
         try:
             return self._accepted(inputs, call=call, on_parked=on_parked)
         except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C: they may be accepted, with their keys
+            if not isinstance(error, Exception):  # Ctrl-C: they may be accepted
                 self._watch.doubt([queued.scope for queued in inputs])
             raise
 
@@ -305,7 +303,7 @@ class LocalRunner(ProcessBound):
                 if not ticket.done and self._line_up(queued, answer, call=call)
             ]
         self._registry.look_up_all(maybe_done)
-        if self._closed:  # meanwhile: nobody else would give the keys back
+        if self._closed:  # meanwhile: nobody else would release the keys
             for answer in accepted:
                 if answer.lease is not None:
                     self._store.release_lease(answer.lease)
@@ -314,12 +312,12 @@ class LocalRunner(ProcessBound):
         return tickets
 
     def _retried(self, answer: Accepted) -> Accepted:
-        """Let the run of a repeated input try again if it is parked; return the run it is now."""
+        """Retry the parked run of a repeated input; return the run that has the input now."""
         row = self._store.run(answer.run) if answer.repeated and answer.run else None
         if row is None or row.status != "parked":
             return answer
         run = row.id
-        with suppress(StaleRun):  # somebody else retried it, or gave it up, meanwhile
+        with suppress(StaleRun):  # it was retried or discarded meanwhile
             run = self.runs.retry(run)
         again = self._store.run(run) or row
         return replace(answer, run=again.id, number=again.number)
@@ -336,10 +334,10 @@ class LocalRunner(ProcessBound):
         return ticket
 
     def _line_up(self, queued: QueuedInput, answer: Accepted, *, call: bool) -> bool:
-        """Have an input worked on, here or by whoever has its key; the scheduler's lock is held.
+        """Queue an input here, or wait for the owner of its key; the scheduler's lock is held.
 
-        A repeated one as well: the process that accepted it first may be gone, or may die.
-        Returns whether somebody may be done with it already.
+        A repeated one too: the process that accepted it first may have died, or may die. Return
+        whether its run may have ended already.
         """
         maybe_done, scope = False, queued.scope
         scheduler = self._executor.scheduler
@@ -353,7 +351,7 @@ class LocalRunner(ProcessBound):
             run, number = answer.run or 0, answer.number
             row = Run(run, self.name, lane.scope, number, "waiting", queued.event, queued.time)
             maybe_done = not lane.add(row, first=answer.first)
-        lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be given back
+        lent = lane.state is LaneState.PARKED and lane.lease is not None  # to be released
         if lane.state is LaneState.IDLE or lent:
             scheduler.make_ready(lane, call=call)
         return maybe_done
@@ -367,7 +365,7 @@ class LocalRunner(ProcessBound):
     # --- waiting for outputs ------------------------------------------------------------------
 
     def wait(self, ticket: Ticket, wait_s: float | None) -> None:
-        """Wait until a ticket is done, and work on its key meanwhile; see `Ticket.result`."""
+        """Wait until a ticket is done, and do tasks of its key meanwhile; see `Ticket.result`."""
         checked_wait(wait_s)
         FORKS.check_handle(self._generation)
         deadline = None if wait_s is None else time.monotonic() + wait_s
@@ -375,8 +373,8 @@ class LocalRunner(ProcessBound):
         refuse_own_run(self._store, scope)
         while not ticket.done:
             lane = scheduler.lanes.get(scope)
-            if deadline is None and lane is not None and self._executor.on(lane):
-                continue  # with a deadline it is not done here: an action cannot be left half-way
+            if deadline is None and lane is not None and self._executor.once(lane):
+                continue  # not with a deadline: an action cannot be stopped half-way
             scheduler.nudge()
             remaining_s = LOOK_S if deadline is None else deadline - time.monotonic()
             self.look(ticket, wait_s, left_s=remaining_s)
@@ -384,7 +382,7 @@ class LocalRunner(ProcessBound):
         scheduler.nudge()
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
-        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        """Raise if a ticket cannot be done, or *left_s*, the rest of its time, is used up."""
         FORKS.check_handle(self._generation)
         self._registry.stir.set()
         scope = Scope(self._setup.space, ticket.key)
@@ -408,12 +406,12 @@ class LocalRunner(ProcessBound):
         """Yield outputs of the agent in the order of their commits, from all its runners.
 
         Args:
-            consumer: Name of a reader whose position is stored: it goes on where it was. Its
-                position moves past an output when the next one is asked for, so what was in work
-                when it died comes again; `Output.position` names it, as an idempotency key say.
+            consumer: The name of a reader whose position is stored: it continues there. The
+                position moves past an output when the next one is requested, so an output in
+                process at a crash comes again; `Output.position` can serve as its idempotency key.
                 Outputs that a named consumer has not read are never pruned.
-            after: Without a consumer: the position to begin past.
-            wait_s: How long to wait for more before it ends; None: for ever.
+            after: Without a consumer: the position after which the outputs begin.
+            wait_s: Seconds to wait for more outputs before the end; None: for ever.
 
         Raises:
             OutputsPruned: Outputs past *after* are no longer kept.
@@ -421,12 +419,12 @@ class LocalRunner(ProcessBound):
         """
         return self._reader.stream(consumer, after, wait_s)
 
-    # --- what is to be done -------------------------------------------------------------------
+    # --- work in the background ------------------------------------------------------------------
 
     def start(self) -> None:
-        """Take up what is to be done: inputs that wait, and runs that a crash left unfinished.
+        """Start the work on waiting inputs, and on runs that a crash left unfinished.
 
-        Done by the first use; again, it does nothing.
+        The first use of the runner calls it; later calls do nothing.
         """
         if self._closed:
             raise StoreClosed(_CLOSED)
@@ -445,15 +443,14 @@ class LocalRunner(ProcessBound):
                 self._started = True
 
     def run_until_idle(self) -> None:
-        """Work until no input of the agent waits any more, whoever submitted it.
+        """Work until no input of the agent waits, from this process or another one.
 
-        Also waits for what other processes are at. Runs that are parked, and what waits behind
-        them, are left.
+        Also waits for tasks in other processes. Parked runs, and those behind them, stay.
         """
         self._run_until_idle(Flag())
 
     def _run_until_idle(self, stop: Flag) -> None:
-        """Work until then, or until *stop* is set and the action at work has ended."""
+        """Work until then, or until *stop* is set and the current action has ended."""
         refuse_own_runner(self.owner, "wait until all is done")
         self.start()
         while not stop.is_set():
@@ -468,13 +465,13 @@ class LocalRunner(ProcessBound):
                 return
 
     def serve(self, *, stop: Stop | None = None) -> None:
-        """Pull from the inbox, whoever fills it, until *stop* is set or the runner is closed.
+        """Run inputs of all processes until *stop* is set or the runner is closed.
 
         Args:
-            stop: A `threading.Event`, or another with its `is_set`. It is asked, never waited for:
-                the handler of a signal may set it.
+            stop: A `threading.Event`, or an object with its `is_set`. It is polled: the handler of
+                a signal may set it.
         """
-        checked_stop(stop)
+        _checked_stop(stop)
         self._watch.serving = True
         self.start()
         self._registry.stir.set()
@@ -487,31 +484,30 @@ class LocalRunner(ProcessBound):
             self._watch.serving = False
 
     def prune(self) -> int:
-        """Remove all that `retain` gives up of runs that ended; return how many runs went.
+        """Delete the ended runs that `retain` no longer keeps; return the number of runs.
 
-        In steps, each a short transaction: others write between them. Done in the background by
-        itself, bit by bit.
+        In steps of one short transaction each, with other writes between them. The runner also
+        does this in the background.
         """
         done = 0
-        while some := prune(self._setup, self._retain):
+        while some := self._prune():
             done += some
         return done
 
     # --- the end ------------------------------------------------------------------------------
 
     def close(self, wait_s: float | None = 10) -> None:
-        """Let tasks at work end, up to *wait_s*, and give the keys back; twice is fine.
+        """Wait up to *wait_s* for tasks in progress, and release the keys; may be called twice.
 
-        Without a *wait_s* that takes as long as they do.
-        What is still to be done stays in the inbox.
+        None waits without limit. Unfinished inputs stay in the inbox.
 
         Raises:
-            InvalidInput: *wait_s* is no number of seconds; or an action of its own calls this.
+            InvalidInput: *wait_s* is no number of seconds, or an action of this runner calls this.
         """
         checked_wait(wait_s)
         refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
         if FORKS.is_inherited(self._generation):
-            return  # it is the parent's, whose threads are not here
+            return  # the parent's, whose threads do not exist here
         begins = False
         try:
             with self._lock:
@@ -525,7 +521,7 @@ class LocalRunner(ProcessBound):
             self._watch.end(inf if wait_s is None else wait_s)
             self._ended = True
         finally:
-            if begins:  # ended, or to be ended once more: an interrupt came
+            if begins:  # ended, or interrupted and to be ended once more
                 self._is_ending = False
 
     def __enter__(self) -> Self:
@@ -540,24 +536,21 @@ class LocalRunner(ProcessBound):
     ) -> None:
         try:
             if kind is None:
-                self._finish()
+                for ticket in self._unfinished():
+                    with suppress(AlveusError):
+                        ticket.result()
         finally:
             self.close()
 
-    def _finish(self) -> None:
-        """Wait for everything that was submitted here, but for what a parked run blocks."""
-        for ticket in self._unfinished():
-            with contextlib.suppress(AlveusError):
-                ticket.result()
-
     def _unfinished(self) -> Iterator[Ticket]:
+        """Yield the tickets of runs that were submitted here and have not ended."""
         waited: set[int] = set()
         while tickets := [t for t in self._registry.waiting() if t.run not in waited]:
             for ticket in tickets:
                 waited.add(ticket.run)
                 yield ticket
 
-    # --- the same, awaited --------------------------------------------------------------------
+    # --- asyncio ------------------------------------------------------------------------------
 
     async def asubmit(
         self,
@@ -593,7 +586,7 @@ class LocalRunner(ProcessBound):
         try:
             await asyncio.shield(answer)
         except asyncio.CancelledError:
-            stop.set()  # it leaves the action that it is at to end, and is not waited for
+            stop.set()  # it stops after the current action; nobody waits for that
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
 
@@ -605,7 +598,7 @@ class LocalRunner(ProcessBound):
         try:
             await self._calls.run(self.start)
         except asyncio.CancelledError:
-            await self.aclose()  # nobody has it
+            await self.aclose()  # nobody else can close it
             raise
         return self
 
@@ -618,7 +611,7 @@ class LocalRunner(ProcessBound):
         try:
             if kind is None:
                 for ticket in self._unfinished():
-                    with contextlib.suppress(AlveusError):
+                    with suppress(AlveusError):
                         await ticket.aresult()
         finally:
             await self.aclose()
@@ -631,3 +624,52 @@ def _check_on_parked(on_parked: object, event_id: str | None) -> None:
             "on_parked='retry' is for the input of an event_id, by which its run is found; name "
             "the event, or retry the run: runner.runs.retry(…)"
         )
+
+
+def _input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) -> QueuedInput:
+    """Return the input with a value or an event.
+
+    Raises:
+        InvalidName: The key is not a non-empty str.
+        InvalidValue: The value cannot be stored.
+        InvalidInput: The agent has no action for such an event.
+    """
+    scope = _scope(setup.space, checked_name(key, "a key"))
+    event = value if isinstance(value, Event) else InputEvent(value)
+    if not setup.plan.asks_for(type(event)):
+        raise InvalidInput(
+            f"agent {setup.plan.name!r} has no action for {event.type}; mark one with "
+            f"@action({event.type})"
+        )
+    event = event.checked()
+    now = setup.engine.clock()
+    if event_id is None:
+        return QueuedInput(scope, wire.encode(plain(event)), now)
+    named, salt = checked_name(event_id, "an event id"), setup.engine.store.salt()
+    return QueuedInput(
+        scope,
+        wire.encode([event.type_name(), named, None, event.data]),
+        now,
+        event_id=wire.digest(["event id", scope.space, setup.plan.name, named], salt=salt),
+        request=wire.digest([scope.key, event.type_name(), event.data], salt=salt),
+        label=named,
+    )
+
+
+_scope = lru_cache(1024)(Scope)
+"""Returns one `Scope` object for each key: a busy key needs hundreds at once."""
+
+
+def _checked_stop(stop: object) -> None:
+    """Raise unless *stop* is None or an event, of threads or of processes."""
+    if stop is not None and not hasattr(stop, "is_set"):
+        raise InvalidInput(f"stop must be a threading.Event, not {short_repr(stop)}")
+
+
+def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
+    """Return key, value and event id of an input of `LocalRunner.map`."""
+    if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        raise InvalidInput(
+            f"map takes (key, value) or (key, value, event_id), not {short_repr(each)}"
+        )
+    return (*each, None) if len(each) == 2 else cast("Any", each)  # noqa: PLR2004 - a pair

@@ -8,7 +8,7 @@ from typing import Any, cast, get_args
 
 from alveus.errors import InvalidInput, NotFound, StaleRun
 from alveus.errors.short_repr import short_repr
-from alveus.runs.run import RunnerSetup
+from alveus.runs.task import RunnerSetup
 from alveus.store import Batch, Run, RunStatus, StatusChange, Store
 from alveus.store.runs import ENDED, LARGEST
 from alveus.values import wire

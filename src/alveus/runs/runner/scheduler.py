@@ -1,12 +1,12 @@
-"""The scheduler of a runner: its lanes, those that are ready, and the workers that take them.
+"""The scheduler of a runner: its lanes, the ready ones among them, and its workers.
 
-A worker takes ready lanes one after the other; what it does with them is
-`alveus.runs.runner.task_executor`. One worker is enough while actions are quick. Before an action
-that is slow, or whose speed is not known yet, it calls another.
+A worker takes ready lanes one after the other; `alveus.runs.runner.task_executor` does their tasks.
+One worker is enough while actions are quick. Before an action that is slow, or of unknown speed, it
+calls another.
 
-Ctrl-C may come anywhere in a worker that is the main thread. So whatever is noted here may be noted
-twice, and a lane is noted where it goes to before it is where it comes from: what a step left half
-done is done once more as the shift ends (`TaskExecutor.once`).
+Ctrl-C may interrupt a worker in the main thread anywhere. So each change here may be made twice,
+and a lane is added to its new collection before it leaves the old one: `TaskExecutor.once` repeats
+the interrupted step as the shift ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from dataclasses import field
 from enum import Enum
 from itertools import count
 from math import inf
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 from alveus.runs.agent import OnFailed
 from alveus.runs.run import Finished, LiveRun
@@ -37,7 +37,7 @@ from alveus.values.lazy_dataclass import dataclass
 
 
 def owner_name(engine: Engine) -> str:
-    """Return a name to hold leases under, which no other runner that is open has."""
+    """Return a name of an owner of leases, unique among open runners."""
     try:
         return engine.owners.pop()
     except IndexError:
@@ -45,7 +45,7 @@ def owner_name(engine: Engine) -> str:
 
 
 class LaneState(Enum):
-    """What a lane does. It is changed under the lock of the scheduler only."""
+    """The state of a lane; it changes only under the lock of the scheduler."""
 
     IDLE = "nothing to do, or nothing known"
     READY = "waits for a worker"
@@ -56,50 +56,34 @@ class LaneState(Enum):
     PARKED = "its next run is parked"
 
 
-Kind: TypeAlias = Literal["step", "parked", "over"]
-
-
-@dataclass(slots=True)
-class PendingCommit:
-    """What a worker did for a lane, and has to commit.
-
-    Attributes:
-        kind: A task is done; a run is parked; a run without tasks is over.
-    """
-
-    lane: LiveLane
-    kind: Kind
-    finished: Finished
-
-
 @dataclass(slots=True, eq=False)
 class Shift:
-    """What one thread does from beginning to work to ending it.
+    """One period of work of a thread.
 
     Attributes:
-        lanes: Those that were taken in it.
-        group: Tasks that are done, and still to be committed.
-        since: When the action at hand was begun, by `time.perf_counter`.
-        slow: It is held up: others do not wait for it to come for what is ready.
-        cut_short: A Ctrl-C came: the loop takes no lane from it any more.
+        lanes: The lanes that it took.
+        group: Lanes with a finished task that is not committed yet.
+        since: The begin of the current action, by `time.perf_counter`.
+        slow: It is held up: other workers take the ready lanes.
+        cut_short: Ctrl-C came: the event loop takes no lane from it.
     """
 
     lanes: list[LiveLane] = field(default_factory=list["LiveLane"])
-    group: deque[PendingCommit] = field(default_factory=deque[PendingCommit])
+    group: deque[LiveLane] = field(default_factory=deque["LiveLane"])
     since: float = inf
     slow: bool = False
     cut_short: bool = False
 
 
 TURN_S = (1.0, 8.0)
-"""How long a key is kept at least and at most while its queue is never empty. Then its lease is
-given back with a commit: others, who look every `watch.POLL_S`, may be waiting for the key."""
+"""Shortest and longest time that a key with a never empty queue is kept. Then a commit releases its
+lease: other processes, which poll every `watcher.POLL_S`, may wait for the key."""
 
 REST_S = 0.12
-"""How long whoever gave way leaves the key alone: twice the longest pause of those who wait."""
+"""Seconds before a process that gave way takes the key again: twice the longest poll of others."""
 
 PAGE = 100
-"""Waiting runs that are read at once."""
+"""The number of waiting runs in one read."""
 
 
 @dataclass(slots=True, eq=False)
@@ -108,21 +92,21 @@ class LiveLane:
 
     Attributes:
         lease: The right to run the key, while this process has it.
-        returned: The epoch of the last lease that was given back, or is with a commit under way.
-        shift: That in which it was taken last; None: the watch has what was done of it.
-        news: Counts the inputs that were accepted here.
-        idle_since: When it last had nothing to do, or was given something to do behind a parked
-            run; by the monotonic clock.
+        returned: The epoch of the last lease that was released, or will be by a commit under way.
+        shift: The shift that took it last; None: the watch commits its finished task.
+        news: The number of inputs accepted here.
+        idle_since: The time when it last had nothing to do, or got an input behind a parked run; by
+            the monotonic clock.
         waiting: The next runs, as far as they are known, in order.
-        known_up_to: Up to this number, every run that waits is in `waiting`; None: not known.
-        complete: No run is known to wait but those in `waiting`.
-        pending: What was done and is still to be committed.
-        conflicts: How often the task was begun again since an item it read had moved on.
-        hindered: How often the store could not serve it in a row.
+        known_up_to: `waiting` has every waiting run up to this number; None: unknown.
+        complete: No waiting run is known that is not in `waiting`.
+        pending: The finished work that is not committed yet.
+        conflicts: How often the task was repeated because another writer changed its items.
+        hindered: How often in a row the store could not serve it.
         stuck: The parked run that the others wait behind.
-        failure: What an async action raised, until it is decided what becomes of it.
-        tree: What is known of the key's tree under the lease.
-        gave_way: The epoch of the last lease that was given back though there was more to do.
+        failure: The error of an async action that nobody has handled yet.
+        tree: The cached state of the key's tree under the lease.
+        gave_way: The epoch of the last lease that was released though runs were waiting.
     """
 
     scope: Scope
@@ -136,7 +120,7 @@ class LiveLane:
     known_up_to: int | None = None
     complete: bool = True
     run: LiveRun | None = None
-    pending: PendingCommit | None = None
+    pending: Finished | None = None
     conflicts: int = 0
     hindered: int = 0
     stuck: Run | None = None
@@ -146,17 +130,17 @@ class LiveLane:
     _turn: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def add(self, row: Run, *, first: bool) -> bool:
-        """Note a run that was just accepted; *first*: no earlier one waits or is parked.
+        """Add a run that was just accepted; *first*: no earlier one waits or is parked.
 
-        Returns False if somebody has taken notice of it before, and may be done with it by now.
-        The lock of the scheduler is held.
+        Return False if the run was noticed before, and may be done by now. The lock of the
+        scheduler is held.
         """
         self.news += 1
         if self.known_up_to is not None and row.number <= self.known_up_to:
             return False
         if self.stuck is not None:
             self.idle_since = time.monotonic()
-            return True  # read again with the others, once the parked one is out of the way
+            return True  # read with the others, when the parked one is gone
         if first or (self.known_up_to is not None and row.number == self.known_up_to + 1):
             self.waiting.append(row)
             self.known_up_to = row.number
@@ -165,7 +149,7 @@ class LiveLane:
         return True
 
     def lend(self, lease: Lease | None) -> None:
-        """Note a lease, unless it is one that was given back."""
+        """Note a lease, unless it was released."""
         if lease is not None and lease.epoch > self.returned:
             self.lease = lease
 
@@ -205,23 +189,23 @@ class LiveLane:
         self.refresh()
 
     def drop_run(self, outcome: Outcome) -> None:
-        """Have no run at hand: it ended, or somebody takes it up again later."""
+        """Forget the current run: it ended, or is continued later."""
         run, self.run = self.run, None
         if run is not None:
             run.observer.end(outcome)
 
     def refresh(self) -> None:
-        """Have the runs that wait read again; the lock of the scheduler is held."""
+        """Forget the waiting runs, to be read again; the lock of the scheduler is held."""
         self.known_up_to, self.complete, self.stuck, self.tree = None, False, None, None
         self.waiting.clear()
 
     def load(self, store: Store, agent: str, on_failed: OnFailed, lock: HandleLock) -> None:
-        """Read which runs wait; `stuck` is the parked one that is in their way, if one is."""
+        """Read the waiting runs, and the parked one in front of them (`stuck`), if any."""
         news, past_parked = self.news, on_failed == "next"
         rows = store.queued_runs(agent, self.scope, past_parked=past_parked, limit=PAGE)
         with lock:
             if self.news != news:
-                self.known_up_to = None  # what was accepted meanwhile may be among the rows, or not
+                self.known_up_to = None  # the rows may lack inputs that were accepted meanwhile
             self._take_in(rows)
             all_read = len(rows) < PAGE and self.news == news
             self.complete = all_read or self.stuck is not None
@@ -239,26 +223,26 @@ class LiveLane:
 
 
 LANES = 1000
-"""Lanes that are kept in mind though they have nothing to do; and that are parked."""
+"""The number of idle lanes, and of parked ones, that are kept."""
 
 IDLE_S = 5.0
-"""How long a lane is kept at least: the answer to an input may still be on its way to it."""
+"""Seconds that an idle lane is kept: the answer to an input may be under way to it."""
 
 HELD_S = 0.02
-"""An action that was to be quick, and takes longer, holds its worker up."""
+"""Seconds after which an action that was expected to be quick counts as slow."""
 
 
 class Scheduler:
-    """Lanes and workers. Every method may be called from any thread.
+    """Lanes and workers. Any thread may call any method.
 
     Args:
-        work: What a worker does: something that is ready.
-        stir: Set when somebody should look after workers that may be held up.
+        work: Does tasks of ready lanes, in a worker.
+        stir: Set to wake the watch, which helps workers that are held up.
 
     Attributes:
-        lock: Guards the state of lanes, and everything here.
-        stopping: Set when no new task is to be begun.
-        unwatched: Nobody calls `look_after` for a while.
+        lock: Guards the state of the lanes and of the scheduler.
+        stopping: Set when no new task may begin.
+        unwatched: The watch rests, and does not call `look_after`.
     """
 
     def __init__(
@@ -283,13 +267,13 @@ class Scheduler:
         self._away: set[LiveLane] = set()
         self._queued_away: deque[LiveLane] = deque()
 
-    # --- lanes get ready ----------------------------------------------------------------------
+    # --- ready lanes --------------------------------------------------------------------------
 
     def make_ready(self, lane: LiveLane, *, call: bool = True) -> None:
-        """Have somebody work on a lane; the lock is held.
+        """Mark a lane as ready; the lock is held.
 
         Args:
-            call: Call a worker if none is about to look; else the caller works itself.
+            call: Call a worker if none is about to look; otherwise the caller does the work.
         """
         self._ready[lane] = None
         lane.state = LaneState.READY
@@ -301,26 +285,26 @@ class Scheduler:
             self.attend()
 
     def attend(self) -> None:
-        """Have the watch look now and then from now on, if it rests."""
+        """Wake the watch, if it rests."""
         if self.unwatched:
             self.unwatched = False
             self._stir.set()
 
     def _call_worker(self) -> None:
-        """Wake a worker, or hire one; the lock is held."""
+        """Wake a worker, or start one; the lock is held."""
         if self._idle:
             self._work.notify()
         elif len(self._threads) < self.concurrency and not self.stopping.is_set():
             name = f"alveus-{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            if began(thread):  # else the watch calls one again
+            if began(thread):  # otherwise the watch calls one later
                 self._threads.append(thread)
 
-    def look_after(self) -> tuple[float | None, list[PendingCommit]]:
-        """Make lanes ready whose time has come; help where a worker is held up.
+    def look_after(self) -> tuple[float | None, list[LiveLane]]:
+        """Make lanes ready whose time has come, and replace workers that are held up.
 
-        To be called now and then. Returns how long until the next lane's time, and what those who
-        are held up have done, for the caller to commit.
+        To be called periodically. Return the seconds until the time of the next lane, and the lanes
+        whose finished tasks the caller is to commit for workers that are held up.
         """
         with self.lock:
             now = time.monotonic()
@@ -328,35 +312,34 @@ class Scheduler:
                 lane = heapq.heappop(self._later)[2]
                 if lane.state is LaneState.LATER:
                     self.make_ready(lane)
-            taken_over = [pending for shift in self._shifts for pending in self._held_up(shift)]
+            taken_over = [lane for shift in self._shifts for lane in self._held_up(shift)]
             if self._ready and not self._quick:
                 self._call_worker()
             if len(self.lanes) > LANES:
                 self._forget_idle(now)
             return (self._later[0][0] - now if self._later else None), taken_over
 
-    def _held_up(self, shift: Shift) -> list[PendingCommit]:
-        """Note a thread that is held up, and take over what it has done; the lock is held."""
+    def _held_up(self, shift: Shift) -> list[LiveLane]:
+        """Note a worker that is held up, and take its group over; the lock is held."""
         if shift.slow or time.perf_counter() - shift.since < HELD_S:
             return []
         shift.slow = True
         self._quick.discard(shift)
         taken_over = drained(shift.group)
-        for pending in taken_over:
-            pending.lane.shift = None
+        for lane in taken_over:
+            lane.shift = None
         return taken_over
 
     def _forget_idle(self, now: float) -> None:
-        """Drop lanes that have long had nothing to do; the lock is held."""
+        """Drop lanes that have been idle for long; the lock is held."""
         for lane in list(self.lanes.values()):
             if lane.state is LaneState.IDLE:
                 self._forget(lane, now)
 
     def forget_parked(self, *, but: Container[str | None]) -> None:
-        """Drop lanes whose next run is parked, if they are many; but not of some keys.
+        """Drop lanes whose next run is parked, if there are many; keep those of some keys.
 
-        Where runs that wait are pulled from the store, it tells of them again once somebody has
-        retried or discarded the parked one.
+        The store reports their waiting runs again after a retry or discard of the parked one.
         """
         with self.lock:
             parked = [v for v in self.lanes.values() if v.state is LaneState.PARKED]
@@ -371,7 +354,7 @@ class Scheduler:
 
     @property
     def quiet(self) -> bool:
-        """Whether nothing is ready, at work, or waiting for its next try."""
+        """Whether no lane is ready, in work, or waiting for its next try."""
         if self._ready or self._taken or self._away or self._queued_away:
             return False
         return not any(lane.state is LaneState.LATER for _, _, lane in self._later)
@@ -392,36 +375,40 @@ class Scheduler:
             self._do()
 
     def nudge(self) -> None:
-        """Have a worker come for what is ready, now that the calling thread turns away."""
+        """Call a worker for ready lanes, because the calling thread stops working."""
         with self.lock:
             if self._ready and not self._quick:
                 self._call_worker()
 
     @property
     def _is_full(self) -> bool:
-        """Whether there is no room for one more to work."""
+        """Whether the limit of workers is reached."""
         return len(self._shifts) >= self.concurrency
 
-    def enter(self, shift: Shift) -> bool:
-        """Begin to work, if there is room for one more."""
-        with self.lock:
-            return self._enter(shift)
+    def enter(self, shift: Shift, only: LiveLane | None = None) -> bool:
+        """Begin to work, and take a lane if one is named; return False if that is not possible.
 
-    def _enter(self, shift: Shift) -> bool:
-        if self._is_full or self.stopping.is_set():
-            return False
-        self._shifts.add(shift)
-        self._quick.add(shift)
-        return True
+        The limit of workers may be reached, or the lane not be ready.
+        """
+        with self.lock:
+            if self._is_full or self.stopping.is_set():
+                return False
+            if only is not None:
+                if only.state is not LaneState.READY:
+                    return False
+                self._hold(only, shift)
+            self._shifts.add(shift)
+            self._quick.add(shift)
+            return True
 
     def exit(self, shift: Shift) -> None:
-        """End to work; twice is fine."""
+        """End a shift; may be called twice."""
         with self.lock:
             self._quick.discard(shift)
             self._shifts.discard(shift)
 
     def cut_short(self, shift: Shift) -> list[LiveLane]:
-        """End to work where a Ctrl-C came, as `exit` does; return the lanes that are in hand."""
+        """End a shift in which Ctrl-C came; return the lanes that it still has."""
         self.exit(shift)
         with self.lock:
             shift.cut_short = True
@@ -432,7 +419,7 @@ class Scheduler:
             ]
 
     def take(self, shift: Shift) -> LiveLane | None:
-        """Take the lane that was ready first; None: there is none."""
+        """Take the lane that became ready first; None: none is ready."""
         with self.lock:
             if not self._ready:
                 return None
@@ -447,7 +434,7 @@ class Scheduler:
         self._ready.pop(lane, None)
 
     def begin_slow(self, shift: Shift) -> None:
-        """Call another worker if lanes are ready: the calling one is held up from now on."""
+        """Call another worker if lanes are ready: the calling one is now held up."""
         with self.lock:
             shift.slow = True
             self._quick.discard(shift)
@@ -455,23 +442,15 @@ class Scheduler:
                 self._call_worker()
 
     def end_slow(self, shift: Shift) -> None:
-        """Be back from what held the calling worker up."""
+        """Note that the calling worker is no longer held up."""
         with self.lock:
             self._quick.add(shift)
             shift.slow = False
 
-    # --- taking lanes, and putting them down --------------------------------------------------
-
-    def claim(self, lane: LiveLane, shift: Shift) -> bool:
-        """Take one lane, and begin to work, if it is ready and there is room for one more."""
-        with self.lock:
-            if lane.state is not LaneState.READY or not self._enter(shift):
-                return False
-            self._hold(lane, shift)
-            return True
+    # --- putting lanes down -------------------------------------------------------------------
 
     def leave(self, lane: LiveLane, state: LaneState) -> None:
-        """Put a lane down that was taken."""
+        """Put a taken lane down."""
         with self.lock:
             self._taken.discard(lane)
             if state is LaneState.READY:
@@ -480,14 +459,14 @@ class Scheduler:
                 lane.state = state
 
     def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
-        """Put lanes down that have more to do."""
+        """Put taken lanes down that have more to do."""
         with self.lock:
             for lane in lanes:
                 self._taken.discard(lane)
                 self.make_ready(lane)
 
     def put_down(self, lane: LiveLane) -> None:
-        """Put a lane down whose lease was given back, unless it has more to do by now."""
+        """Put a lane down whose lease was released; make it ready if it has more to do by now."""
         with self.lock:
             self._taken.discard(lane)
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
@@ -501,7 +480,7 @@ class Scheduler:
                 lane.state = LaneState.IDLE
 
     def rest(self, lane: LiveLane) -> None:
-        """Put a lane down whose lease was given back for others to have it, though it has more."""
+        """Put a lane down whose lease was released for other processes, though runs are waiting."""
         with self.lock:
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
                 lane.lease = None
@@ -516,9 +495,9 @@ class Scheduler:
             self._taken.discard(lane)
 
     def send_away(self, lane: LiveLane, shift: Shift) -> bool:
-        """Put a lane down whose next action is async; return whether there is room for it now.
+        """Put a lane down whose next action is async; return whether it may run now.
 
-        Called in the thread of the loop: it has the lane from here on, if nobody put it down.
+        Called in the thread of the event loop, which has the lane from now on.
         """
         with self.lock:
             if lane.state is not LaneState.TAKEN or lane.shift is not shift or shift.cut_short:
@@ -532,7 +511,7 @@ class Scheduler:
             return True
 
     def come_back(self, lane: LiveLane, *, abandoned: bool) -> LiveLane | None:
-        """Have a lane gone on with; return another one for which there is room by that."""
+        """Continue with a lane; return the next waiting one for the event loop, if any."""
         with self.lock:
             self._away.discard(lane)
             if abandoned:
@@ -548,13 +527,13 @@ class Scheduler:
     # --- the end ------------------------------------------------------------------------------
 
     def stop(self) -> None:
-        """Begin no more tasks."""
+        """Let no new task begin."""
         self.stopping.set()
         with self.lock:
             self._work.notify_all()
 
     def join(self, wait_s: float) -> bool:
-        """Wait for the tasks at work, up to *wait_s*; return whether all of them ended."""
+        """Wait up to *wait_s* for the tasks in progress; return whether all ended."""
         deadline = time.monotonic() + wait_s
         while (self._taken or self._away) and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -567,15 +546,15 @@ class Scheduler:
         return not (self._taken or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:
-        """Return the leases that this process has, by what it knows."""
+        """Return the known leases of this process."""
         with self.lock:
             return [lane.lease for lane in self.lanes.values() if lane.lease is not None]
 
 
-def drained(group: deque[PendingCommit]) -> list[PendingCommit]:
-    """Return what is in *group*, and take it out; two threads may do so at once."""
-    pending: list[PendingCommit] = []
+def drained(group: deque[LiveLane]) -> list[LiveLane]:
+    """Remove all lanes of *group*, and return them; two threads may call this concurrently."""
+    lanes: list[LiveLane] = []
     with suppress(IndexError):
         while True:
-            pending.append(group.popleft())
-    return pending
+            lanes.append(group.popleft())
+    return lanes

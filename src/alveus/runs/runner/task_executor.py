@@ -1,7 +1,7 @@
-"""The work of a runner: the next task of a lane is done, and committed with those of others.
+"""The work of a runner: it calls the actions of lanes, and commits tasks in groups.
 
-How many tasks share a commit depends on how long their actions take. Async actions run side by
-side on one event loop, in a thread of its own.
+The number of tasks in a commit depends on how long their actions take. Async actions run
+concurrently on one event loop, in a separate thread.
 """
 
 from __future__ import annotations
@@ -34,20 +34,13 @@ from alveus.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from alveus.runs.durable_calls import Slot
-from alveus.runs.run import Finished, Interrupted, LiveRun, RunnerSetup
+from alveus.runs.durable_calls import Interrupted, Slot
+from alveus.runs.run import Finished, LiveRun
 from alveus.runs.runner.event_loop_thread import EventLoopThread
-from alveus.runs.runner.scheduler import (
-    Kind,
-    LaneState,
-    LiveLane,
-    PendingCommit,
-    Scheduler,
-    Shift,
-    drained,
-)
+from alveus.runs.runner.scheduler import LaneState, LiveLane, Scheduler, Shift, drained
 from alveus.runs.runner.tickets import TicketRegistry
-from alveus.store import Commit
+from alveus.runs.task import RunnerSetup
+from alveus.store import Batch, Commit
 from alveus.store.running_keys import (
     RunningKey,
     RunningKeys,
@@ -56,29 +49,28 @@ from alveus.store.running_keys import (
 )
 
 SLICE_S = 0.002
-"""How long a worker goes on before it commits: what the first of a group waits at most, if all
-its actions and the store are quick."""
+"""Seconds of work before a commit: the longest wait of the first task of a group, while actions and
+store are quick."""
 
 LONGEST_SLICE_S = 0.05
 
 PER_COMMIT = 2.0
-"""Times as long as a commit takes a worker goes on before it, if that is longer: a group that
-waits for the disk is to be worth it."""
+"""A worker works at least this many times the duration of a commit before it commits: a group
+should be worth the wait for the disk."""
 
 QUICK_S = 0.001
-"""Actions while which the process was idle for less lately are done one after the other by one
-worker: where it is busy all the time, by this thread or others, more of them would only be in each
-other's way."""
+"""One worker does actions serially during which the process was idle for less than this lately.
+If the process is always busy, in this thread or others, more workers would only compete."""
 
 LATELY = 0.3
-"""Weight of the last time, in averages of lately."""
+"""The weight of the last duration in a moving average."""
 
 
 class Pace:
-    """How long actions and commits took lately.
+    """Recent durations of actions and commits.
 
     Attributes:
-        slice_s: How long a worker goes on before it commits.
+        slice_s: Seconds that a worker works before it commits.
     """
 
     def __init__(self) -> None:
@@ -88,20 +80,21 @@ class Pace:
         self._doubted: set[str] = set()
 
     def is_quick(self, action: str) -> bool:
-        """Return whether the process is hardly ever idle while an action is done."""
+        """Return whether the process is hardly ever idle during an action."""
         return self._idle.get(action, 1.0) <= QUICK_S
 
     def worked(self, action: str) -> float | None:
-        """Return how long the process has worked so far, if `acted` needs to know that.
+        """Return the CPU time of the process, if `acted` needs it.
 
-        Asking takes longer than a quick action does: for those it is left out until one took long.
+        Reading it takes longer than a quick action: quick actions are measured only after a slow
+        call.
         """
         if action in self._doubted or self._idle.get(action, 1.0) > QUICK_S:
             return time.process_time()
         return None
 
     def acted(self, action: str, took: float, worked: float | None) -> None:
-        """Note how long an action took, and what `worked` said when it began."""
+        """Note the duration of an action, and the result of `worked` at its begin."""
         if took > QUICK_S:
             self._doubted.add(action)
         elif worked is not None:
@@ -112,7 +105,7 @@ class Pace:
             self._idle[action] = last + LATELY * (idle - last)
 
     def committed(self, took: float) -> None:
-        """Note how long a commit took."""
+        """Note the duration of a commit."""
         self._commit_s += LATELY * (took - self._commit_s)
         self.slice_s = min(max(SLICE_S, PER_COMMIT * self._commit_s), LONGEST_SLICE_S)
 
@@ -120,29 +113,29 @@ class Pace:
 _LOG = logging.getLogger(__name__)
 
 GROUP = 64
-"""Tasks that are committed together at most."""
+"""The largest number of tasks in a commit."""
 
 CONFLICTS = 10
-"""How often a task begins again at once because an item that it changes had moved on."""
+"""How often a task is repeated at once because another writer changed its items."""
 
 RETRY_S = (0.01, 5.0)
-"""Shortest and longest wait before work is tried again that the store could not take."""
+"""Shortest and longest wait before work that the store could not accept is tried again."""
 
 _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
-"""What hinders the store, and is not the fault of an action."""
+"""Errors of the store that are no fault of an action."""
 
 
 def _hinders(error: BaseException) -> bool:
-    """Return whether it is no fault of an action, nor one of the thread that commits for others."""
+    """Return whether an error is no fault of an action, nor of a thread that commits for others."""
     return isinstance(error, _HINDERED) or type(error) is Unavailable
 
 
 _GONE = (StoreClosed, ForkedStore)
-"""What ends all work of this process on the store."""
+"""Errors that end all work of this process on the store."""
 
 
 class TaskExecutor:
-    """Does the tasks of lanes. Every method may be called from any thread."""
+    """Does the tasks of lanes. Any thread may call any method."""
 
     def __init__(
         self, setup: RunnerSetup, owner: str, registry: TicketRegistry, *, concurrency: int
@@ -153,30 +146,31 @@ class TaskExecutor:
         )
         self._registry = registry
         self.pace = Pace()
-        # A durable call may keep one thread for long, and its record needs another.
+        # A durable call may occupy one thread for long, and its record needs another.
         self._loop = EventLoopThread(f"alveus-{setup.plan.name}-loop", threads=2 * concurrency)
 
     def _serve(self) -> None:
-        """Do what is ready, in a worker's thread."""
+        """Do tasks of ready lanes, in a worker's thread."""
         try:
             self.once()
-        except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
+        except BaseException as error:  # noqa: BLE001 - the end of a thread: all waiting callers get it
             _LOG.exception("a worker ended", extra={"agent": self.setup.plan.name})
             self.fail(error)
 
-    def once(self) -> bool:
-        """Do what is ready, up to a group, and commit it; return whether there was anything."""
+    def once(self, only: LiveLane | None = None) -> bool:
+        """Do tasks of ready lanes, up to a group, and commit them; return whether there were any.
+
+        Args:
+            only: Do the next task of this lane alone, if it is ready.
+        """
         began, shift, keys = time.perf_counter(), Shift(), running_keys()
         try:
-            if not self.scheduler.enter(shift):
+            if not self.scheduler.enter(shift, only):
                 return False
-            while len(shift.group) < GROUP and not self.scheduler.stopping.is_set():
-                lane = self.scheduler.take(shift)
-                if lane is None:
-                    break
+            lane = only or self.scheduler.take(shift)
+            while lane is not None:
                 self._do(lane, shift)
-                if time.perf_counter() - began > self.pace.slice_s:
-                    break
+                lane = None if only or self._is_over(shift, began) else self.scheduler.take(shift)
             self.settle(shift.group)
             self.scheduler.exit(shift)
         except BaseException:
@@ -187,50 +181,36 @@ class TaskExecutor:
                 raise
             raise
         did_any = bool(shift.lanes)
-        shift.lanes.clear()  # which have it
+        shift.lanes.clear()  # each of them refers to the shift
         return did_any
 
-    def on(self, lane: LiveLane) -> bool:
-        """Do the next task of a lane in the calling thread, if it is ready and nobody is at it."""
-        shift, keys = Shift(), running_keys()
-        try:
-            if not self.scheduler.claim(lane, shift):
-                return False
-            self._do(lane, shift)
-            self.settle(shift.group)
-            self.scheduler.exit(shift)
-        except BaseException:
-            try:
-                self._drop(shift, keys)
-            except BaseException:
-                self._drop(shift, keys)
-                raise
-            raise
-        shift.lanes.clear()
-        return True
+    def _is_over(self, shift: Shift, began: float) -> bool:
+        """Return whether a shift takes no more lanes."""
+        is_full = len(shift.group) >= GROUP or self.scheduler.stopping.is_set()
+        return is_full or time.perf_counter() - began > self.pace.slice_s
 
     def _do(self, lane: LiveLane, shift: Shift) -> None:
-        """Do the next task of a lane that was taken; what is to be committed goes to the group."""
-        work = self.look(lane, shift)
+        """Do the next task of a lane in hand; a lane to be committed joins the group."""
+        work = self._look(lane, shift)
         if isinstance(work, LiveRun):
             work = self._act(lane, work, shift)
         if work is not None:
-            shift.group.append(work)
+            shift.group.append(lane)
 
     def _drop(self, shift: Shift, keys: RunningKeys) -> None:
-        """End a shift in which Ctrl-C came, and put down what is in hand; twice is fine."""
+        """End a shift in which Ctrl-C came, and put its lanes down; may be called twice."""
         restore_running_keys(keys)
         for lane in self.scheduler.cut_short(shift):
             self._abandon(lane)
-        self._registry.has_missed = True  # who was to be told, or called, may not have been
+        self._registry.has_missed = True  # a ticket or a worker may have been missed
         self._registry.stir.set()
 
     # --- one task -----------------------------------------------------------------------------
 
-    def look(self, lane: LiveLane, shift: Shift) -> LiveRun | PendingCommit | None:
-        """Return the run of a lane whose next task is to be done here and now.
+    def _look(self, lane: LiveLane, shift: Shift) -> LiveRun | Finished | None:
+        """Return the run of a lane, if its next task is to be done now, in this thread.
 
-        Or what is to be committed of the lane; or None: it was put down.
+        Or the finished work of the lane, to be committed; or None: the lane was put down.
         """
         if lane.pending is not None:
             return lane.pending
@@ -242,9 +222,9 @@ class TaskExecutor:
             if run is None:
                 return None
             if run.is_over:
-                return self._pending(lane, "over", Finished(run.turned("done")))
+                return self._pending(lane, run.over())
             is_async = run.action.is_async
-        except Exception as error:  # noqa: BLE001 - an agent's own condition: its run is parked
+        except Exception as error:  # noqa: BLE001 - a condition of the agent: its run is parked
             return self._refused(lane, error)
         if not is_async:
             return run
@@ -252,7 +232,7 @@ class TaskExecutor:
         return None
 
     def _next(self, lane: LiveLane) -> LiveRun | None:
-        """Begin the next run of a lane; None: there is none, and the lane is put down."""
+        """Begin the next run of a lane, and return it; None: no run waits, the lane is put down."""
         plan, store = self.setup.plan, self.setup.engine.store
         if lane.lease is None:
             lease = store.acquire_lease(lane.scope, self.owner)
@@ -276,7 +256,7 @@ class TaskExecutor:
         return run
 
     def _give_up(self, lane: LiveLane) -> None:
-        """Give back the lease of a lane that has nothing to do."""
+        """Release the lease of a lane that has nothing to do."""
         lease = lane.lease
         if lease is not None:
             lane.returned = lease.epoch
@@ -284,13 +264,13 @@ class TaskExecutor:
         self._released(lane)
 
     def _released(self, lane: LiveLane) -> None:
-        lane.tree = None  # it holds under this lease only
+        lane.tree = None  # valid under this lease only
         self.scheduler.put_down(lane)
         if lane.stuck is not None:
             self._registry.stir.set()
 
-    def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> PendingCommit | None:
-        """Do the next task of a run; what is slow keeps no finished task of the group waiting."""
+    def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Finished | None:
+        """Call the next action of a run; commit the group first if the action may be slow."""
         action = run.action
         worked = self.pace.worked(action.name)
         if worked is not None and not self.pace.is_quick(action.name):
@@ -319,14 +299,14 @@ class TaskExecutor:
             self.pace.acted(action.name, time.perf_counter() - began, worked)
             if shift.slow:
                 self.scheduler.end_slow(shift)
-        return self._pending(lane, "step", finished)
+        return self._pending(lane, finished)
 
-    def _pending(self, lane: LiveLane, kind: Kind, finished: Finished) -> PendingCommit:
-        lane.pending = PendingCommit(lane, kind, finished)
-        return lane.pending
+    def _pending(self, lane: LiveLane, finished: Finished) -> Finished:
+        lane.pending = finished
+        return finished
 
     def _may_release(self, lane: LiveLane, *, parked: bool = False) -> bool:
-        """Return whether the lease goes back with the commit that ends the run, or parks it."""
+        """Return whether the commit that ends or parks the run also releases the lease."""
         with self.scheduler.lock:
             if lane.lease is None:
                 return parked
@@ -338,7 +318,7 @@ class TaskExecutor:
             return True
 
     def _abandon(self, lane: LiveLane) -> None:
-        """Put a lane down whose task was interrupted: it begins anew when somebody takes it up."""
+        """Put a lane down whose task was interrupted; the task begins anew later."""
         if lane.run is not None:
             lane.run.drop()
         lane.drop_run("interrupted")
@@ -347,10 +327,10 @@ class TaskExecutor:
             lane.refresh()
         self.scheduler.leave(lane, LaneState.READY)
 
-    # --- what fails ---------------------------------------------------------------------------
+    # --- failures -----------------------------------------------------------------------------
 
-    def _refused(self, lane: LiveLane, error: BaseException) -> PendingCommit | None:
-        """Decide what becomes of a task that failed."""
+    def _refused(self, lane: LiveLane, error: BaseException) -> Finished | None:
+        """Retry, skip or park a task that failed; return the work to be committed, if any."""
         run = lane.run
         if isinstance(error, _GONE) and self._is_gone():
             self.fail(error)
@@ -372,22 +352,22 @@ class TaskExecutor:
             return None
         if action is not None and action.on_error == "skip":
             finished = run.skipped(error, release=lambda: self._may_release(lane))
-            return self._pending(lane, "step", finished)
+            return self._pending(lane, finished)
         run.observer.failed(error)
-        parked = run.turned("parked", error, release=self._may_release(lane, parked=True))
-        return self._pending(lane, "parked", Finished(parked))
+        release = self._may_release(lane, parked=True)
+        return self._pending(lane, run.parked(error, release=release))
 
     def _is_from_store(self, error: BaseException) -> bool:
-        """Return whether it was the runner's own store that raised an error, not one of an action.
+        """Return whether the store of the runner raised an error, and not a store of an action.
 
-        It then came through a call of the store, or of what writes durable calls down in it.
+        The traceback then has a call of that store, or of a durable call's record.
         """
         frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
         callees = [frame.f_locals.get("self") for frame in frames]
         return any(c is self.setup.engine.store or isinstance(c, Slot) for c in callees)
 
     def _is_gone(self) -> bool:
-        """Return whether it is the runner's own store that was closed, not one of an action."""
+        """Return whether the store of the runner was closed, and not a store of an action."""
         try:
             self.setup.engine.store.run(0)
         except _GONE:
@@ -397,12 +377,12 @@ class TaskExecutor:
         return False
 
     def fail(self, error: BaseException) -> None:
-        """Stop: nothing can be done any more."""
+        """Stop all work, and answer all tickets with *error*."""
         self.scheduler.stop()
         self._registry.fail(error)
 
     def _lost(self, lane: LiveLane) -> None:
-        """Put a lane down whose lease somebody took over; what was not committed is theirs."""
+        """Put a lane down whose lease another process took over, with the uncommitted work."""
         _LOG.warning("a lease was taken over", extra={"agent": self.setup.plan.name})
         lane.drop_run("fenced")
         with self.scheduler.lock:
@@ -411,78 +391,75 @@ class TaskExecutor:
         self._registry.stir.set()
 
     def _hindered(self, lane: LiveLane, error: BaseException) -> None:
-        """Have a lane tried again later which the store could not serve."""
+        """Try a lane again later, which the store could not serve."""
         lane.hindered += 1
         if lane.run is None or not lane.run.prepared:
             lane.drop_run("interrupted")
             with self.scheduler.lock:
-                lane.refresh()  # a run may have been taken out that was not begun
+                lane.refresh()  # a run may have left the queue without being begun
         shortest, longest = RETRY_S
         _LOG.warning("tried again later: %s", error, extra={"agent": self.setup.plan.name})
         self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))
 
     def _wait(self, lane: LiveLane, pause_s: float) -> None:
-        """Have a lane tried again later."""
+        """Try a lane again after *pause_s*."""
         self.scheduler.put_off(lane, pause_s)
         self._registry.stir.set()
 
     # --- commits ------------------------------------------------------------------------------
 
-    def settle(self, done: deque[PendingCommit]) -> None:
-        """Commit what was done, in one transaction, and go on with each lane."""
-        group = drained(done)
+    def settle(self, done: deque[LiveLane]) -> None:
+        """Commit the finished work of lanes in one transaction, and continue with each lane."""
+        group = [(lane, lane.pending) for lane in drained(done) if lane.pending is not None]
         if not group:
             return
         began = time.perf_counter()
         try:
-            answers = self.setup.engine.store.commit_many(
-                [pending.finished.batch for pending in group]
-            )
+            answers = self.setup.engine.store.commit_many([finished.batch for _, finished in group])
         except Unavailable as error:  # also by Ctrl-C in a thread that committed for this one
-            for pending in group:
-                self._hindered(pending.lane, error)
+            for lane, _ in group:
+                self._hindered(lane, error)
             return
         except AlveusError as error:
             self.fail(error)
-            for pending in group:
-                self.scheduler.leave(pending.lane, LaneState.IDLE)
+            for lane, _ in group:
+                self.scheduler.leave(lane, LaneState.IDLE)
             return
         self.pace.committed(time.perf_counter() - began)
         go_on: list[LiveLane] = []
-        for pending, answer in zip(group, answers, strict=True):
-            pending.lane.pending = None
+        for (lane, finished), answer in zip(group, answers, strict=True):
+            lane.pending = None
             if not isinstance(answer, Commit):
-                self._not_committed(pending, answer)
-            elif self._committed(pending, answer):
-                go_on.append(pending.lane)
+                self._not_committed(lane, answer)
+            elif self._committed(lane, finished, answer):
+                go_on.append(lane)
         self.scheduler.leave_ready(go_on)
 
-    def _committed(self, pending: PendingCommit, answer: Commit) -> bool:
-        """Take note of a commit; return whether the lane goes on, and is still to be put down."""
-        lane, run = pending.lane, pending.lane.run
-        assert run is not None  # noqa: S101 - it was what was committed
-        if pending.kind == "parked":
+    def _committed(self, lane: LiveLane, finished: Finished, answer: Commit) -> bool:
+        """Note a commit; return whether the lane goes on, and is still to be put down."""
+        run = lane.run
+        assert run is not None  # noqa: S101 - its work was committed
+        if finished.kind == "parked":
             lane.drop_run("parked")
             if self.setup.plan.agent.on_failed == "wait":
                 lane.stuck = run.row
             self._registry.look_up(run.row.id)
             lane.complete = lane.complete and lane.stuck is None
-            return self._goes_on(pending)
+            return self._goes_on(lane, finished.batch)
         if answer.adopted:
-            return self._adopted(pending)
+            return self._adopted(lane, finished.batch)
         lane.conflicts = lane.hindered = 0
-        if pending.kind == "step":
-            run.committed(pending.finished, answer)
+        if finished.kind == "step":
+            run.committed(finished, answer)
         if not run.is_over:
             return True
         lane.drop_run("done")
-        goes_on = self._goes_on(pending)
+        goes_on = self._goes_on(lane, finished.batch)
         self._registry.ended(run)
         return goes_on
 
-    def _goes_on(self, pending: PendingCommit) -> bool:
-        """Return whether a lane goes on under its lease after a run; else it is put down."""
-        lane, batch = pending.lane, pending.finished.batch
+    def _goes_on(self, lane: LiveLane, batch: Batch) -> bool:
+        """Return whether a lane keeps its lease after a run; if not, put it down."""
         if batch.release and lane.gave_way == batch.epoch:
             self.scheduler.rest(lane)
             self._registry.stir.set()
@@ -490,31 +467,30 @@ class TaskExecutor:
             self._released(lane)
         return not batch.release
 
-    def _adopted(self, pending: PendingCommit) -> bool:
-        """Look at a lane anew: its step was committed before, and the answer to that was lost."""
-        lane = pending.lane
+    def _adopted(self, lane: LiveLane, batch: Batch) -> bool:
+        """Read a lane again: its step was committed before, and the answer to that was lost."""
         lane.drop_run("interrupted")
         with self.scheduler.lock:
             lane.refresh()
-        if pending.finished.batch.release:  # by now somebody else may have the key
+        if batch.release:  # another process may have the key by now
             self._released(lane)
-        return not pending.finished.batch.release
+        return not batch.release
 
-    def _not_committed(self, pending: PendingCommit, error: AlveusError) -> None:
-        lane, run = pending.lane, pending.lane.run
+    def _not_committed(self, lane: LiveLane, error: AlveusError) -> None:
         lane.tree = None
-        with self.scheduler.lock:  # the lease was not given back after all
+        with self.scheduler.lock:  # the lease was not released after all
             lane.returned = 0 if lane.lease is None else lane.lease.epoch - 1
-        if isinstance(error, StaleRun) or run is None:
+        if isinstance(error, StaleRun) or lane.run is None:
             self._lost(lane)
-        # what somebody added meanwhile was not there when the action looked
-        elif not (isinstance(error, (KeyBusy, DuplicateItem)) and self._begins_anew(lane)):
-            refused = self._refused(lane, error)
-            if refused is not None:
-                self.settle(deque([refused]))
+            return
+        # others added items since the action looked
+        if isinstance(error, (KeyBusy, DuplicateItem)) and self._begins_anew(lane):
+            return
+        if self._refused(lane, error) is not None:
+            self.settle(deque([lane]))
 
     def _begins_anew(self, lane: LiveLane) -> bool:
-        """Have a task done over at once, unless it was so often already."""
+        """Repeat a task at once; return False if it was repeated too often."""
         lane.conflicts += 1
         if lane.conflicts > CONFLICTS:
             return False
@@ -524,10 +500,10 @@ class TaskExecutor:
     # --- async actions ------------------------------------------------------------------------
 
     def _send_away(self, lane: LiveLane, shift: Shift) -> None:
-        """Have the loop take a lane that is in hand, unless it is put down before.
+        """Hand a lane to the event loop, unless it is put down before.
 
         Raises:
-            Unavailable: There is no loop, and none can be begun.
+            Unavailable: No loop can be started.
         """
         self._loop.begin()
         self._loop.call(partial(self._go_away, lane, shift))
@@ -548,7 +524,7 @@ class TaskExecutor:
             self._abandon_async(lane, run)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and self.scheduler.stopping.is_set():
-                raise  # it was thrown away unfinished, with its loop
+                raise  # it was dropped with its loop
             if isinstance(error, asyncio.CancelledError) and self.scheduler.stopping.is_set():
                 self._abandon_async(lane, run)
                 return
@@ -556,11 +532,11 @@ class TaskExecutor:
             lane.failure = error
             self._come_back(lane)
         else:
-            self._pending(lane, "step", finished)
+            self._pending(lane, finished)
             self._come_back(lane)
 
     def _abandon_async(self, lane: LiveLane, run: LiveRun) -> None:
-        """Put a lane down whose async action the end of the runner cut short."""
+        """Put a lane down whose async action was cut off by the end of the runner."""
         run.drop()
         lane.drop_run("interrupted")
         with self.scheduler.lock:
@@ -568,15 +544,15 @@ class TaskExecutor:
         self._come_back(lane, abandoned=True)
 
     def _come_back(self, lane: LiveLane, *, abandoned: bool = False) -> None:
-        """Have a lane gone on with, and let another one that waited go away."""
+        """Continue with a lane, and hand the next waiting one to the event loop."""
         following = self.scheduler.come_back(lane, abandoned=abandoned)
         if following is not None:
             self._loop.call(partial(self._act_async, following))
 
     def stop(self, wait_s: float) -> bool:
-        """Let tasks at work end, up to *wait_s*; return whether all did.
+        """Wait up to *wait_s* for tasks in progress to end; return whether all did.
 
-        What goes on after that is fenced: it commits nothing.
+        Later tasks commit nothing.
         """
         self.scheduler.stop()
         ended = self.scheduler.join(wait_s)
@@ -588,13 +564,13 @@ class TaskExecutor:
 
 
 def _is_ctrl_c(error: BaseException) -> bool:
-    """Return whether a user interrupts the program, which happens in its main thread alone."""
+    """Return whether a user interrupted the program; Python raises that in its main thread only."""
     main = threading.main_thread()
     return isinstance(error, KeyboardInterrupt) and threading.current_thread() is main
 
 
 def _moved_on(error: BaseException) -> bool:
-    """Return whether others changed items meanwhile, so that the task reads and makes room anew."""
+    """Return whether other writers changed items, so that the task is to be repeated."""
     return isinstance(error, (StaleItem, SetMoved)) or (
         isinstance(error, SetFull) and error.compacts and error.strategy is None
     )

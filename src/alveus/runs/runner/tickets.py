@@ -1,4 +1,4 @@
-"""What a caller gets for an input: a ticket for its run, and in the end the outputs."""
+"""Tickets and outputs: a caller gets a ticket for its input, consumers read all outputs."""
 
 from __future__ import annotations
 
@@ -6,32 +6,42 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
-from alveus.errors import AlveusError, Forgotten, NotFound, RunDiscarded, RunParked
+from alveus.errors import (
+    AlveusError,
+    Forgotten,
+    InvalidInput,
+    NotFound,
+    RunDiscarded,
+    RunParked,
+)
 from alveus.errors.root import raisable
-from alveus.runs.run import LiveRun, RunnerSetup
-from alveus.runs.runner.consumers import OutputReader
-from alveus.store import Run
+from alveus.runs.run import LiveRun
+from alveus.runs.task import RunnerSetup
+from alveus.store import Run, StoredOutput
+from alveus.store.runs import LARGEST
 from alveus.values import wire
-from alveus.values.events import Event, OutputEvent
+from alveus.values.events import Event, OutputEvent, restored
 from alveus.values.forks import Flag, FreshLock, HandleLock, ProcessBound
+from alveus.values.lazy import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_wait
+from alveus.values.storable import checked_name, checked_wait, counted, moment
 
 LOOK_S = 0.05
-"""How often whoever waits looks whether it waits in vain."""
+"""Seconds between two checks of a waiting caller."""
 
 
-class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes from
-    """The values that a run gave to the world, in order.
+class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it has attributes
+    """The output values of a run, in order.
 
     Attributes:
         run: The id of the run.
-        number: Its place among the runs of its agent and key, from 0.
-        repeated: It had been accepted before, under the same event id.
+        number: Its number among the runs of its agent and key, from 0.
+        repeated: The input had been accepted before, with the same event id.
         events: The events of the outputs, in the same order.
     """
 
@@ -42,7 +52,7 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes fro
 
     @classmethod
     def of(cls, events: Iterable[Event], *, run: int, number: int, repeated: bool) -> Outputs:
-        """Return the outputs that *events* carry: of an `OutputEvent` its value."""
+        """Return the outputs in *events*: an `OutputEvent` has a value, a subclass its fields."""
         event_list = tuple(events)
         outputs = cls([e.output if isinstance(e, OutputEvent) else e.data for e in event_list])
         outputs.run, outputs.number, outputs.repeated = run, number, repeated
@@ -50,26 +60,103 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it carries where it comes fro
         return outputs
 
 
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output event, as a consumer reads it.
+
+    Attributes:
+        position: Rises in the order of commits; equal in every read.
+        number: The number of the run among those of its agent and key.
+    """
+
+    position: int
+    run: int
+    number: int
+    key: str
+    event: Event
+    time: datetime
+
+    @property
+    def value(self) -> Any:  # noqa: ANN401 - any storable value
+        """The value of an `OutputEvent`; the fields of a subclass with other fields."""
+        return getattr(self.event, "output", self.event.data)
+
+
+class OutputReader:
+    """Reads outputs from the store, in any thread."""
+
+    def __init__(self, setup: RunnerSetup, closing: Flag) -> None:
+        self._setup, self._closing = setup, closing
+
+    def of(self, run: int) -> list[Event]:
+        """Return the outputs of one run, in order."""
+        return [output.event for output in self._read(self._setup.engine.store.run_outputs(run))]
+
+    def stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
+        """Yield outputs in order; see `LocalRunner.outputs`."""
+        checked_wait(wait_s)
+        counted(after, "after", least=0, most=LARGEST)
+        if consumer is not None:
+            checked_name(consumer, "a consumer")
+            if after:
+                raise InvalidInput("a consumer goes on where it was; name it, or say after=")
+        return self._stream(consumer, after, wait_s)
+
+    def _stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
+        name, space, store = self._setup.plan.name, self._setup.space, self._setup.engine.store
+        if consumer is not None:
+            after = store.consumer_position(name, space, consumer)
+        began = time.monotonic()
+        while True:
+            rows = store.outputs(name, space, after=after)
+            for output in self._read(rows):
+                yield output
+                after, began = output.position, time.monotonic()
+                if consumer is not None:
+                    store.advance_consumer(name, space, consumer, after)
+            over = wait_s is not None and time.monotonic() - began >= wait_s
+            if not rows and (over or self._closing.wait(LOOK_S)):
+                return
+
+    def _read(self, rows: Iterable[StoredOutput]) -> Iterator[Output]:
+        for row in rows:
+            stored = wire.decode(row.event)
+            event = restored(stored, key=row.key, types=self._types, event_id="", time=row.time)
+            yield Output(row.position, row.run, row.number, row.key, event, moment(row.time))
+
+    @lazy_attribute
+    def _types(self) -> dict[str, type[Event]]:
+        """The event classes of outputs, by name."""
+        below = {kind.type_name(): kind for kind in _below(OutputEvent)}
+        return {**below, **self._setup.plan.types}
+
+
+def _below(kind: type[Event]) -> Iterator[type[Event]]:
+    yield kind
+    for inner in kind.__subclasses__():
+        yield from _below(inner)
+
+
 class Waiter(Protocol):
-    """Knows how a run is waited for."""
+    """Waits for a run, for its ticket."""
 
     def wait(self, ticket: Ticket, wait_s: float | None) -> None:
-        """Return when a ticket is done; raise when it is not in *wait_s*, or in vain."""
+        """Return when a ticket is done; raise after *wait_s*, or if it cannot be done."""
         ...
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
-        """Raise if a ticket waits in vain, or *left_s* of the time it was given is no more."""
+        """Raise if a ticket cannot be done, or *left_s*, the rest of its time, is used up."""
         ...
 
 
 @dataclass(slots=True, eq=False)
 class Ticket(ProcessBound):
-    """Stands for a run that was accepted: its input is durable, and will be run.
+    """The receipt of an accepted input: the input is durable, and will be run.
 
     Attributes:
-        run: The id of the run; 0 if it was run before, and pruned since.
-        number: Its place among the runs of its agent and key, from 0.
-        repeated: It had been accepted before, under the same event id.
+        run: The id of the run; 0 if it ended before, and was pruned since.
+        number: Its number among the runs of its agent and key, from 0.
+        repeated: The input had been accepted before, with the same event id.
     """
 
     run: int
@@ -88,7 +175,7 @@ class Ticket(ProcessBound):
 
     @property
     def done(self) -> bool:
-        """Whether there are outputs, or an error that says why there are none."""
+        """Whether the outputs are known, or the error that explains why there are none."""
         return self._outputs is not None or self._error is not None
 
     def result(self, wait_s: float | None = None) -> Outputs:
@@ -98,10 +185,10 @@ class Ticket(ProcessBound):
             wait_s: Longest wait; None: as long as it takes.
 
         Raises:
-            RunParked: It failed, or waits behind one that did.
-            RunDiscarded: It was given up.
+            RunParked: It failed, or waits behind a failed run.
+            RunDiscarded: It was discarded.
             NotFound: It was pruned.
-            RunPending: It was not over in time; it goes on all the same.
+            RunPending: It did not end in time; it continues.
         """
         checked_wait(wait_s)
         if not self.done:
@@ -138,15 +225,15 @@ class Ticket(ProcessBound):
     def _answer(self) -> Outputs:
         if self._error is not None:
             raise raisable(self._error)
-        assert self._outputs is not None  # noqa: S101 - one of both is there
+        assert self._outputs is not None  # noqa: S101 - one of both is set
         return self._outputs
 
     # --- for the runner -----------------------------------------------------------------------
 
     def resolve(self, outputs: Outputs | None, error: BaseException | None = None) -> None:
-        """Give the answer; the first one stands.
+        """Set the answer; only the first one counts.
 
-        Whoever gives it has the lock of the registry, or the ticket for himself.
+        The caller has the lock of the registry, or the only reference to the ticket.
         """
         if not self.done:
             self._outputs, self._error = outputs, error
@@ -156,7 +243,7 @@ class Ticket(ProcessBound):
                 then()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the answer; return whether it is there."""
+        """Wait for the answer; return whether it is known."""
         lock = self._lock
         if lock is None:  # most tickets are never waited for
             with _FIRST_WAIT:
@@ -167,7 +254,7 @@ class Ticket(ProcessBound):
 
 
 _FIRST_WAIT = FreshLock()
-"""Held while a ticket gets the lock by which it is waited for."""
+"""Held while a ticket gets the lock for its waiting callers."""
 
 
 def _taken_lock() -> threading.Lock:
@@ -180,12 +267,12 @@ Answer: TypeAlias = tuple[Outputs | None, BaseException | None]
 
 
 class TicketRegistry:
-    """Tickets by run, answered as runs end. May be used from any thread.
+    """Tickets by run, answered as runs end; for any thread.
 
     Attributes:
-        stir: Set when something is to be looked after.
-        failure: What ended all work, if something did.
-        has_missed: A run may be over whose tickets were not answered: a Ctrl-C came.
+        stir: Set to wake the watch.
+        failure: The error that ended all work, if any.
+        has_missed: Ctrl-C came: the tickets of an ended run may have no answer.
     """
 
     def __init__(self, setup: RunnerSetup, reader: OutputReader) -> None:
@@ -194,18 +281,16 @@ class TicketRegistry:
         self.has_missed = False
         self._store, self._reader = setup.engine.store, reader
         self._lock = HandleLock()
-        self._tickets: dict[int, Ticket] = {}
-        self._others: dict[int, list[Ticket]] = {}  # of the same runs: hardly ever any
+        self._tickets: dict[int, list[Ticket]] = {}
         self._why: Callable[[Ticket], BaseException] | None = None
 
     def add(self, tickets: Iterable[Ticket]) -> None:
-        """Have tickets answered when their runs are over, or at once if none is any more."""
+        """Answer tickets when their runs end; at once if none ends any more."""
         with self._lock:
             why = self._why
             if why is None:
-                for ticket in tickets:
-                    if self._tickets.setdefault(ticket.run, ticket) is not ticket:
-                        self._others.setdefault(ticket.run, []).append(ticket)
+                for ticket in tickets:  # in one step: Ctrl-C leaves no empty list
+                    self._tickets[ticket.run] = [*self._tickets.get(ticket.run, ()), ticket]
         if why is not None:
             for ticket in tickets:
                 ticket.resolve(None, why(ticket))
@@ -213,80 +298,69 @@ class TicketRegistry:
     def waiting(self) -> list[Ticket]:
         """Return a ticket of each run that somebody waits for."""
         with self._lock:
-            return list(self._tickets.values())
-
-    def _of(self, run: int) -> list[Ticket]:
-        """Return the tickets of a run that have no answer; the lock is held."""
-        first = self._tickets.get(run)
-        return [] if first is None else [first, *self._others.get(run, ())]
-
-    def _drop(self, run: int) -> None:
-        """Forget the tickets of a run, which have their answers; the lock is held."""
-        self._others.pop(run, None)
-        self._tickets.pop(run, None)
+            return [tickets[0] for tickets in self._tickets.values()]
 
     def _answer(self, run: int, tickets: list[Ticket], answer: Callable[[Ticket], Answer]) -> None:
-        """Answer those of *tickets* that nobody else answered; ones that came since stay.
+        """Answer those of *tickets* without an answer; tickets added since stay.
 
-        They are forgotten after that: Ctrl-C may come before, and who waits would wait for good.
+        They are forgotten only then: Ctrl-C may come in between, and a waiting caller must not be
+        lost.
         """
         with self._lock:
             chosen, later = set(tickets), list[Ticket]()
-            for ticket in self._of(run):
+            for ticket in self._tickets.get(run, ()):
                 if ticket in chosen:
                     ticket.resolve(*answer(ticket))
                 else:
                     later.append(ticket)
-            if not later:
-                self._drop(run)
-                return
-            self._tickets[run] = later[0]
-            self._others[run] = later[1:]
+            if later:
+                self._tickets[run] = later
+            else:
+                self._tickets.pop(run, None)
 
-    # --- what became of runs ------------------------------------------------------------------
+    # --- the end of runs ---------------------------------------------------------------------
 
     def ended(self, run: LiveRun) -> None:
-        """Give the outputs of a run, whose last task is committed, to those who wait for them."""
+        """Answer the tickets of a run whose last task is committed with its outputs."""
         number = run.row.id
-        if run.resumed:
-            with self._lock:
-                tickets = self._of(number)
-            if tickets:
-                self._answer(number, tickets, partial(_outputs, self._reader.of(number)))
-            return
         with self._lock:
-            for ticket in self._of(number):
-                ticket.resolve(*_outputs(run.outputs, ticket))
-            self._drop(number)
+            tickets = [*self._tickets.get(number, ())]
+            if not run.resumed:
+                for ticket in tickets:
+                    ticket.resolve(*_outputs(run.outputs, ticket))
+                self._tickets.pop(number, None)
+                return
+        if tickets:
+            self._answer(number, tickets, partial(_outputs, self._reader.of(number)))
 
     def fail(self, error: BaseException) -> None:
-        """Answer all tickets with *error*: the store cannot be used any more."""
+        """Answer all tickets with *error*: the store is no longer usable."""
         self.failure = error
         self.dismiss(lambda _: error)
 
     def dismiss(self, why: Callable[[Ticket], BaseException]) -> None:
-        """Answer all tickets with an error, also those that are still to come."""
+        """Answer all tickets with an error, later ones too."""
         with self._lock:
             self._why = why
             for run in [*self._tickets]:
-                for ticket in self._of(run):
+                for ticket in self._tickets[run]:
                     ticket.resolve(None, why(ticket))
-                self._drop(run)
+                del self._tickets[run]
 
     def look_up_all(self, tickets: Iterable[Ticket]) -> None:
-        """Give tickets that have no answer theirs, if the store has it."""
+        """Answer tickets whose answer the store has."""
         for ticket in tickets:
             if not ticket.done:
                 self.look_up(ticket.run)
 
     def look_up(self, run: int) -> None:
-        """Give tickets of a run their answer, if the store has it.
+        """Answer the tickets of a run, if the store has the answer.
 
-        One that comes while the store is read is not answered by that: the run may have been
-        parked then, and be told to try again since.
+        A ticket that is added while the store is read gets no answer: the run may have been parked
+        at the read, and retried since.
         """
         with self._lock:
-            before = self._of(run)
+            before = [*self._tickets.get(run, ())]
         row = self._store.run(run)
         if row is not None and row.status == "waiting":
             return
@@ -296,7 +370,7 @@ class TicketRegistry:
         self._answer(run, before, lambda _: (None, self.why(run, row)))
 
     def why(self, run: int, row: Run | None, *, behind: int | None = None) -> AlveusError:
-        """Return the error that says why a run has no outputs."""
+        """Return the error that explains why a run has no outputs."""
         if row is None:
             return NotFound(f"run {run} was pruned, and its outputs with it; see retain=")
         if row.forgotten:

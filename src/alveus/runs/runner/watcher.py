@@ -16,10 +16,10 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 from alveus.errors import StoreClosed, Unavailable
-from alveus.runs.run import RunnerSetup
 from alveus.runs.runner.scheduler import LaneState, LiveLane
 from alveus.runs.runner.task_executor import TaskExecutor
 from alveus.runs.runner.tickets import TicketRegistry
+from alveus.runs.task import RunnerSetup
 from alveus.store import Retain, RunStatus
 from alveus.store.scope import Scope
 from alveus.values.forks import NO_THREAD, Flag, began

@@ -36,12 +36,12 @@ from alveus.errors import (
 )
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, DispatchTable
-from alveus.runs.run import RunnerHooks
 from alveus.runs.runner.flink.hot_tree import HotRecords, HotTree
 from alveus.runs.runner.flink.records import FlinkInput, output_line, problem_line
 from alveus.runs.runner.flink.settings import Mode, covered_until
 from alveus.runs.runner.local_runner import LocalRunner
 from alveus.runs.runner.tickets import Outputs, Ticket
+from alveus.runs.task import RunnerHooks
 from alveus.state.committed_tree import LeasedTree
 from alveus.store import Ledger, Retain, Scope
 from alveus.values import wire
