@@ -341,10 +341,7 @@ class MemoryTools:
             (_schema("recall"), self._recall),
             (_schema("context"), self._context),
             (_schema("correct"), self._correct),
-            (
-                _schema("erase" if self._options.erases else "forget", known_as="forget"),
-                self._forget,
-            ),
+            (_schema(forget, known_as="forget"), self._forget),
             (_schema("list"), self._list),
             (_schema("explain"), self._explain),
         ]
