@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, NoReturn, cast
 
 from alveus.values.lazy import words_of
+from alveus.values.storable import as_dict
 
 LONGEST_ANSWER = 1_000_000
 """Characters; a longer answer is not read as JSON."""
@@ -507,7 +508,7 @@ def message_without_thoughts(message: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_dropped(part: object) -> bool:
-    found = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+    found = as_dict(part)
     return is_thought(found) and not _is_signed(found)
 
 
@@ -519,10 +520,10 @@ def _is_signed(part: Mapping[str, object]) -> bool:
 def _without_thoughts(part: object) -> object:
     if isinstance(part, str):
         return answer_text(part)
-    found = cast("dict[str, object]", part) if isinstance(part, dict) else {}
+    found = as_dict(part)
     text = found.get("text")
     if not isinstance(text, str) or is_thought(found):
-        return cast("object", part)
+        return part
     return {**found, "text": answer_text(text)}
 
 

@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import Enum
 from functools import partial
+from operator import add, attrgetter, sub
 from typing import (
     Final,
     Literal,
@@ -92,20 +93,13 @@ class Usage:
     uncounted: int = 0
 
     def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.calls + other.calls,
-            self.prompt_tokens + other.prompt_tokens,
-            self.completion_tokens + other.completion_tokens,
-            self.uncounted + other.uncounted,
-        )
+        return Usage(*map(add, _counts(self), _counts(other)))
 
     def __sub__(self, earlier: Usage) -> Usage:
-        return Usage(
-            self.calls - earlier.calls,
-            self.prompt_tokens - earlier.prompt_tokens,
-            self.completion_tokens - earlier.completion_tokens,
-            self.uncounted - earlier.uncounted,
-        )
+        return Usage(*map(sub, _counts(self), _counts(earlier)))
+
+
+_counts = attrgetter("calls", "prompt_tokens", "completion_tokens", "uncounted")
 
 
 class Meter:

@@ -12,6 +12,7 @@ from alveus.errors import InvalidInput, RerankerFailed
 from alveus.llm.asking import Asking, Unfit, ask_json
 from alveus.llm.chat import CANDIDATES, ChatModel, candidates_of
 from alveus.values.http_json import ServerFailed, post_json, server_url
+from alveus.values.storable import as_dict
 
 LONGEST = 2_000
 """Characters of a text that a chat model reads."""
@@ -145,7 +146,7 @@ class ChatReranker:
         """
 
         def marks(parsed: object) -> list[float]:
-            answer = cast("dict[str, object]", parsed) if isinstance(parsed, dict) else {}
+            answer = as_dict(parsed)
             given = answer.get("marks")
             if not isinstance(given, list):
                 raise Unfit('it must be {"marks": [numbers]}')

@@ -27,6 +27,7 @@ from alveus.values.http_json import (
 )
 from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import as_dict, as_list
 
 _KIND = re.compile(r"\s*([\w.+-]{1,40}/[\w.+-]{1,40})", re.ASCII)
 
@@ -138,7 +139,7 @@ def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
 def content_text(content: object) -> str | None:
     """Return the text of a content, which may be a list of parts; None: it has none."""
     if isinstance(content, list):
-        texts = [_part_text(part) for part in cast("list[object]", content)]
+        texts = [_part_text(part) for part in as_list(cast("object", content))]
         return "".join(text for text in texts if text is not None) or None
     if isinstance(content, dict):  # JSON that the server has read already
         return json.dumps(content, ensure_ascii=False)
@@ -148,25 +149,23 @@ def content_text(content: object) -> str | None:
 def _part_text(part: object) -> str | None:
     if isinstance(part, str):
         return part
-    found = _mapping(part)
+    found = as_dict(part)
     if found.get("type") not in _TEXT_PARTS or is_thought(found):
         return None
     text = found.get("text")
-    text = _mapping(text).get("value", text)
+    text = as_dict(text).get("value", text)
     return text if isinstance(text, str) else None
 
 
 def _has_refusal(content: object) -> bool:
-    parts = cast("list[object]", content) if isinstance(content, list) else []
-    return any(_mapping(part).get("refusal") for part in parts)
+    return any(as_dict(part).get("refusal") for part in as_list(content))
 
 
 def _structured(message: Mapping[str, object]) -> str | None:
     """Return what may be JSON of a message without a text; see `ServerReply`."""
-    calls = message.get("tool_calls")
-    listed = cast("list[object]", calls) if isinstance(calls, list) else []
-    functions = [_mapping(_mapping(call).get("function")) for call in listed]
-    functions = functions or [_mapping(message.get("function_call"))]
+    calls = as_list(message.get("tool_calls"))
+    functions = [as_dict(as_dict(call).get("function")) for call in calls]
+    functions = functions or [as_dict(message.get("function_call"))]
     if functions[0]:
         given = functions[0].get("arguments") if len(functions) == 1 else None
         return content_text(given)
@@ -196,7 +195,7 @@ def check_report(
     """
     failure = reported_failure(found, is_answer=is_answer)
     for part in (choice, choice.get("message"), choice.get("delta")):
-        failure = failure or reported_failure(_mapping(part), is_answer=True)
+        failure = failure or reported_failure(as_dict(part), is_answer=True)
     if failure is not None:
         raise _failed(
             model, "its server reports a failure in an answer of status 200", failure, headers
@@ -207,7 +206,7 @@ def _check_filters(model: str, found: Mapping[str, object]) -> None:
     """Raise if a body without choices says that a filter kept them back, as Azure and Google do."""
     results = found.get("prompt_filter_results")
     text = json.dumps(results) if results else ""
-    blocked = _mapping(found.get("promptFeedback")).get("blockReason")
+    blocked = as_dict(found.get("promptFeedback")).get("blockReason")
     if '"filtered": true' in text or blocked:
         raise ModelRefused(model, "a content filter stopped the request; ask for something else")
 
@@ -264,7 +263,7 @@ class Streamed:
         return self._choice(choice)
 
     def _choice(self, choice: Mapping[str, object]) -> str:
-        delta = _mapping(choice.get("delta"))
+        delta = as_dict(choice.get("delta"))
         self._finish = _finish(choice) or self._finish
         if _has_failed(self._finish):
             raise _cut_off(self._model, self._finish)
@@ -375,15 +374,14 @@ def _kind(headers: Mapping[str, str]) -> str:
 
 
 def _first_choice(found: Mapping[str, object]) -> Mapping[str, object]:
-    choices = found.get("choices")
-    listed = cast("list[object]", choices) if isinstance(choices, list) else []
-    return _mapping(listed[0]) if listed else {}
+    choices = as_list(found.get("choices"))
+    return as_dict(choices[0]) if choices else {}
 
 
 def _finish(choice: Mapping[str, object]) -> str:
     """Return why an answer ended, in lower case; "": nothing says."""
     given = choice.get("finish_reason")
-    given = _mapping(given).get("type", given)  # SGLang's
+    given = as_dict(given).get("type", given)  # SGLang's
     return given.lower() if isinstance(given, str) and given != "null" else ""
 
 
@@ -397,12 +395,8 @@ def _named(kind: str) -> str:
     return found[1] if found else "of no known type"
 
 
-def _mapping(value: object) -> Mapping[str, object]:
-    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
-
-
 def _usage(found: Mapping[str, object]) -> Usage:
-    told = _mapping(found.get("usage"))
+    told = as_dict(found.get("usage"))
     prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
     if type(prompt) is int and type(completion) is int and prompt >= 0 and completion >= 0:
         return Usage(1, prompt, completion)

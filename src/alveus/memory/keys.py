@@ -54,7 +54,6 @@ from alveus.state import (
     CommittedTree,
     ExactMemory,
     MemoryObject,
-    Overlay,
     SetValue,
     Snapshot,
     Ttl,
@@ -641,7 +640,7 @@ class KeyBatch(KeySets, Prompts):
             self._base = self._chosen_base(head, now)
         overlay = self._overlay(now)
         overlay.records_requests = self._op is not None
-        self._tree = BatchTree(overlay)
+        self._tree = overlay
         self._root = root_of(self._tree)
         self._draft.open = True
         return self
@@ -655,7 +654,9 @@ class KeyBatch(KeySets, Prompts):
         if self._tree is None or not self._draft.open:  # it has not begun, or has ended
             return
         self._draft.open = False
-        state, values = self._tree.end("a batch is used inside its with block; ask for another one")
+        state, values = self._tree.finish(
+            "a batch is used inside its with block; ask for another one"
+        )
         self.has_changes = bool(state or self._draft.items or self._draft.define)
         if kind is not None:
             return
@@ -710,9 +711,9 @@ class KeyBatch(KeySets, Prompts):
             calls=[*self._draft.calls, *self._tree.requests],
         )
 
-    def _overlay(self, now: int) -> Overlay:
+    def _overlay(self, now: int) -> BatchTree:
         tree, paths = Snapshot(self._engine.store, self._scope, self._base), self._engine.paths
-        return Overlay.over(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
+        return BatchTree.over(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
 
     def _laid_over(self, values: Sequence[SetValue]) -> tuple[TreeDelta, ...]:
         """Return what sets *values* in the tree as it is now, which becomes the base."""

@@ -344,7 +344,7 @@ class PastTree:
         return Overlay.over(tree, kind=self.kind, now=self.now, paths=self.paths)
 
 
-class LeasedTree:
+class LeasedTree(Snapshot):
     """The tree of a key while its lease is held: nobody else changes it.
 
     It reads no small value twice. It serves one thread at a time.
@@ -353,42 +353,31 @@ class LeasedTree:
         epoch: Of the lease under which the cached nodes are valid.
     """
 
-    __slots__ = ("_head", "_ledger", "_nodes", "_scope", "epoch")
+    __slots__ = ("_head", "_nodes", "epoch")
 
     def __init__(self, ledger: Ledger, scope: Scope, epoch: int) -> None:
-        self._ledger, self._scope, self.epoch = ledger, scope, epoch
+        super().__init__(ledger, scope, None)
+        self.epoch = epoch
         self._nodes: dict[Path, Node | None] = {}
         self._head: int | None = None
 
     def head(self) -> int:
         """Return the number of the last commit that changed the tree; 0: none yet."""
         if self._head is None:
-            self._head = self._ledger.head(self._scope)
+            self._head = self.ledger.head(self.scope)
         return self._head
 
     def node(self, path: Path, now: int) -> Node | None:
         """Return the node at *path*; see `ExactTree`."""
         if path in self._nodes:
             return self._nodes[path]
-        node = self._ledger.node(self._scope, path, at=None, now=now)
+        node = Snapshot.node(self, path, now)
         if node is None or node.is_lasting:
             self._cache_node(path, node)
         return node
 
-    def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
-        """Return the fields of the object at *path*; see `ExactTree`."""
-        return self._ledger.children(self._scope, path, at=None, now=now)
-
     def few_fields(self, path: Path) -> None:
         """Return None: each node is kept once it was read."""
-
-    def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of its fields; see `ExactTree`."""
-        return self._ledger.field_names(self._scope, path, at=None, now=now)
-
-    def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of its fields that are *chosen*; see `ExactTree`."""
-        return self._ledger.names_in_range(self._scope, path, chosen, at=None, now=now)
 
     def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
         """Take over the changes that commit *number* made to the tree."""
@@ -445,105 +434,75 @@ def deltas_from_json(stored: Value) -> list[TreeDelta]:
 
 
 class SetValue(NamedTuple):
-    """A value that the block set: where, what, and how long it lasts."""
+    """A value that a block set: its path, the value, and how long it lasts."""
 
     location: ParsedPath
     value: Value
     expiry: Expiry
 
 
-class BatchTree:
-    """An exact memory over an `Overlay`, which notes whether anything but values was asked for.
+@dataclass(slots=True, eq=False)
+class BatchTree(Overlay):
+    """The overlay of a batch block, which notes if the block did more than set values.
 
-    A block that read nothing of the tree, and only set values, does not depend on what is there:
-    its values can be laid over any state.
+    A block that read nothing of the tree, and only set values, does not depend on the tree: its
+    values can be laid over any state.
     """
 
-    def __init__(self, overlay: Overlay) -> None:
-        self._overlay = overlay
-        self._only_sets = True
-        self._set: dict[Path, tuple[ParsedPath, Expiry]] = {}
-
-    @property
-    def kind(self) -> MemoryKind:
-        """See `ExactMemory.kind`."""
-        return self._overlay.kind
-
-    @property
-    def paths(self) -> PathCache:
-        """See `ExactMemory.paths`."""
-        return self._overlay.paths
-
-    @property
-    def resolver(self) -> Resolver | None:
-        """See `ExactMemory.resolver`."""
-        return self._overlay.resolver
+    _only_sets: bool = True
+    _set: dict[Path, tuple[ParsedPath, Expiry]] = field(
+        default_factory=dict[Path, "tuple[ParsedPath, Expiry]"]
+    )
 
     @property
     def identity(self) -> object:
-        """See `ExactMemory.identity`: each batch reads and writes a memory of its own."""
+        """Different for each batch, which reads and writes a memory of its own."""
         return id(self)
 
-    @property
-    def requests(self) -> list[Value]:
-        """See `Overlay.requests`."""
-        return self._overlay.requests
-
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """See `ExactMemory.put`."""
-        self._overlay.put(location, value, expiry)
+        """Put *value* at *location*; see `Overlay.put`."""
+        Overlay.put(self, location, value, expiry)
         self._set.pop(location.path, None)  # the last one set comes last
         self._set[location.path] = location, expiry
 
     def has(self, location: ParsedPath) -> bool:
-        """See `ExactMemory.has`."""
-        return self._read().has(location)
+        """Return whether a value or an object is at *location*."""
+        self._only_sets = False
+        return Overlay.has(self, location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """See `ExactMemory.read`."""
-        return self._read().read(location)
+        """Return a copy of the value at *location*, or what is there instead."""
+        self._only_sets = False
+        return Overlay.read(self, location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """See `ExactMemory.chosen_names`."""
-        return self._read().chosen_names(location, chosen)
+        """Return the names of fields that are *chosen*, in the order of names."""
+        self._only_sets = False
+        return Overlay.chosen_names(self, location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """See `ExactMemory.query`."""
-        return self._read().query(operation)
+        """Return what *operation* reads here."""
+        self._only_sets = False
+        return operation(self)
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """See `ExactMemory.change`."""
-        return self._read().change(operation, request)
-
-    def once(self, idempotency_key: str) -> Overlay:
-        """See `Overlay.once`."""
-        return self._overlay.once(idempotency_key)
-
-    def tree_as_of(self, as_of: AsOf) -> Overlay:
-        """See `Overlay.tree_as_of`."""
-        return self._overlay.tree_as_of(as_of)
-
-    def _read(self) -> Overlay:
+        """Return what *operation* does here."""
         self._only_sets = False
-        return self._overlay
+        return Overlay.change(self, operation, request)
 
-    def end(self, reason: str) -> tuple[tuple[TreeDelta, ...], list[SetValue] | None]:
+    def finish(self, reason: str) -> tuple[tuple[TreeDelta, ...], list[SetValue] | None]:
         """Have every later use raise `Unusable`, saying *reason*.
 
         Returns:
-            The changes of the tree as it was; and, if the block only set values, those.
+            The changes of the tree; and, if the block only set values, these.
         """
-        deltas = self._overlay.deltas()
+        deltas = self.deltas()
         values = self._values() if self._only_sets and deltas else None
-        self._overlay.seal(reason)
+        self.seal(reason)
         return deltas, values
 
     def _values(self) -> list[SetValue]:
-        values: list[SetValue] = []
-        for path, (location, expiry) in self._set.items():
-            node = self._overlay.node(path, self._overlay.now)
-            if node is not None:
-                values.append(SetValue(location, node.value, expiry))
-        return values
+        nodes = [(self.node(path, self.now), *kept) for path, kept in self._set.items()]
+        return [SetValue(at, node.value, expiry) for node, at, expiry in nodes if node is not None]

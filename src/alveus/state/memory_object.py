@@ -7,6 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any, Protocol, TypeVar, cast
 
 from alveus.errors import InvalidInput, InvalidPath, TreeConflict
+from alveus.state.overlay import Overlay
 from alveus.state.paths import DottedPath, MemoryKind, MemoryRef, ParsedPath, PathCache, Resolver
 from alveus.state.tree_values import MISSING, Branch, Expiry, NonValue, expiry_json, ttl_us
 from alveus.store.scope import NameRange
@@ -16,70 +17,6 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name, checked_prefix, counted, flag, microseconds
 
 Result = TypeVar("Result")
-
-
-class TreeCalls(Protocol):
-    """What can be read and done at places of a tree; see `Overlay`, which does it here."""
-
-    def object_at(self, location: ParsedPath) -> object:
-        """Raise `NotAnObject` unless an object is at *location*."""
-        ...
-
-    def names(self, location: ParsedPath) -> list[str]:
-        """Return the names of the fields of the object at *location*, in the order of making."""
-        ...
-
-    def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of those fields that are *chosen*, in the order of names."""
-        ...
-
-    def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
-        """Return the fields of the object at *location*."""
-        ...
-
-    def branch(self, location: ParsedPath) -> Branch:
-        """Return a copy of the object at *location*."""
-        ...
-
-    def create(
-        self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
-    ) -> None:
-        """Put an empty object at *location*; one that is there stays."""
-        ...
-
-    def delete(self, location: ParsedPath) -> bool:
-        """Remove what is at *location*; return whether something was there."""
-        ...
-
-    def move(self, location: ParsedPath, target: ParsedPath) -> None:
-        """Move what is at *location* to *target*."""
-        ...
-
-    def clear(self, location: ParsedPath) -> None:
-        """Remove all below the object at *location*."""
-        ...
-
-    def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Add *value* to the end of the list at *location*."""
-        ...
-
-    def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
-        """Add *by* to the number at *location*, and return the sum."""
-        ...
-
-    def replace(
-        self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
-    ) -> None:
-        """Put *value* at *location* if what is there is *expected*."""
-        ...
-
-    def copy(self, source: ParsedPath, location: ParsedPath, expiry: Expiry = None) -> None:
-        """Put a copy of the object at *source* at *location*."""
-        ...
-
-    def put_branch(self, location: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
-        """Put a copy of *branch* at *location*."""
-        ...
 
 
 class ExactMemory(Protocol):
@@ -121,12 +58,12 @@ class ExactMemory(Protocol):
         """Put *value* at *location*."""
         ...
 
-    def query(self, operation: Callable[[TreeCalls], Result]) -> Result:
+    def query(self, operation: Callable[[Overlay], Result]) -> Result:
         """Return what *operation* reads from one unmoving state of the memory."""
         ...
 
     def change(
-        self, operation: Callable[[TreeCalls], Result], request: Sequence[object] = ()
+        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
         """Return what *operation* does, all of it or nothing.
 
@@ -575,7 +512,7 @@ class MemoryObject:
             )
         branch = None if same_memory else source._branch()
 
-        def put_copy(tree: TreeCalls) -> None:
+        def put_copy(tree: Overlay) -> None:
             if branch is None:
                 tree.copy(source._location, location, expiry)
             else:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import field
 from datetime import timedelta
 from functools import partial
-from typing import NoReturn, TypeGuard, TypeVar, cast
+from typing import NoReturn, Self, TypeGuard, TypeVar, cast
 
 from alveus.errors import (
     CompareFailed,
@@ -153,7 +153,7 @@ class Overlay:
         paths: PathCache | None = None,
         lookups: list[Path] | None = None,
         recorder: TreeRecorder | None = None,
-    ) -> Overlay:
+    ) -> Self:
         """Return an overlay with no changes.
 
         Args:

@@ -315,6 +315,16 @@ def checked_wait(wait_s: object) -> float | None:
     )
 
 
+def as_dict(value: object) -> dict[str, object]:
+    """Return *value* if it is a dict, such as an object of JSON; else an empty one."""
+    return cast("dict[str, object]", value) if isinstance(value, dict) else {}
+
+
+def as_list(value: object) -> list[object]:
+    """Return *value* if it is a list; else an empty one."""
+    return cast("list[object]", value) if isinstance(value, list) else []
+
+
 def microseconds(time: datetime, what: str = "time") -> int:
     """Return *time* as microseconds since 1970 in UTC.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import field, replace
 from functools import partial
-from typing import NoReturn, Protocol, TypeVar
+from typing import Any, NoReturn, Protocol, TypeVar
 
 from alveus.errors import InvalidValue, StoreReadOnly, Unsupported
 from alveus.errors.short_repr import short_repr
@@ -22,7 +22,6 @@ from alveus.memory.remote.json_readers import (
     value_of,
 )
 from alveus.state import MISSING, MemoryKind, NonValue, PathCache, Resolver
-from alveus.state.memory_object import TreeCalls
 from alveus.state.paths import ParsedPath
 from alveus.state.tree_values import Branch, Expiry
 from alveus.store.scope import NameRange
@@ -70,7 +69,7 @@ class RemoteCalls(Protocol):
 class RemoteTree:
     """An exact memory behind a server, as it is now; or, with *as_of*, as it was.
 
-    It is `ExactMemory` and `TreeCalls`: each operation of a `MemoryObject` is one of its calls.
+    It is an `ExactMemory` with the calls of an `Overlay`: each operation is one of its calls.
 
     Attributes:
         idempotency_key: The changes made here are one, under that key.
@@ -92,13 +91,11 @@ class RemoteTree:
         """Equal for all handles of this memory."""
         return self.calls.identity, self.as_of
 
-    def query(self, operation: Callable[[TreeCalls], Result]) -> Result:
+    def query(self, operation: Callable[[Any], Result]) -> Result:
         """Return what *operation* reads."""
         return operation(self)
 
-    def change(
-        self, operation: Callable[[TreeCalls], Result], request: Sequence[object] = ()
-    ) -> Result:
+    def change(self, operation: Callable[[Any], Result], request: Sequence[object] = ()) -> Result:
         """Return what *operation* does; a server tells repetitions by what it is asked."""
         _ = request
         return operation(self)

@@ -194,7 +194,7 @@ class HotTree(LeasedTree):
         return same and self._meta.nodes != NOT_COPIED
 
     def _store(self) -> str:
-        return self._ledger.salt().hex()
+        return self.ledger.salt().hex()
 
     def _copy(self) -> bool:
         """Make the records from the store; return whether the tree has some."""
@@ -205,7 +205,7 @@ class HotTree(LeasedTree):
             return self._leave_out()
         paths: list[Path] = [()] if self._meta.commit else []
         for path in paths:  # grows while it is walked
-            below = self._ledger.children(self._scope, path, at=None, now=IGNORE_EXPIRY)
+            below = self.ledger.children(self.scope, path, at=None, now=IGNORE_EXPIRY)
             for name, node in below:
                 self._add((*path, name), node)
                 if node.is_object:
