@@ -51,7 +51,6 @@ from alveus.store.postgres.dialect import adapt
 from alveus.store.postgres.drafting import (
     ATTEMPT,
     DISMISS,
-    ENROL,
     FENCE,
     LOOK,
     REFUSED,
@@ -174,7 +173,6 @@ class PostgresDatabase(SqlDatabase):
         self._turn = HandleLock()
         self._host = secrets.randbits(63)
         self._attempts = itertools.count(1)
-        self._is_enrolled = False
         self._is_alone = False  # no other host wrote between this host's last two commits
         self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of them
         self._process = os.getpid()
@@ -256,7 +254,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
-        """Lend a connection for reading, or for a transaction in one packet.
+        """Lend a connection; each statement is a transaction.
 
         Raises:
             ConnectionLost: It broke.
@@ -282,18 +280,13 @@ class PostgresDatabase(SqlDatabase):
         """
         if self._read_only:
             raise StoreReadOnly(f"{self.location} was opened read-only; open it without mode='ro'")
-        with self._one_writer(), self._lend() as db:
+        with self._one_writer(), self.reader() as db:
             try:
                 seen = self._begin(db)
                 db.together = together
                 if not together:
                     db.execute("SAVEPOINT batch")
                 yield db
-            except psycopg.Error as error:
-                if is_lost(error):
-                    raise ConnectionLost from error
-                _roll_back(db)
-                raise
             except BaseException:
                 _roll_back(db)
                 raise
@@ -584,12 +577,10 @@ class PostgresDatabase(SqlDatabase):
             Overtaken: Other hosts were faster; nothing was done.
         """
         attempt, drafts_on = next(self._attempts), draft.connection
-        enrol = [] if self._is_enrolled else [(ENROL, (self._host,))]
         is_limited = db.raw.info.server_version >= LIMITS_TRANSACTIONS
         limit_ms = _limit_ms(drafts_on.statements) if is_limited else None
         statements = [
             (BEGIN, ()),
-            *enrol,
             draft.begin(self._host, attempt, self._wait_s, limit_ms),
             *((self.touch_sql, row) for row in touches.items()),
             *drafts_on.statements,
@@ -601,7 +592,6 @@ class PostgresDatabase(SqlDatabase):
         except psycopg.Error as error:
             if error.sqlstate == REFUSED:
                 _roll_back(db)
-                self._is_enrolled = False
                 raise Overtaken from error
             if error.sqlstate == SELF_REFUSED or isinstance(error, errors.UniqueViolation):
                 _roll_back(db)
@@ -612,8 +602,7 @@ class PostgresDatabase(SqlDatabase):
             if base is None:
                 raise
             return base
-        self._is_enrolled = self._is_enrolled or not draft.is_empty
-        return DraftBase(*rows[1 + len(enrol)][0][: len(DraftBase._fields)])
+        return DraftBase(*rows[1][0][: len(DraftBase._fields)])
 
     @contextmanager
     def alone(self, what: str, *, wait_s: float) -> Generator[None]:

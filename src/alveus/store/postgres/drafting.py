@@ -55,8 +55,6 @@ REFUSED = "FX001"
 SELF_REFUSED = "FX002"
 """SQLSTATE of a draft that read its writes; a new draft would fail too."""
 
-ENROL = "INSERT INTO appender (id, attempt) VALUES (?, 0) ON CONFLICT DO NOTHING"
-
 ATTEMPT = """
     INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
         attempt = CASE WHEN appender.fence < excluded.attempt THEN excluded.attempt END
@@ -66,7 +64,7 @@ ATTEMPT = """
 DISMISS = """
     DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'
 """
-"""Also deletes hosts that ended without closing; one that still runs enrols again.
+"""Also deletes hosts that ended without closing; the next commit of one that still runs inserts it.
 
 A fence stays: the packet that it refuses may still be on its way.
 """

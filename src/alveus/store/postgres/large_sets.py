@@ -557,7 +557,7 @@ class LargeSetBuilder:
         return True
 
     @contextlib.contextmanager
-    def _breakable(self, db: PostgresConnection) -> Generator[None]:
+    def _cancelled_by_stop(self, db: PostgresConnection) -> Generator[None]:
         """Let `stop` cancel the statements of a block."""
         self._indexing = db
         try:
@@ -571,7 +571,7 @@ class LargeSetBuilder:
         def script(text: str) -> str:
             return for_schema(text, self._schema).replace("DIMENSIONS", str(dimensions))
 
-        with self._lend() as db, self._breakable(db):
+        with self._lend() as db, self._cancelled_by_stop(db):
             usable = first(db, _USABLE, script("alveus.large_vector_DIMENSIONS"))
             if usable is False:  # its builder was stopped
                 db.script(script(_DROP_INDEX))

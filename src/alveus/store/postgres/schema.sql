@@ -487,9 +487,11 @@ BEGIN
         SELECT max(id) INTO run_before FROM (SELECT max(id) AS id FROM alveus.every_run
             UNION ALL SELECT max(pruned) FROM alveus.every_agent UNION ALL SELECT 0) AS used;
     END IF;
-    UPDATE alveus.appender SET attempt = this_attempt, number = number_before, time = time_before,
-        run = coalesce(run_before, 0), used = now()
-    WHERE id = host AND fence < this_attempt AND number_before IS NOT NULL;
+    INSERT INTO alveus.appender AS mine (id, attempt, number, time, run)
+    SELECT host, this_attempt, number_before, time_before, coalesce(run_before, 0)
+    WHERE number_before IS NOT NULL
+    ON CONFLICT (id) DO UPDATE SET attempt = excluded.attempt, number = excluded.number,
+        time = excluded.time, run = excluded.run, used = now() WHERE mine.fence < excluded.attempt;
     IF NOT FOUND THEN
         RAISE 'others have changed what this host knows' USING ERRCODE = 'FX001';
     END IF;

@@ -62,36 +62,18 @@ _SIZE = """
 """
 
 _KEYS = """
-    WITH RECURSIVE part (start, following, number) AS (
-        SELECT first.start, (
-            SELECT CASE WHEN space_digest = alveus.digest(?1) THEN key_start END FROM scope
-            WHERE (space_digest, key_start) > (alveus.digest(?1), first.start)
-            ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
-        ), 0
-        FROM (SELECT greatest(left(?2, 64) COLLATE "C", left(?4, 64)) AS start) AS first
-        UNION ALL
-        SELECT part.following, (
-            SELECT CASE WHEN space_digest = alveus.digest(?1) THEN key_start END FROM scope
-            WHERE (space_digest, key_start) > (alveus.digest(?1), part.following)
-            ORDER BY space_digest, key_start OFFSET 15 LIMIT 1
-        ), number + 1
-        FROM part WHERE part.following IS NOT NULL AND number * 16 <= ?3
-            AND (?5::text IS NULL OR part.following <= left(?5, 64))
-    )
-    SELECT keys.key FROM part CROSS JOIN LATERAL (
-        SELECT key_start, key FROM scope WHERE space IS ?1 AND key_start >= part.start
-            AND key_start <= coalesce(part.following, repeat(chr(1114111), 64))
-            AND (part.number = 0 OR key_start > part.start)
-            AND key > ?2 AND key >= ?4 AND (?5::text IS NULL OR key < ?5)
-        ORDER BY key_start, key LIMIT ?3
-    ) AS keys ON TRUE
-    ORDER BY keys.key_start, keys.key LIMIT ?3
+    SELECT key FROM scope WHERE space IS ?1
+        AND key_start >= greatest(left(?2, 64) COLLATE "C", left(?4, 64)) AND key > ?2 AND key >= ?4
+        AND (?5::text IS NULL OR key_start <= left(?5, 64) AND key < ?5)
+    ORDER BY key_start, key LIMIT ?3
 """
-"""A page in parts of 16 keys: else the planner reads and sorts all later keys for each page.
 
-It has no statistics of the columns, and reads an index in order only if it expects many rows: as of
-``(space_digest, key_start) > …``, which may end in another space.
+IN_ORDER = """
+    SELECT set_config('enable_sort', 'off', TRUE), set_config('enable_seqscan', 'off', TRUE),
+        set_config('enable_bitmapscan', 'off', TRUE)
 """
+"""For one transaction. The planner has no statistics of the columns, and would read and sort all
+later keys for each page instead of reading the index in order."""
 
 _SPACES = """
     WITH RECURSIVE each (name) AS (
@@ -371,8 +353,9 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         after: str | None = None,
         limit: int = 1000,
     ) -> list[str]:
-        end = end_of_prefix(prefix)
-        return [key for (key,) in query(db, _KEYS, space, after or "", limit, prefix, end)]
+        page = _KEYS, (space, after or "", limit, prefix, end_of_prefix(prefix))
+        *_, keys, _ = db.query_all(("BEGIN READ ONLY", ()), (IN_ORDER, ()), page, ("COMMIT", ()))
+        return [key for (key,) in keys]
 
     @reads
     def spaces(self, db: Connection) -> list[str]:

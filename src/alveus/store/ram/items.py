@@ -131,30 +131,20 @@ class SetTable:
         new = sorted(set(sources).difference(before))
         if not new:
             return
-        self.sources[row] = sorted([*before, *new])
+        draft.undo.put(self.sources, row, sorted([*before, *new]))
         for source in new:
-            self.derived.setdefault(source, []).append(row)
-        draft.undo.append((self._unlink, row, before, new))
-
-    def _unlink(self, row: int, before: list[int], sources: Sequence[int]) -> None:
-        self.sources[row] = before
-        for source in sources:
-            self.derived[source].remove(row)
+            derived = self.derived.setdefault(source, [])
+            derived.append(row)
+            draft.undo.append((derived.remove, row))
 
     def _inherit(self, row: ItemRow, before: ItemRow, draft: CommitDraft) -> None:
         """Give a later version the sources of an earlier one."""
         self._link(row.row, self.sources.get(before.row, []), draft)
         if before.row in self.stubs:
-            self.stubs[row.row] = self.stubs[before.row]
-            draft.undo.append((self.stubs.pop, row.row))
+            draft.undo.put(self.stubs, row.row, self.stubs[before.row])
 
     def _put_compaction(self, compaction: Compaction, draft: CommitDraft) -> None:
-        before = self.compactions.get(compaction.id)
-        self.compactions[compaction.id] = compaction
-        if before is None:
-            draft.undo.append((self.compactions.pop, compaction.id))
-        else:
-            draft.undo.append((self.compactions.__setitem__, before.id, before))
+        draft.undo.put(self.compactions, compaction.id, compaction)
 
     # --- the changes of a batch
 
@@ -209,16 +199,15 @@ class SetTable:
                 define.set.name, asked=define.definition, found=old_definition
             )
         if is_different:
-            draft.undo.append((setattr, set_rows, "definition", old_definition))
-            set_rows.definition = _copied(define.definition)
+            draft.undo.set(set_rows, "definition", _copied(define.definition))
         return (set_rows, old_definition) if is_different and not define.replace else None
 
     def _make(self, ref: SetRef, definition: Definition, draft: CommitDraft) -> SetRows:
         self._last_number += 1
         set_rows = SetRows(self._last_number, ref, _copied(definition))
         sets = self._by_scope.setdefault(ref.scope, {})
-        sets[ref.name] = self._by_number[set_rows.number] = set_rows
-        draft.undo += ((sets.pop, ref.name), (self._by_number.pop, set_rows.number))
+        draft.undo.put(sets, ref.name, set_rows)
+        draft.undo.put(self._by_number, set_rows.number, set_rows)
         return set_rows
 
     def _change(self, change: ItemChange, draft: CommitDraft) -> None:
@@ -294,8 +283,7 @@ class SetTable:
         row = draft.begin(set_rows, add.record, None, version=version)
         self._link(row.row, [source.row for source in sources], draft)
         if add.accessed is not None:
-            self.access_times[row.first] = add.accessed
-            draft.undo.append((self.access_times.pop, row.first))
+            draft.undo.put(self.access_times, row.first, add.accessed)
         return row
 
     def _source(self, link: Link) -> ItemRow:
@@ -364,9 +352,8 @@ class SetTable:
             row = draft.restore(set_rows, item)
             if item.row in ended:
                 draft.end(row)
-        before = set_rows.history_start
-        draft.undo.append((setattr, set_rows, "history_start", before))
-        set_rows.history_start = max(before, past.history_start)
+        start = max(set_rows.history_start, past.history_start)
+        draft.undo.set(set_rows, "history_start", start)
         self._apply_past_lineage(past, draft)
 
     def _apply_past_lineage(self, past: Past, draft: CommitDraft) -> None:

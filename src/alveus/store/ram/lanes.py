@@ -21,7 +21,7 @@ from alveus.store import (
 )
 from alveus.store.checks import check_status
 from alveus.store.ram.database import RamTables, locked
-from alveus.store.ram.rows import Undo, take_back
+from alveus.store.ram.rows import Undo
 from alveus.store.ram.runs import AgentLanes
 from alveus.store.runs import space_of
 
@@ -33,19 +33,17 @@ class RamLanes(RamTables):
 
     @locked
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        return self.observer.leased(self._take(scope, owner, []))
+        return self.observer.leased(self._take(scope, owner, Undo()))
 
     def _take(self, scope: Scope, owner: str, undo: Undo) -> Lease | None:
-        before = self._holder(scope)
-        holder, epoch = before
+        holder, epoch = self._holder(scope)
         if holder is not None and holder != owner and self._alive(holder):
             return None
         if holder != owner:
             epoch += 1
-            undo.append((self._leases.__setitem__, scope, before))
+            undo.put(self._leases, scope, (owner, epoch))
             if scope in self._hidden:
                 self._name(scope)
-            self._leases[scope] = (owner, epoch)
         return Lease(scope, owner, epoch, taken_over=holder not in (None, owner))
 
     @locked
@@ -63,11 +61,11 @@ class RamLanes(RamTables):
             if not inputs:
                 return observed.answered([])
             space_of(inputs)
-            undo: Undo = []
+            undo = Undo()
             try:
                 answers = [self._accept(agent, given, owner, undo) for given in inputs]
             except BaseException:
-                take_back(undo)
+                undo.take_back()
                 raise
             for given in inputs:
                 self._name(given.scope)
@@ -172,11 +170,11 @@ class RamLanes(RamTables):
             raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
         check_status(run, found.scope, found.status, "parked")
         if not last:
-            self._runs.change_status(run, "waiting", None, time, [])
+            self._runs.change_status(run, "waiting", None, time, Undo())
             return run
-        self._runs.change_status(run, "retried", None, time, [])
+        self._runs.change_status(run, "retried", None, time, Undo())
         given = QueuedInput(found.scope, found.event, time)
-        return self._runs.begin(found.agent, given, [], origin=run).id
+        return self._runs.begin(found.agent, given, Undo(), origin=run).id
 
     # --- outputs
 

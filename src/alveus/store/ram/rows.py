@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from copy import deepcopy
 from dataclasses import field, replace
 from operator import attrgetter
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 from alveus.store import Definition, Feature, ItemRecord, Node, SetRef, StoredItem
 from alveus.store.checks import ROW_BITS
@@ -215,17 +215,33 @@ number_of = attrgetter("row")
 """The number of an `ItemRow`, which orders rows."""
 
 
+K = TypeVar("K")
+V = TypeVar("V")
+
 UndoStep: TypeAlias = tuple[Callable[..., object], *tuple[Any, ...]]
 """A function and its arguments: cheaper than a `partial`, of which a run needs ten."""
 
-Undo: TypeAlias = list[UndoStep]
-"""Steps that undo the changes so far, in the order of the changes."""
 
+class Undo(list[UndoStep]):
+    """Steps that undo the changes so far, in the order of the changes."""
 
-def take_back(undo: Undo) -> None:
-    """Undo changes, the last one first."""
-    for step, *arguments in reversed(undo):
-        step(*arguments)
+    __slots__ = ()
+
+    def put(self, entries: dict[K, V], key: K, value: V) -> None:
+        """Set an entry of a dict."""
+        before = entries.get(key)
+        self.append((entries.pop, key) if before is None else (entries.__setitem__, key, before))
+        entries[key] = value
+
+    def set(self, target: object, name: str, value: object) -> None:
+        """Set an attribute."""
+        self.append((setattr, target, name, getattr(target, name)))
+        setattr(target, name, value)
+
+    def take_back(self) -> None:
+        """Undo all changes, the last one first."""
+        for step, *arguments in reversed(self):
+            step(*arguments)
 
 
 @dataclass(slots=True, eq=False)
@@ -245,7 +261,7 @@ class CommitDraft:
     sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
     replaced_ids: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
     unchanged_ids: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
-    undo: Undo = field(default_factory=list[UndoStep])
+    undo: Undo = field(default_factory=Undo)
 
     def _next_row(self) -> int:
         self.row_count += 1

@@ -190,20 +190,14 @@ class RunTable:
             self.last_id, agent, scope, number, "waiting", queued.event, queued.time, origin=origin
         )
         if queued.event_id is not None:
-            event_id = queued.event_id
-            lanes.events[event_id] = EventId(run.id, number, queued.request, queued.time)
-            undo.append((lanes.events.pop, event_id))
-        lanes.next_numbers[scope] = number + 1
+            used = EventId(run.id, number, queued.request, queued.time)
+            undo.put(lanes.events, queued.event_id, used)
+        undo.put(lanes.next_numbers, scope, number + 1)
+        undo.put(self._open, run.id, run)
         waiting = lanes.open_runs.setdefault(scope, [])
         waiting.append(run.id)
-        self._open[run.id] = run
-        undo.append((self._take_back, lanes, run))
+        undo.append((waiting.remove, run.id))
         return run
-
-    def _take_back(self, lanes: AgentLanes, run: Run) -> None:
-        lanes.next_numbers[run.scope] = run.number
-        lanes.open_runs[run.scope].remove(run.id)
-        del self._open[run.id]
 
     # --- the changes of a batch
 
@@ -254,33 +248,22 @@ class RunTable:
             )
 
     def _put(self, run: Run, undo: Undo) -> None:
-        number = run.id
-        undo.append((self._put_back, self._open[number]))
         if run.ended is None:
-            self._open[number] = run
+            undo.put(self._open, run.id, run)
             return
-        self._ended[number] = _FIELDS(run)
-        del self._open[number]
-
-    def _put_back(self, before: Run) -> None:
-        self._open[before.id] = before
-        self._ended.pop(before.id, None)
+        undo.put(self._ended, run.id, _FIELDS(run))
+        undo.append((self._open.__setitem__, run.id, self._open.pop(run.id)))
 
     def _step(self, step: Step, draft: CommitDraft) -> None:
         run = self._open[step.run]
         row = (step.action, draft.number, step.sent, step.sensory, step.read_set, step.skipped)
-        step_id, before = _step_id(step.run, step.ordinal), self._next_ordinals.get(step.run, 0)
-        self._steps[step_id] = row
-        self._next_ordinals[step.run] = max(before, step.ordinal + 1)
-        draft.undo.append((self._take_back_step, step.run, step_id, before))
+        following = max(self._next_ordinals.get(step.run, 0), step.ordinal + 1)
+        draft.undo.put(self._steps, _step_id(step.run, step.ordinal), row)
+        draft.undo.put(self._next_ordinals, step.run, following)
         if step.outputs:
             self._append_outputs(run, step, draft)
         if step.done:
             self.change_status(step.run, "done", None, draft.time, draft.undo)
-
-    def _take_back_step(self, run: int, step_id: int, before: int) -> None:
-        del self._steps[step_id]
-        self._next_ordinals[run] = before
 
     def _append_outputs(self, run: Run, step: Step, draft: CommitDraft) -> None:
         outputs = self.agent_of(run).outputs
@@ -292,14 +275,12 @@ class RunTable:
         draft.undo.append((outputs.__delitem__, slice(count, None)))
 
     def _call(self, call: DurableCall, draft: CommitDraft) -> None:
-        calls = self.calls.setdefault(call.run, {})
-        before = dict(calls)
-        draft.undo.append((self.calls.__setitem__, call.run, before))
-        call_key = (call.ordinal, call.position)
+        calls, call_key = dict(self.calls.get(call.run, {})), (call.ordinal, call.position)
         if call.truncate:
             for late in [p for p in calls if call_key <= p < (call.ordinal, MAX_POSITIONS)]:
                 del calls[late]
         calls[call_key] = (replace(call, begin=None, truncate=False), draft.number)
+        draft.undo.put(self.calls, call.run, calls)
 
     def change_status(
         self, number: int, status: RunStatus, error: str | None, time: int, undo: Undo
@@ -314,12 +295,10 @@ class RunTable:
         waiting = self.agent_of(run).open_runs[run.scope]
         waiting.remove(number)
         undo.append((insort, waiting, number))
-        steps = self.steps(number)
-        sensory_rows = {_step_id(number, i): row for i, row in steps if row[_SENSORY] is not None}
-        if sensory_rows:
-            undo.append((self._steps.update, sensory_rows))
-            for step_id, row in sensory_rows.items():
-                self._steps[step_id] = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
+        for ordinal, row in self.steps(number):
+            if row[_SENSORY] is not None:
+                without = (*row[:_SENSORY], None, *row[_SENSORY + 1 :])
+                undo.put(self._steps, _step_id(number, ordinal), without)
 
     def forget(self, run: Run, *, time: int) -> None:
         """Erase the records and the event of a run; discard it if it is unfinished."""

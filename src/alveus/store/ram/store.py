@@ -54,7 +54,7 @@ from alveus.store.ram.erasing import RamErasing
 from alveus.store.ram.finder import RamFinder
 from alveus.store.ram.journal import JournalEntry
 from alveus.store.ram.lanes import RamLanes
-from alveus.store.ram.rows import CommitDraft, NodeRow, SetRows, take_back
+from alveus.store.ram.rows import CommitDraft, NodeRow, SetRows
 from alveus.store.ram.tree import TreeRows
 from alveus.store.scope import NameRange
 from alveus.values.storable import Path
@@ -95,7 +95,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             self._apply(batch, draft)
             return self._finish(batch, draft)
         except BaseException:
-            take_back(draft.undo)
+            draft.undo.take_back()
             raise
 
     @locked
@@ -161,7 +161,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             if tree is None:
                 tree = self._trees[batch.scope] = TreeRows()
             draft.positions = tree.positions
-            draft.undo.append((setattr, tree, "positions", tree.positions))
+            draft.undo.set(tree, "positions", tree.positions)
             for delta in batch.state:
                 tree.apply(delta, draft)
         if batch.history_start != (0, 0):

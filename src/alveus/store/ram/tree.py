@@ -73,9 +73,7 @@ class TreeRows:
             case Refresh(path, expires):
                 row = self.find(path, None, EVER)
                 if row is not None:
-                    before = row.expires
-                    draft.undo.append((setattr, row, "expires", before))
-                    row.expires = expires
+                    draft.undo.set(row, "expires", expires)
 
     def _put(self, path: Path, row: NodeRow, draft: CommitDraft) -> None:
         """Begin *row* at *path*: it replaces a value, or is the last field of its parent."""
@@ -95,10 +93,11 @@ class TreeRows:
             return
         else:
             raise ObjectInTheWay(".".join(path), "an object is here; delete it first")
-        parent.versions.setdefault(name, []).append(row)
-        parent.live[name] = row
+        versions = parent.versions.setdefault(name, [])
+        versions.append(row)
+        draft.undo.append((versions.pop,))
+        draft.undo.put(parent.live, name, row)
         draft.put_nodes[path] = row
-        draft.undo.append((_take_back, parent, name))
 
     def _delete(self, path: Path, draft: CommitDraft) -> None:
         """End the node at *path*; the nodes below it end too."""
@@ -114,19 +113,17 @@ class TreeRows:
                 )
             nodes.extend(((*node_path, name), below, row) for name, below in row.live.items())
             if node_path != path:
-                draft.undo.append((setattr, row, "end_commit", None))
-                row.end_commit = draft.number
+                draft.undo.set(row, "end_commit", draft.number)
         self._end(parent, path[-1], draft)
 
     def _end(self, parent: NodeRow, name: str, draft: CommitDraft) -> None:
         """End a version; one that this commit began is removed."""
         row = parent.live.pop(name)
-        versions = parent.versions[name]
-        row.end_commit = draft.number
-        is_new = row.begin_commit == draft.number
-        if is_new:
-            versions.pop()
-        draft.undo.append((_put_back, parent, name, row, versions if is_new else None))
+        draft.undo.append((parent.live.__setitem__, name, row))
+        draft.undo.set(row, "end_commit", draft.number)
+        if row.begin_commit == draft.number:
+            versions = parent.versions[name]
+            draft.undo.append((versions.append, versions.pop()))
 
     def sweep(self, now: int) -> list[NodeRow]:
         """Remove every version that expired, with all nodes below it; return all of them."""
@@ -141,9 +138,9 @@ class TreeRows:
 
     def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
         """Raise the first commit and time from which the history is complete."""
-        before = self.history_start
-        draft.undo.append((setattr, self, "history_start", before))
-        self.history_start = max(before[0], start[0]), _latest([before[1], start[1]])
+        commit, time = self.history_start
+        start = max(commit, start[0]), _latest([time, start[1]])
+        draft.undo.set(self, "history_start", start)
 
     def prune(self, until: int) -> list[NodeRow]:
         """Remove every version that ended by commit *until*, with all nodes below it."""
@@ -180,20 +177,6 @@ class TreeRows:
         for row in rows:  # grows during the loop
             rows.extend(row.live.values())
         return len(rows)
-
-
-def _take_back(parent: NodeRow, name: str) -> None:
-    """Remove the last version of a field, which is live."""
-    parent.versions[name].pop()
-    del parent.live[name]
-
-
-def _put_back(parent: NodeRow, name: str, row: NodeRow, versions: list[NodeRow] | None) -> None:
-    """Make an ended version live again; *versions* is the list that it was removed from."""
-    row.end_commit = None
-    parent.live[name] = row
-    if versions is not None:
-        versions.append(row)
 
 
 def _row(number: int, value: Value, expires: int | None) -> NodeRow:
