@@ -71,8 +71,8 @@ MENDED: dict[str, tuple[tuple[str, str], ...]] = {
 """What is changed in click's scripts, which no name of a user was tried with.
 
 bash takes what is before and after a ``:`` or ``=`` for several words, and asks for the last one
-alone. It would put a name with a space into the line as two words, and files in place of one with
-``*``; zsh and fish a name in place of ``--key=`` and what follows; fish the beginning of a name
+alone. It would put a name with a space into the line as two words, and files instead of one with
+``*``; zsh and fish a name instead of ``--key=`` and what follows; fish the beginning of a name
 with a comma.
 """
 
@@ -109,47 +109,9 @@ LOST_OUTPUT = (
     "room, or send the output elsewhere"
 )
 
-HELP = """Memory for AI agents, on the command line.
-
-Exact memory is a tree of values per key:
-
-\b
-  alveus set profile.city Lisbon --key ada
-  alveus get profile.city --key ada
-  alveus tree --key ada                   alveus rm profile.city --key ada
-
-Items are searched by meaning, in sets of a key, or of knowledge that all keys share:
-
-\b
-  alveus add "Prefers window seats." --key ada
-  alveus search "which seat?" --key ada
-  alveus show ID --key ada                alveus delete ID --key ada
-
-A prompt contains what both hold about a question, within a budget of tokens:
-
-\b
-  alveus context "which seat?" --key ada --budget 1000
-
-A chat in the terminal remembers what was said:
-
-\b
-  alveus chat --key ada --model gpt-4o    alveus chat --key ada
-
-Agents run on a memory, each input once, also after a crash:
-
-\b
-  alveus run my_agent.py:Shop --input events.jsonl
-  alveus runs list --status parked        alveus recover my_agent.py:Shop
-
-A key is always the option --key, and the options below may stand before or after a command's
-name.
-
-Exit codes: 0 done, 1 an error of alveus, 2 wrong usage, 3 nothing found, 130 interrupted.
-"""
-
 
 class Alveus(LazyGroup):
-    """The root: turns whatever ends a command into a message and an exit code."""
+    """The root: turns an error of a command into a message and an exit code."""
 
     def main(
         self,
@@ -180,7 +142,7 @@ class Alveus(LazyGroup):
         sys.exit(code if isinstance(code, int) else 0)
 
     def make_context(self, *given: Any, **more: Any) -> click.Context:  # noqa: ANN401 - click's
-        """Read the options, and print what --help and --version ask for."""
+        """Read the options, and print the help or the version if they ask for it."""
         with _quiet_if_nobody_reads():
             return super().make_context(*given, **more)
 
@@ -194,7 +156,7 @@ class Alveus(LazyGroup):
 
 @contextmanager
 def _quiet_if_nobody_reads() -> Generator[None]:
-    """End quietly where the reader of stdout has closed it, with an exit code of its own."""
+    """End quietly, with `BROKEN_PIPE`, if the reader of stdout has closed it."""
     try:
         yield
     except BrokenPipeError as error:
@@ -205,7 +167,7 @@ def _quiet_if_nobody_reads() -> Generator[None]:
 def _open_closed_streams() -> None:
     """Open the streams that the process was started without, as by ``2>&-``, on /dev/null.
 
-    Else a file that a command opens would get their numbers, and what libraries print there.
+    Otherwise a file that a command opens would get their numbers, and the output of libraries.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -232,7 +194,7 @@ def _report(error: Exception, words: Sequence[str]) -> None:
 
 
 def _no_utf8(words: Sequence[str]) -> str | None:
-    """Return the first argument whose bytes Python keeps as halves of characters."""
+    """Return the first argument that is not UTF-8; Python keeps its bytes as lone surrogates."""
     return next((word for word in words if word.encode(errors="ignore").decode() != word), None)
 
 
@@ -255,7 +217,7 @@ def _message(error: Exception) -> str:
 
 
 def _in_words_of_commands(error: Exception) -> str:
-    """Return what an error says, with what a command can do in place of what a program can."""
+    """Return the text of an error, with the remedy of a command instead of a program's."""
     said = str(error)
     if isinstance(error, DuplicateItem):
         return said.replace("on_existing='keep' or 'update'", "--on-existing keep or update")
@@ -267,7 +229,7 @@ def _in_words_of_commands(error: Exception) -> str:
 
 
 def _is_of_printing(error: OSError) -> bool:
-    """Return whether an error came up in what prints; the system does not say in which file."""
+    """Return whether an error was raised while printing; the system does not name a file then."""
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals["__name__"].split(".")[0] in {"click", "rich"}
 
@@ -279,14 +241,49 @@ def _wants_json(words: Sequence[str]) -> bool:
 
 @click.group(
     cls=Alveus,
-    help=HELP,
     params=options.shared(hidden=False),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__, prog_name="alveus", message="%(prog)s %(version)s")
 @click.pass_context
 def alveus(ctx: click.Context) -> None:
-    """Do what is the same for every command: nothing but to know the options."""
+    """Memory for AI agents, on the command line.
+
+    Exact memory is a tree of values per key:
+
+    \b
+      alveus set profile.city Lisbon --key ada
+      alveus get profile.city --key ada
+      alveus tree --key ada                   alveus rm profile.city --key ada
+
+    Items are searched by meaning, in sets of a key, or of knowledge that all keys share:
+
+    \b
+      alveus add "Prefers window seats." --key ada
+      alveus search "which seat?" --key ada
+      alveus show ID --key ada                alveus delete ID --key ada
+
+    A prompt contains memory of both kinds about a question, within a budget of tokens:
+
+    \b
+      alveus context "which seat?" --key ada --budget 1000
+
+    A chat in the terminal remembers what was said:
+
+    \b
+      alveus chat --key ada --model gpt-4o    alveus chat --key ada
+
+    Agents run on a memory, each input once, also after a crash:
+
+    \b
+      alveus run my_agent.py:Shop --input events.jsonl
+      alveus runs list --status parked        alveus recover my_agent.py:Shop
+
+    A key is always the option --key, and the options below may stand before or after a command's
+    name.
+
+    Exit codes: 0 done, 1 an error of alveus, 2 wrong usage, 3 nothing found, 130 interrupted.
+    """  # noqa: D301 - click reads the \\b: do not wrap
     ctx.obj = session_of(ctx)
 
 

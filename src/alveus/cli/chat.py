@@ -41,13 +41,13 @@ SYSTEM = (
 )
 
 ALONE = "retrieved"
-"""The mark of answers that only repeat what memory holds; they are not recalled themselves."""
+"""The mark of answers that only repeat memory; no prompt recalls them."""
 
 FOUND = "No model is asked; this is what memory holds on it:"
 NOTHING = "No model is asked, and memory holds nothing on it."
 
 MOST = 5
-"""Pieces that an answer without a model tells."""
+"""Pieces that an answer without a model has."""
 
 LAST = 50
 """Messages in which the last exchange is looked for."""
@@ -117,13 +117,12 @@ def chat_command(
         click.get_current_context().exit(1)
 
 
-def _conversation(own: KeyMemory, name: str) -> ConversationMemory:
-    if name in own.sets() and own.set(name).definition.item_type != MESSAGES:
-        problem = (
+def _conversation(key: KeyMemory, name: str) -> ConversationMemory:
+    if name in key.sets() and key.set(name).definition.item_type != MESSAGES:
+        raise InvalidInput(
             f"set {name!r} is not a conversation; name another one with --name, which may be new"
         )
-        raise InvalidInput(problem)
-    return own.conversation(name)
+    return key.conversation(name)
 
 
 def _asks() -> bool:
@@ -132,7 +131,7 @@ def _asks() -> bool:
 
 
 def _lines(session: Session) -> Iterator[str]:
-    """Yield what the user says, a line each."""
+    """Yield the lines of the user."""
     stdin = cast("TextIO", sys.stdin)
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="surrogateescape")
@@ -163,7 +162,7 @@ class Request:
 
     @property
     def answer_id(self) -> str:
-        """The id of its answer: whoever gives one, there is one."""
+        """The id of its answer, which is the same for every chat that answers."""
         return derived_ids(f"answer to {self.id}".encode())()
 
 
@@ -181,7 +180,7 @@ class ChatLearning:
     model: ChatModel | None
 
     def learn(self) -> None:
-        """Learn from what was said; what fails is told, and made up for after the next answer."""
+        """Learn from new messages. A failure is reported; the next call learns from them too."""
         try:
             report = self.key.learn(self.talk, model=self.model)
         except ModelFailed as error:
@@ -196,19 +195,17 @@ class ChatLearning:
         if lines:
             self.session.note("\n".join([*lines, "learnt; /undo takes it back"]))
 
-    def undo(self) -> str | None:
-        """Take back what was learnt last; return what is wrong if that is impossible."""
+    def undo(self) -> None:
+        """Take back what was learnt last; raise `InvalidInput` if nothing can be taken back."""
         facts = self.key.facts
         last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
         if last is None:
-            return "nothing was learnt that could be taken back"
+            raise InvalidInput("nothing was learnt that could be taken back")
         count = facts.undo(last.id)
-        fields: dict[str, output.Json] = {"learnings": [last.id], "facts": count}
         if self.session.json:
-            output.document(fields)
+            output.document({"learnings": [last.id], "facts": count})
         else:
             self.session.note(f"took back {output.plural(count, 'fact')}")
-        return None
 
 
 def _can_undo(learning: Learning, talk: ConversationMemory) -> bool:
@@ -238,7 +235,7 @@ class Chat:
     learning: ChatLearning | None = None
 
     def greet(self) -> None:
-        """Say what there is, and which request waits for an answer."""
+        """Say how long the conversation is, and which request waits for an answer."""
         count = self.talk.size()
         self.session.note(
             f"conversation {self.talk.name!r}, {output.plural(count, 'message')}; /help says more"
@@ -249,12 +246,15 @@ class Chat:
             self.session.note(f"no answer yet: {open_.text}\nEnter or /again answers it")
 
     def take(self, line: str) -> bool:
-        """Do what a line says; return whether the chat goes on."""
+        """Do a command, or answer a request; return whether the chat goes on."""
         said = line.strip()
         if line.startswith("/"):
             if said == "/quit":
                 return False
-            self._do(said)
+            try:
+                self._do(said)
+            except AlveusError as error:
+                self._wrong(str(error))
         elif said:
             self._reported(None, said)
         elif open_ := self._open():
@@ -262,20 +262,25 @@ class Chat:
         return True
 
     def _do(self, name: str) -> None:
-        if name == "/help":
-            self.session.note(HELP)
-        elif name == "/why":
-            self._why()
-        elif name == "/forget":
-            self._forget()
-        elif name == "/undo":
-            self._undo()
-        elif name != "/again":
-            self._wrong(f"{name.split(maxsplit=1)[0]!r} is not a command; /help lists the commands")
-        elif open_ := self._open():
-            self._reported(open_, open_.text)
-        else:
-            self._wrong("every request has an answer; write a new one")
+        """Do a command; raise `AlveusError` if it fails."""
+        match name:
+            case "/help":
+                self.session.note(HELP)
+            case "/why":
+                shown = self.recalled or self._recalled_before()
+                self.session.answer(shown.explain(), context_fields(shown))
+            case "/forget":
+                self._forget()
+            case "/undo":
+                (self.learning or ChatLearning(self.session, self.key, self.talk, None)).undo()
+            case "/again":
+                open_ = self._open()
+                if open_ is None:
+                    raise InvalidInput("every request has an answer; write a new one")
+                self._reported(open_, open_.text)
+            case _:
+                word = name.split(maxsplit=1)[0]
+                raise InvalidInput(f"{word!r} is not a command; /help lists the commands")
 
     def _wrong(self, problem: str) -> None:
         if self.session.json:
@@ -286,7 +291,7 @@ class Chat:
     # --- answers ------------------------------------------------------------------------------
 
     def _reported(self, open_: Request | None, said: str) -> None:
-        """Answer; what fails is told, and the chat goes on."""
+        """Answer; a failure is reported, and the chat goes on."""
         self.recalled = None
         try:
             open_ = open_ or Request(self.talk.add({"role": "user", "content": said})[0], said)
@@ -385,20 +390,7 @@ class Chat:
 
     # --- commands -----------------------------------------------------------------------------
 
-    def _why(self) -> None:
-        try:
-            shown = self.recalled or self._recalled_before()
-        except AlveusError as error:
-            self._wrong(str(error))
-            return
-        if shown is None:
-            self._wrong(f"none of the last {LAST} messages is an answer of this chat")
-        elif self.session.json:
-            output.document(context_fields(shown))
-        else:
-            click.echo(output.plain(shown.explain()))
-
-    def _recalled_before(self) -> Context | None:
+    def _recalled_before(self) -> Context:
         """Return the prompt of the last answer of an earlier start, made again."""
         said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
         by_id = {message["id"]: message for message in said}
@@ -410,22 +402,13 @@ class Chat:
                 continue
             budget, alone = answer["budget_tokens"], answer["model"] is None
             made = self._context(request, budget, asked.created, alone=alone)
-            told = f"made again, of memory as it was when you said: {output.one_line(request.text)}"
-            self.session.note(told)
+            said_then = output.one_line(request.text)
+            self.session.note(f"made again, of memory as it was when you said: {said_then}")
             return made
-        return None
-
-    def _undo(self) -> None:
-        learning = self.learning or ChatLearning(self.session, self.key, self.talk, None)
-        try:
-            problem = learning.undo()
-        except AlveusError as error:
-            problem = str(error)
-        if problem is not None:
-            self._wrong(problem)
+        raise InvalidInput(f"none of the last {LAST} messages is an answer of this chat")
 
     def _forget(self) -> None:
-        """Erase the last request, and what was said to it."""
+        """Erase the last request and its answer."""
         said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
         ids: list[str] = []
         for message in reversed(said):
@@ -433,30 +416,24 @@ class Chat:
             if message["role"] == "user":
                 break
         if not ids:
-            self._wrong("nothing was said that could be forgotten")
-            return
-        try:
-            receipt = self.talk.forget(ids)
-        except AlveusError as error:
-            self._wrong(str(error))
-            return
-        show_receipt(self.session, receipt)
+            raise InvalidInput("nothing was said that could be forgotten")
+        show_receipt(self.session, self.talk.forget(ids))
         self.failed.difference_update(ids)
         self.recalled = None
 
 
 def from_memory(made: Context) -> str:
-    """Return what a search found, the best first, as an answer that says what it is."""
+    """Return the pieces that a search found, the best first, as an answer without a model."""
     found = [piece for piece in made.why if piece.shown and piece.score]
     found.sort(key=_rank)
-    told = dict.fromkeys(_told(piece) for piece in found)
-    return "\n".join([FOUND, *(f"- {text}" for text in [*told][:MOST])]) if told else NOTHING
+    texts = [*dict.fromkeys(map(_piece_text, found))]
+    return "\n".join([FOUND, *(f"- {text}" for text in texts[:MOST])]) if texts else NOTHING
 
 
 def _rank(piece: Piece) -> tuple[bool, float]:
     return piece.part != "exact", -(piece.score or 0.0)
 
 
-def _told(piece: Piece) -> str:
+def _piece_text(piece: Piece) -> str:
     text = output.one_line(piece.text)
     return f"{piece.source}: {text}" if piece.part == "exact" else text

@@ -89,21 +89,8 @@ COMMANDS = (
 """Every command. A test holds each line of help against that of the command itself."""
 
 EMBEDDING_MANY = frozenset(
-    {
-        "chat",
-        "compact",
-        "demo",
-        "flink",
-        "import",
-        "learn",
-        "mcp",
-        "recover",
-        "reindex",
-        "run",
-        "serve",
-        "ui",
-    }
-)
+    ("chat", "compact", "demo", "flink", "import", "learn", "mcp", "recover", "reindex", "run")
+) | {"serve", "ui"}
 """Commands that may embed many texts, which more threads do faster."""
 
 BY_NAME = {listed.name: listed for listed in COMMANDS}

@@ -19,7 +19,7 @@ from alveus.server.json_forms import compaction_fields, lineage_fields
 from alveus.sets import MemorySet
 from alveus.sets.origins import CompactionInfo
 from alveus.store import SetInfo
-from alveus.values.times import Zone, read_span
+from alveus.values.times import Zone
 
 
 def _read_share(text: str) -> float:
@@ -44,12 +44,10 @@ def compact_command(
     session: Session,
     *,
     watch: bool = option("--watch", "Go on until it is stopped, and follow new items."),
-    every: timedelta = option(
-        "--every SPAN", "With --watch: look this often.", read=read_span, default="30s"
-    ),
+    every: timedelta = option("--every SPAN", "With --watch: look this often.", default="30s"),
     at: float | None = option(
         "--at PERCENT",
-        "Compact sets that exceed this share of a capacity.  [default: each set's own mark]",
+        "Compact sets that exceed this share of a capacity.  [default: the mark of each set]",
         read=_read_share,
     ),
     hours: tuple[int, int] | None = option(
@@ -86,7 +84,7 @@ def compact_command(
 
 
 def _show_look(session: Session, look: Look) -> None:
-    """Say on stderr, or as a line of JSON, what a compactor did with a set."""
+    """Print on stderr, or as a line of JSON, the result of a compactor at a set."""
     if look.set is None:
         return
     key = look.set.scope.key or ""
@@ -192,8 +190,8 @@ def lineage_command(
     """Draw what an item was derived from, as a tree.
 
     With --json: {"nodes": [{"id": …, "version": …, "text": …, "depth": …, "compacted": …,
-    "retired": …, "erased": …}], "edges": [[…, …]], "cut": …}; edges are places in nodes: what was
-    derived, what from.
+    "retired": …, "erased": …}], "edges": [[…, …]], "cut": …}; an edge is two positions in
+    nodes: the derived one, and its source.
 
     Example: alveus lineage 0193a5c2 --key ada
     """

@@ -27,7 +27,7 @@ from alveus.values.storable import Path, Value
 
 
 def _shown(path: DottedPath) -> str:
-    """Return a path as these commands take it."""
+    """Return a path in the form that these commands take."""
     names = path_names(path)
     text = dotted(names)
     if isinstance(text, str) and not text.startswith("["):
@@ -82,7 +82,7 @@ def get_command(
 
     Text is printed as it is; other values, and text that reads as one, as JSON. What is printed
     restores the value: alveus set PATH "$(alveus get PATH --key ada)" --key ada.
-    An object has no value of its own: alveus tree shows its fields. alveus show shows an item.
+    An object has no value: alveus tree shows its fields. alveus show shows an item.
     With --json: the value.
 
     Example: alveus get profile.city --key ada
@@ -99,7 +99,7 @@ def get_command(
 
 
 def _print_value(session: Session, value: Value) -> None:
-    """Print a value such that `read_value` reads it back."""
+    """Print a value in a form that `read_value` reads back."""
     if session.json:
         output.document(output.wired(value))
     elif isinstance(value, str) and _reads_as_itself(value):
@@ -118,15 +118,15 @@ def _reads_as_itself(text: str) -> bool:
         return False
 
 
-def drawn(memory: Memory, key: str, path: DottedPath) -> Tree:
-    """Return the exact tree of *key*, from *path* down, as it is drawn."""
-    start = MemoryRef(MemoryKind.SHORT_TERM, path).names if path else ()
+def drawn(memory: Memory, key: str, top_path: DottedPath) -> Tree:
+    """Return the exact tree of *key*, from *top_path* down, as it is drawn."""
+    start = MemoryRef(MemoryKind.SHORT_TERM, top_path).names if top_path else ()
     now = time.time_ns() // 1000
     top = Tree(Text(output.one_line(".".join((key, *start))), style="bold"))
     drawn: dict[Path, Tree] = {start: top}
     nodes = walk_tree(memory.store, Scope(memory.space, key), at=None, now=now, start=start)
-    for place, node in nodes:
-        drawn[place] = drawn[place[:-1]].add(_label(place[-1], node, now))
+    for path, node in nodes:
+        drawn[path] = drawn[path[:-1]].add(_label(path[-1], node, now))
     return top
 
 
@@ -284,16 +284,13 @@ def prune_history_command(
     session: Session,
     *,
     before: datetime = option(
-        "--before TIME",
-        "Remove values that were replaced before this time.",
-        read=options.read_time,
-        required=True,
+        "--before TIME", "Remove values that were replaced before this time.", required=True
     ),
 ) -> None:
     """Remove the values that exact memory had before a time.
 
     Applies to all keys. Present values and those of the last day stay. Reads of an earlier moment
-    fail from then on. Sets are pruned by their own retention. With --json: {"removed": …}.
+    fail from then on. Sets have their retention for that. With --json: {"removed": …}.
 
     Example: alveus prune-history --before 2025-01-01T00:00:00Z
     """

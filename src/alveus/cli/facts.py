@@ -25,7 +25,7 @@ from alveus.store.times import ValidAt
 from alveus.transfer import LAST
 from alveus.values.forks import Flag
 from alveus.values.retries import Retry
-from alveus.values.times import Zone, read_span
+from alveus.values.times import Zone
 
 NAME = "chat"
 """The conversation, unless another is named."""
@@ -68,7 +68,7 @@ _LEARN_OPTIONS: Any = options.OptionGroup(
         "at_least": option(
             "--at-least COUNT", "Wait for so many messages.", type=_COUNT, default=1
         ),
-        "idle": option("--idle SPAN", "Wait until nobody wrote for so long.", read=read_span),
+        "idle": option("--idle SPAN", "Wait until nobody wrote for so long."),
         "calls_per_hour": option(
             "--calls-per-hour COUNT", "Ask models at most so often an hour.", type=_COUNT
         ),
@@ -154,7 +154,7 @@ def learn_command(
 def _check_source(
     texts: tuple[str, ...], key: str | None, file: str | None, *, asks_only: bool, watch: bool
 ) -> None:
-    """Refuse what cannot be learnt from together, and the name of a file in place of a text.
+    """Refuse sources that exclude each other, and the name of a file as a text.
 
     Raises:
         UsageError: One of the two was given.
@@ -177,7 +177,7 @@ def _check_source(
 class _Watch:
     """Follows the conversations of one key, or of all, until a signal ends it.
 
-    All are read once; after that the commits say whose conversation was added to.
+    All are read once; after that, commits name the conversations with new messages.
     """
 
     def __init__(self, session: Session, memory: Memory, key: str | None, name: str) -> None:
@@ -187,7 +187,7 @@ class _Watch:
         self._failures: dict[str, int] = {}
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:
-        """Learn from each key whose conversation was added to, or waits to be read again."""
+        """Learn from each key with new messages, or whose last try failed."""
         with self._session.stopped_by_signals(self._stop.set):
             self._session.note("alveus: watching; Ctrl-C ends")
             self._follow(model, how)
@@ -215,7 +215,7 @@ class _Watch:
         return [self._key] if self._key else self._memory.keys()
 
     def _put_off(self, keys: Iterable[str], after_s: float) -> None:
-        """Have keys read after so many seconds; those of which the last try failed, no sooner."""
+        """Read keys after so many seconds; a key whose last try failed keeps its later time."""
         due = time.monotonic() + after_s
         for key in keys:
             self._due[key] = max(due, self._due.get(key, due) if key in self._failures else due)
@@ -228,7 +228,7 @@ class _Watch:
         self._put_off([key], min(WATCHING.most_s, max(pause_s, asked_s or 0.0)))
 
     def _changed(self, seen: int, last: int) -> Iterable[str]:
-        """Return the keys whose conversation commits after one of them, up to another, added to."""
+        """Return the keys that got messages by the commits after *seen*, up to *last*."""
         if last - seen > MOST_FOLLOWED:
             return self._keys()
         keys: dict[str, None] = {}
@@ -240,23 +240,24 @@ class _Watch:
                     keys[scope.key or ""] = None
         return [key for key in keys if key and self._key in (None, key)]
 
-    def _learn(self, own: KeyMemory, model: ChatModel | None, how: LearnOptions) -> None:
-        if self._name not in own.sets():
+    def _learn(self, memory: KeyMemory, model: ChatModel | None, how: LearnOptions) -> None:
+        if self._name not in memory.sets():
             return
+        key = memory.key
         try:
-            talk = own.conversation(self._name)
-            report = own.learn(talk, model=model, options=how, progress=self._check)
+            talk = memory.conversation(self._name)
+            report = memory.learn(talk, model=model, options=how, progress=self._check)
         except _Stopped:
             return
         except ModelFailed as error:
-            self._session.note(f"alveus: key {own.key!r}: {error}")
-            self._put_off_failed(own.key, error)
+            self._session.note(f"alveus: key {key!r}: {error}")
+            self._put_off_failed(key, error)
             return
-        self._failures.pop(own.key, None)
+        self._failures.pop(key, None)
         if report.waiting:
-            self._put_off([own.key], WATCHING.wait_s)
+            self._put_off([key], WATCHING.wait_s)
         if report.messages or report.set_aside:
-            _show_report(self._session, own, report, key=own.key)
+            _show_report(self._session, memory, report, key=key)
 
     def _check(self, _messages: int) -> None:
         if self._stop.is_set():
@@ -268,11 +269,11 @@ class _Stopped(Exception):
 
 
 def _show_report(
-    session: Session, own: KeyMemory, report: LearnReport, key: str | None = None
+    session: Session, memory: KeyMemory, report: LearnReport, key: str | None = None
 ) -> None:
     if session.json:
-        whose = {} if key is None else {"key": key}
-        output.document(output.wired({**whose, **report.to_json()}))
+        head = {} if key is None else {"key": key}
+        output.document(output.wired({**head, **report.to_json()}))
         return
     for fact in report.added:
         session.say(f"+ {fact.text}")
@@ -283,7 +284,7 @@ def _show_report(
         ("-", report.taken_back),
     ):
         for item_id in ids:
-            session.say(f"{sign} {own.facts.history(item_id)[-1].text}")
+            session.say(f"{sign} {memory.facts.history(item_id)[-1].text}")
     for reason, count in report.refused.items():
         session.note(f"alveus: refused {count:,}: {reason}")
     if report.set_aside:

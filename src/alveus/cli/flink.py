@@ -61,7 +61,7 @@ _SETTING_OPTIONS: dict[str, options.Declared] = {
     ),
     "mode": option(
         "--mode WORD",
-        "concurrent: a slow action holds up its own key alone; synchronous: one after the other.",
+        "concurrent: a slow action delays only its key; synchronous: one after the other.",
         type=click.Choice(("concurrent", "synchronous")),
         default="concurrent",
     ),
@@ -98,8 +98,7 @@ _WATCH = option("--watch", "Go on with files that are added to the folder.")
 
 flink_command = options.group(
     "flink",
-    "Run agents on Apache Flink.\n\n"
-    "Needs alveus[flink], in an environment of its own, and Java 17.",
+    "Run agents on Apache Flink.\n\nNeeds alveus[flink], in a separate environment, and Java 17.",
 )
 
 

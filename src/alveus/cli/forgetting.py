@@ -61,11 +61,11 @@ def forget_command(
     name = f"items of {owner.name}" if narrow else owner.name
     scrub = "later" if later else None
     with session.open(knowledge=owner.knowledge) as memory:
-        own = owner.of(memory)
-        if isinstance(own, KeyMemory) and set_name is None:
-            reach = own
+        whole = owner.of(memory)
+        if isinstance(whole, KeyMemory) and set_name is None:
+            reach = whole
         else:
-            reach = own.set(set_name or "default")
+            reach = whole.set(set_name or "default")
         counted = reach.forget([*ids] or None, where=where, dry_run=True)
         if dry_run:
             session.answer(f"would erase {_counts(counted)}", receipt_fields(counted))
@@ -80,7 +80,7 @@ def forget_command(
 
 
 def _check(owner: Owner, set_name: str | None, *, narrow: bool, both: bool) -> None:
-    """Refuse what would erase more than was meant."""
+    """Refuse options that would erase more than was meant."""
     if both:
         raise click.UsageError("name items by --id, or all that match by --where, one of them")
     if (set_name is not None or owner.key is None) and not narrow:
@@ -93,13 +93,13 @@ def _check(owner: Owner, set_name: str | None, *, narrow: bool, both: bool) -> N
 
 
 def _counts(receipt: Receipt) -> str:
-    """Return what is erased, most of it first."""
+    """Return the counts of erased things in words, the largest first."""
     counts = sorted(receipt.counts.items(), key=lambda pair: -pair[1])
     return ", ".join(f"{count:,} {WORDS.get(kind, kind)}" for kind, count in counts) or "nothing"
 
 
 def show_receipt(session: Session, receipt: Receipt) -> None:
-    """Show what was erased, and what is left to do."""
+    """Show a receipt: the counts, and the files that still contain erased data."""
     if session.json:
         output.document(receipt_fields(receipt))
         return

@@ -79,9 +79,7 @@ def import_command(
         "--text-from FIELD", "The field with the text that search reads."
     ),
     zone: tzinfo | None = option(
-        "--zone ZONE",
-        "For times without a zone: UTC, +01:00, Europe/Lisbon.",
-        read=options.read_zone,
+        "--zone ZONE", "For times without a zone: UTC, +01:00, Europe/Lisbon."
     ),
     on_existing: OnExisting = options.on_existing_option(
         "keep", "What to do with an item or a value that exists."
@@ -114,7 +112,7 @@ def import_command(
     All but the first need --key, --key-from or --knowledge, unless each item has a "key", or is a
     memory of mem0: then each goes where mem0's clients find it on alveus serve. A FIELD is a
     dotted path: user_id, metadata.customer, namespace.1.
-    With --json: the counts of what was added, kept, updated, skipped, and invalid records.
+    With --json: the counts of added, kept, updated, skipped and invalid records.
 
     Example: alveus import chat.jsonl --key ada --set chat
     """  # noqa: D301 - click reads the \\b: do not wrap
@@ -164,7 +162,7 @@ def _end(found: Survey) -> None:
 
 @contextmanager
 def checked_messages(session: Session, file: str, key: str, name: str) -> Generator[LoadMessages]:
-    """Check a file of chat messages; yield what adds them to a conversation, once each.
+    """Check a file of chat messages; yield a function that adds each to a conversation, once.
 
     Args:
         name: The conversation.
@@ -201,7 +199,7 @@ def _checked_target(layout: Layout, target: Target, knowledge: str | None) -> Ta
         return target
     if target != Target(None, target.set):
         raise click.UsageError(
-            "an export names its own keys, times and texts; leave --key, --zone and --…-from out"
+            "an export names its keys, times and texts; leave --key, --zone and --…-from out"
         )
     return target
 
@@ -219,13 +217,13 @@ def _audit(found: Survey) -> dict[str, output.Json]:
 
 
 def _show(session: Session, found: Survey) -> None:
-    """Say what would be imported."""
+    """Print the contents of a file, which a dry run does not import."""
     if session.json:
-        places: list[output.Json] = [
+        sets: list[output.Json] = [
             {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
         ]
         sample = [output.wired(line.fields()) for line in found.sample]
-        output.document(_audit(found) | {"dry_run": True, "places": places, "sample": sample})
+        output.document(_audit(found) | {"dry_run": True, "places": sets, "sample": sample})
         return
     session.answer(f"nothing is written; it would be {_amount(found)}")
     largest = sorted(found.items.items(), key=lambda each: (-each[1], str(each[0])))
@@ -246,15 +244,15 @@ def _sample(line: ItemLine) -> Item:
 
 
 def _amount(found: Survey) -> str:
-    """Say how much there is of what, and what is left out."""
+    """Return how many items a file has, and how many records are left out and why."""
     keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
-    told = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
+    amount = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
     left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
     if found.invalid:
         left.append(f"{output.plural(found.invalid, 'record')} left out that cannot be used")
     if found.replaced:
         left.append(replaced_note(found.replaced).removesuffix("."))
-    return "; ".join([told, *left])
+    return "; ".join([amount, *left])
 
 
 def _summary(done: Loaded, found: Survey) -> str:
@@ -270,17 +268,17 @@ def _summary(done: Loaded, found: Survey) -> str:
         (done.commits_kept, "commit", " there already"),
         (done.linked, "item", " linked to what it was made of"),
     )
-    told = ", ".join(
+    said = ", ".join(
         f"{output.plural(count, noun) if noun else f'{count:,} '}{what}"
         for count, noun, what in counts
         if count
     )
-    return f"{told or 'nothing new'} (in the file: {_amount(found)})"
+    return f"{said or 'nothing new'} (in the file: {_amount(found)})"
 
 
 @contextmanager
 def _source(file: str) -> Generator[Source]:
-    """Open what is to be read twice; stdin is kept in a file meanwhile."""
+    """Open a file that is read twice; stdin is copied to a temporary file."""
     if file != "-":
         with opened(file) as source:
             source.name = click.format_filename(file)
@@ -342,7 +340,7 @@ def export_command(
 
 
 def _left_out(memory: Memory) -> str:
-    """Say what is in the store, but in no export of history; empty: nothing."""
+    """Return the contents of the store that an export of history lacks; "" for none."""
     store = memory.stats().store
     runs = store.runs_waiting + store.runs_parked + store.runs_ended
     left = [f"the {runs:,} runs of the store, with their inputs and outputs"] if runs else []

@@ -40,19 +40,15 @@ class AddOptions(ItemFields, total=False):
 _ADD_OPTIONS: Any = options.OptionGroup(
     {
         "id": option("--id ID", "The id of the item.  [default: a new one]"),
-        "metadata": option("--metadata JSON", "Facts to filter by.", read=options.read_object),
+        "metadata": option("--metadata JSON", "Facts to filter by."),
         "importance": option("--importance NUMBER", "From 0 to 1.", type=float, default=0.0),
         "speaker": option("--speaker NAME", "Who said it."),
         "role": option("--role NAME", "Such as user or assistant."),
         "session": option("--session NAME", "The conversation it belongs to."),
-        "time": option("--time TIME", "When it happened.  [default: now]", read=options.read_time),
-        "expire_at": option(
-            "--expire-at TIME", "Remove it at this time in the future.", read=options.read_time
-        ),
+        "time": option("--time TIME", "When it happened.  [default: now]"),
+        "expire_at": option("--expire-at TIME", "Remove it at this time in the future."),
         "ttl": options.TTL,
-        "valid_from": option(
-            "--valid-from TIME", "The fact holds from this time on.", read=options.read_time
-        ),
+        "valid_from": option("--valid-from TIME", "The fact holds from this time on."),
         "valid_to": option(
             "--valid-to TIME", "The fact holds until this time.", read=options.read_end
         ),

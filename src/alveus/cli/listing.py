@@ -117,7 +117,7 @@ def stats_command(session: Session) -> None:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of alveus and of what it stands on."""
+    """Return the versions of alveus, its dependencies and the platform."""
     return {
         "alveus": __version__,
         "schema": str(schema_version()),

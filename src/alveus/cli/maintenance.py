@@ -58,7 +58,7 @@ MOST_NAMED = 20
 """Sets that doctor names one by one."""
 
 ASIDE = "move it away together with its -wal and -shm files"
-"""What is done with a file that cannot be opened, before a backup takes its place."""
+"""The advice for a file that cannot be opened, before a backup replaces it."""
 
 State: TypeAlias = Literal["ok", "note", "wrong"]
 
@@ -94,7 +94,7 @@ class HasHealth(Protocol):
     """A store on a server that somebody operates."""
 
     def health(self) -> Sequence[tuple[str, str, State]]:
-        """Return what was looked at: its name, what there is to say, how it is."""
+        """Return the checks of the server: a name, the result in words, and its state."""
         ...
 
 
@@ -131,7 +131,7 @@ def doctor_command(
 
 
 def _repaired(session: Session) -> Iterator[Finding]:
-    """Make again what can be; tell what was done."""
+    """Rebuild what can be derived from the rest; yield the repairs."""
     file = session.existing_file()
     with session.progress("repairing") as advance:
         session.name_file("using")
@@ -152,93 +152,81 @@ def _surroundings() -> Iterator[Finding]:
 
 
 def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
-    if session.server is not None:
-        yield from _examined_server(session, deep=deep)
-        return
-    file = session.file
+    file = session.file if session.server is None else None
     try:
         with session.open(mode="ro") as memory:
-            yield Finding("file", str(file.absolute()))
+            yield Finding("server" if file is None else "file", memory.store.location)
+            if isinstance(memory.store, HasHealth):
+                yield from (Finding(*check) for check in memory.store.health())
             yield from _until_damage(_contents(memory))
             yield from _until_damage(_clock(memory))
             yield from _until_damage(_integrity(memory, deep=deep))
-    except NotAStore as error:
-        back = f"if this was a memory, {ASIDE}, then bring it back from a backup"
-        remedy = f"name another file with --db; {back}: alveus restore BACKUP"
-        yield Finding("memory", f"{error}; {remedy}", "wrong")
-    except StoreDamaged as error:
-        yield Finding("memory", f"{error}; to restore one, first {ASIDE}", "wrong")
-        yield from _access(file)
-    except (NotFound, InvalidInput) as error:
-        yield Finding("file", str(error), "wrong")
     except AlveusError as error:
-        yield Finding("memory", str(error), "wrong")
-        yield from _access(file)
-    else:
+        yield _unopened(error) if file else Finding("memory", str(error), "wrong")
+        if isinstance(error, NotAStore | NotFound | InvalidInput):
+            return
+    if file is not None:
         yield from _access(file)
 
 
-def _examined_server(session: Session, *, deep: bool) -> Iterator[Finding]:
-    try:
-        with session.open(mode="ro") as memory:
-            store = memory.store
-            yield Finding("server", store.location)
-            if isinstance(store, HasHealth):
-                yield from (Finding(*check) for check in store.health())
-            yield from _contents(memory)
-            yield from _clock(memory)
-            yield from _integrity(memory, deep=deep)
-    except AlveusError as error:
-        yield Finding("memory", str(error), "wrong")
+def _unopened(error: AlveusError) -> Finding:
+    """Return the finding for an error of opening or reading a file, with the remedy."""
+    match error:
+        case NotAStore():
+            back = f"if this was a memory, {ASIDE}, then bring it back from a backup"
+            remedy = f"name another file with --db; {back}: alveus restore BACKUP"
+            return Finding("memory", f"{error}; {remedy}", "wrong")
+        case StoreDamaged():
+            return Finding("memory", f"{error}; to restore one, first {ASIDE}", "wrong")
+        case NotFound() | InvalidInput():
+            return Finding("file", str(error), "wrong")
+        case _:
+            return Finding("memory", str(error), "wrong")
 
 
 def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield findings; damage that ends them is the last one."""
+    """Yield findings; if the store is damaged, the damage is the last one."""
     try:
         yield from findings
     except StoreDamaged as error:
         yield Finding("memory", str(error), "wrong")
 
 
-def _amounts(store: StoreStats) -> str:
-    held = f"{store.nodes:,} values and objects of exact memory"
-    return f"{output.plural(store.items, 'item')}, {held}, {output.plural(store.keys, 'key')}"
-
-
-def _size(store: StoreStats) -> Finding:
-    sizes = f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}"
-    if store.wal_bytes <= LONG_LOG:
-        return Finding("size", sizes)
-    held = (
-        "a call that reads an older state may hold it up; end it, and the next commits shorten it"
-    )
-    return Finding("size", f"{sizes}; {held}", "note")
+def _noted(name: str, says: str, remedy: str = "") -> Finding:
+    """Return a finding; with a remedy it is a note."""
+    return Finding(name, f"{says}; {remedy}", "note") if remedy else Finding(name, says)
 
 
 def _contents(memory: Memory) -> Iterator[Finding]:
     found = memory.stats()
     store = found.store
-    yield Finding("contents", _amounts(store))
-    yield _size(store)
+    held = f"{store.nodes:,} values and objects of exact memory"
+    items, keys = output.plural(store.items, "item"), output.plural(store.keys, "key")
+    yield Finding("contents", f"{items}, {held}, {keys}")
+    yield _noted(
+        "size",
+        f"{output.size(store.file_bytes)}, write-ahead log {output.size(store.wal_bytes)}",
+        "a call that reads an older state may hold it up; end it, and the next commits shorten it"
+        if store.wal_bytes > LONG_LOG
+        else "",
+    )
     yield _room(store)
     yield Finding("embedder", found.embedder)
-    if found.pending:
-        waits = (
-            f"waiting for vectors: {output.plural(found.pending, 'item')}; words find what waits"
-        )
-        yield Finding("embedding", waits, "note")
-    else:
-        yield Finding("embedding", "nothing waits")
-    runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} are parked"
-    if store.runs_parked:
-        look = "; look at them: alveus runs list --status parked"
-        yield Finding("runs", f"{runs}{look}", "note")
-    else:
-        yield Finding("runs", runs)
-    waits = sum(receipt.state == "pending" for receipt in memory.receipts())
-    if waits:
-        left = f"{waits:,} receipts are pending: it may be in the files still; run alveus scrub"
-        yield Finding("forgotten", left, "note")
+    waits = f"waiting for vectors: {output.plural(found.pending, 'item')}"
+    yield _noted(
+        "embedding",
+        waits if found.pending else "nothing waits",
+        "words find what waits" if found.pending else "",
+    )
+    yield _noted(
+        "runs",
+        f"{store.runs_waiting:,} wait, {store.runs_parked:,} are parked",
+        "look at them: alveus runs list --status parked" if store.runs_parked else "",
+    )
+    left = sum(receipt.state == "pending" for receipt in memory.receipts())
+    if left:
+        pending = f"{left:,} receipts are pending: it may be in the files still"
+        yield _noted("forgotten", pending, "run alveus scrub")
     yield from _compaction(memory)
     owners = ", ".join(f"{lease.scope.key} ({lease.owner})" for lease in found.leases)
     yield Finding("leases", owners or "no key is being run")
@@ -247,7 +235,7 @@ def _contents(memory: Memory) -> Iterator[Finding]:
 
 
 def _schema(store: StoreStats, *, known: int) -> Finding:
-    """Tell the schema, and of an earlier one of a file what becomes of it."""
+    """Return the schema; an earlier one of a file is a note with the effect of an upgrade."""
     found = store.details.get("schema", "unknown")
     if not isinstance(found, int) or found >= known:
         return Finding("schema", str(found))
@@ -260,23 +248,22 @@ def _schema(store: StoreStats, *, known: int) -> Finding:
 
 
 def _room(store: StoreStats) -> Finding:
-    """Tell what could be given back to the disk."""
+    """Return how much space could be given back to the disk."""
     overdue = store.details.get("versions_to_sweep", 0)
     says = f"{output.size(store.free_bytes)} of {output.size(store.file_bytes)} are free"
     if overdue:
         says += f", and {overdue:,} versions of items are kept no longer"
     much = store.free_bytes > max(LITTLE, SPARE * store.file_bytes)
-    if not much and not overdue:
-        return Finding("room", says)
-    return Finding("room", f"{says}; alveus shrink gives it back to the disk", "note")
+    remedy = "alveus shrink gives it back to the disk" if much or overdue else ""
+    return _noted("room", says, remedy)
 
 
 def _compaction(memory: Memory) -> Iterator[Finding]:
-    """Tell of sets that could not be compacted, and of those that overflow and nobody compacts."""
+    """Yield the sets that could not be compacted, and overflowing ones without a compactor."""
     store, now = memory.store, microseconds(datetime.now(UTC))
     failed = executor.failures(store)
     overflowing = list[str]()
-    seen, told = executor.is_seen(store, now), False
+    seen, found = executor.is_seen(store, now), False
     for space in store.spaces():
         for info in _set_infos(store, space):
             if is_hidden(info.ref):
@@ -285,17 +272,16 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
             kind, tries = failed.pop(info.number, ("", 0))
             left = living(store, info, now)
             if tries and due(left):
-                told = True
+                found = True
                 says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
                 yield Finding("compaction", says, "wrong")
             external = info.definition.execution == "external"
             if external and not seen and due(left, executor.OVERFLOW):
                 overflowing.append(name)
-    told = told or bool(overflowing)
     for name in overflowing[:MOST_NAMED]:
         says = "holds more than half too much, and no compactor was seen lately"
         yield Finding("compaction", f"{name} {says}; start one: alveus compact --watch", "note")
-    if not told:
+    if not found and not overflowing:
         yield Finding("compaction", "no set waits for one")
 
 
@@ -306,7 +292,7 @@ def _set_infos(store: Store, space: str) -> Iterator[SetInfo]:
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:
-    """Tell of a clock that is ahead, or that commits say was."""
+    """Yield whether commits lie in the future, and whether this clock is ahead."""
     store, now = memory.store, microseconds(datetime.now(UTC))
     last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
     if last > known:
@@ -352,17 +338,13 @@ def _integrity(memory: Memory, *, deep: bool) -> Iterator[Finding]:
 
 def _access(file: Path) -> Iterator[Finding]:
     mode = stat.S_IMODE(file.stat().st_mode)
-    others = mode & 0o077
-    remedy = f"; others may look at it: chmod 600 {file}" if others else ""
-    yield Finding("permissions", f"{mode:04o}{remedy}", "note" if others else "ok")
+    others = f"others may look at it: chmod 600 {file}" if mode & 0o077 else ""
+    yield _noted("permissions", f"{mode:04o}", others)
     if not os.access(file, os.W_OK) or not os.access(file.absolute().parent, os.W_OK):
         yield Finding("writing", "the file or its folder cannot be written by you", "note")
     folder = Path(f"{file}.alveus")
-    if folder.is_dir():
-        held = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
-        yield Finding("cache", f"{folder}: {output.size(held)}")
-    else:
-        yield Finding("cache", "none yet")
+    held = sum(entry.stat().st_size for entry in folder.rglob("*") if entry.is_file())
+    yield Finding("cache", f"{folder}: {output.size(held)}" if folder.is_dir() else "none yet")
     for part in sorted(file.absolute().parent.glob("*.part")):
         says = "is of a backup or an export that is under way, or that broke off,"
         left = "and may hold what was forgotten since; if no program writes it now, remove it"
@@ -409,7 +391,7 @@ def backup_command(
 ) -> None:
     """Write a copy of the memory to a file.
 
-    TARGET must not exist. It appears when it is complete, and is a memory of its own, with all
+    TARGET must not exist. It appears when it is complete, and is a complete memory, with all
     history. Others may go on writing meanwhile. With --json: {"file": …, "bytes": …}.
 
     Example: alveus backup monday.db

@@ -46,7 +46,7 @@ _COMMIT = re.compile(r"[0-9]{1,18}")
 
 
 class FileName(click.Path):
-    """The name of a file; "" is none, and mostly a shell variable that is not set."""
+    """The name of a file; "" is refused: a shell variable may not be set."""
 
     def convert(
         self,
@@ -61,7 +61,7 @@ class FileName(click.Path):
 
 
 class FiniteRange(click.FloatRange):
-    """A number within bounds; nan is in none, though it is no less and no more than they are."""
+    """A number in a range; nan is refused."""
 
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
@@ -74,7 +74,7 @@ class FiniteRange(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """A whole number in a range; what is none is refused in words."""
+    """A whole number in a range; the error of another text names the range."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -137,7 +137,7 @@ class Command(click.Command):
     """A command that takes the shared options too, and negative numbers as words."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return its own options and the shared ones."""
+        """Return the options of this command and the shared ones."""
         return [*super().get_params(ctx), *shared(hidden=True)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -149,13 +149,13 @@ class Command(click.Command):
             for name in param.opts
         }
         numbers = [
-            place
-            for place, (before, word) in enumerate(zip(["", *args], args, strict=False))
+            position
+            for position, (before, word) in enumerate(zip(["", *args], args, strict=False))
             if "--" not in args and NEGATIVE.match(word) and before not in takes_value
         ]
         if numbers:
-            rest = [word for place, word in enumerate(args) if place not in numbers]
-            args = [*rest, "--", *(args[place] for place in numbers)]
+            rest = [word for position, word in enumerate(args) if position not in numbers]
+            args = [*rest, "--", *(args[position] for position in numbers)]
         return super().parse_args(ctx, args)
 
 
@@ -227,7 +227,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Complete:
-    """Make what reads names from the memory a completion: quick, and never in the way."""
+    """Return a completion by names that *names* reads from the memory; it raises no errors."""
 
     def complete(
         ctx: click.Context, _param: click.Parameter, incomplete: str
@@ -277,7 +277,7 @@ def _paths(memory: Memory, ctx: click.Context, begun: str) -> list[str]:
 def parsed(
     read: Callable[[str], T],
 ) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
-    """Make *read*, which raises `InvalidInput`, what reads an option or an argument."""
+    """Return a callback of click that reads a text by *read*, which may raise `InvalidInput`."""
 
     def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> T | None:
         try:
@@ -295,7 +295,7 @@ def _remember_zone(ctx: click.Context, param: click.Parameter, text: str | None)
 
 
 def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return what checks a name, or names, before a file is opened."""
+    """Return a callback of click that checks one name or several."""
 
     def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:
         names: list[object] = [*given] if isinstance(given, tuple) else [given]
@@ -383,7 +383,7 @@ def read_path(text: str) -> str | tuple[str, ...]:
 
 
 def read_value(text: str) -> Value:
-    """Return what *text* says as JSON; if it is not JSON, the text itself.
+    """Return the value of *text* as JSON; if it is not JSON, the text itself.
 
     Raises:
         click.UsageError: It is JSON, but no value that alveus stores.
@@ -417,24 +417,32 @@ def _read_valid(text: str) -> ValidAt:
     return "any" if text == "any" else read_time(text)
 
 
+READERS: Mapping[str, Callable[[str], object]] = {
+    "JSON": read_object,
+    "MOMENT": read_moment,
+    "SPAN": read_span,
+    "TIME": read_time,
+    "ZONE": read_zone,
+}
+"""How the value of an option is read, by its placeholder."""
+
+
 # --- options and arguments --------------------------------------------------------------------
 
 
 def option(
-    spelled: str,
-    says: str,
-    *,
-    read: Callable[[str], object] | None = None,
-    **more: Any,
+    spelled: str, says: str, *, read: Callable[[str], object] | None = None, **more: Any
 ) -> Any:
     """Return an option, spelled as in a synopsis: ``--limit -n COUNT``; a flag has no value.
 
     Args:
         says: Its line of help.
-        read: Makes its value of the text; raises `InvalidInput` where that is impossible.
+        read: Makes its value of the text, or raises `InvalidInput`; by default the reader of its
+            placeholder in `READERS`.
     """
     names = spelled.split()
     metavar = None if names[-1].startswith("-") else names.pop()
+    read = read or READERS.get(metavar or "")
     if read is not None:
         more["callback"] = parsed(read)
     more["is_flag"] = metavar is None and "type" not in more
@@ -453,9 +461,7 @@ def key_option(says: str = "The user, session or device.") -> Any:
     return option("--key -k KEY", says, callback=named, shell_complete=_complete(_keys))
 
 
-def knowledge_option(
-    says: str = "Work on the sets of this knowledge instead of a key's.",
-) -> Any:
+def knowledge_option(says: str = "Work on the sets of this knowledge instead of a key's.") -> Any:
     """Return the option that names knowledge."""
     return option("--knowledge NAME", says, callback=_named("knowledge"))
 
@@ -485,16 +491,12 @@ SET = _set_option("The set.", default="default")
 ONE_SET = _set_option("The set.  [default: the one that has the item]")
 ONLY_SET = _set_option("Only this set.")
 SETS = _set_option("Only this set; may be repeated.", multiple=True)
-WHERE = option("--where JSON", 'Only items that match: \'{"topic": "travel"}\'.', read=read_object)
-AS_OF = option(
-    "--as-of MOMENT", "Read the past: a commit number, a time, or a day's end.", read=read_moment
-)
+WHERE = option("--where JSON", 'Only items that match: \'{"topic": "travel"}\'.')
+AS_OF = option("--as-of MOMENT", "Read the past: a commit number, a time, or a day's end.")
 VALID_AT = option(
     "--valid-at TIME", 'Only facts that hold at TIME; "any": all.  [default: now]', read=_read_valid
 )
-TTL = option(
-    "--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.", read=read_span
-)
+TTL = option("--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.")
 NO_WAIT = option("--no-wait", "Do not wait for vectors; until then words find it.")
 YES = option("--yes -y", "Do not ask.")
 FORCE = option("--force", "Replace FILE if it exists.")
@@ -517,7 +519,7 @@ def limit_option(default: int | None = None, most: int | None = None) -> Any:
 
 
 def on_existing_option(default: str, says: str) -> Any:
-    """Return the option that says what becomes of what is there already."""
+    """Return the option for items and values that exist already."""
     choice = click.Choice(["error", "keep", "update"])
     return option("--on-existing", says, type=choice, default=default)
 

@@ -40,7 +40,7 @@ _KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 def plain(text: str) -> str:
-    """Return *text* such that printing it cannot steer a terminal."""
+    """Return *text* with control characters escaped, so that it cannot steer a terminal."""
     return text.translate(_CONTROL | _KEPT)
 
 
@@ -72,7 +72,7 @@ def error(kind: str, message: str, facts: Mapping[str, object]) -> None:
 
 
 def _fact(fact: object) -> Json:
-    """Return an attribute of an error as JSON; what JSON has no form for is its text."""
+    """Return an attribute of an error as JSON, or as text if JSON has no form for it."""
     try:
         return wired(cast("Value", fact))
     except (TypeError, ValueError, InvalidInput):
@@ -80,7 +80,7 @@ def _fact(fact: object) -> Json:
 
 
 def inline(value: Json) -> str:
-    """Return *value* as JSON on one line, such that printing it cannot steer a terminal."""
+    """Return *value* as JSON on one line, without characters that steer a terminal."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPED)
 
 
@@ -129,7 +129,7 @@ ITEM_COLUMNS = ("id", "time", "text")
 
 
 def item_row(item: Item, zone: Zone) -> tuple[str, str, str]:
-    """Return the cells of an item: its id, when it was for the reader, who and what."""
+    """Return the cells of an item: its id, its time where the reader is, speaker and text."""
     time = "" if item.time is None else f"{zone.local(item.time):%Y-%m-%d %H:%M}"
     who = item.speaker or item.role
     text = item.text or inline(wired(item.value))
@@ -172,7 +172,7 @@ def span(seconds: float) -> str:
 
 
 def facts(rows: Iterable[tuple[str, str]]) -> None:
-    """Print names and what they are, in two columns."""
+    """Print pairs of a name and a text, in two columns."""
     listed = list(rows)
     width = max((len(name) for name, _ in listed), default=0)
     for name, fact in listed:
@@ -184,7 +184,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 @contextmanager
 def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
-    """Give what writes to a file that appears whole, or not at all; or to stdout.
+    """Yield a function that writes to stdout, or to a file that appears whole or not at all.
 
     Raises:
         InvalidInput: The file exists and is not to be replaced, or is none, as /dev/null is.
@@ -198,7 +198,7 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
         raise InvalidInput(f"{plain(file)} is not a file; name one, or - for stdout")
     if path.exists() and not force:
         raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
-    path = Path(os.path.realpath(path))  # what a link leads to is written, and the link stays
+    path = Path(os.path.realpath(path))  # the target of a link is written, and the link stays
     try:
         with part_of(path) as part:
             with part.open("wb") as out:

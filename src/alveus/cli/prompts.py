@@ -46,9 +46,7 @@ def context_command(
     exact: tuple[str, ...] = EXACT,
     profile: str | None = option("--profile NAME", "Include the profile of NAME."),
     block: tuple[str, ...] = option(
-        "--block NAME",
-        'Include the block NAME; "": all of them. May be repeated.',
-        multiple=True,
+        "--block NAME", 'Include the block NAME; "": all of them. May be repeated.', multiple=True
     ),
     show_secrets: bool = option("--show-secrets", "Do not mask secrets."),
     details: bool = option("--details", "Name the set, id and time of each item."),

@@ -104,8 +104,8 @@ def run_command(
 
     If the command is stopped by Ctrl-C or a kill, repeat it: it continues where it was. Inputs
     that were done are not run again, and give their first outputs. A line without an id gets one
-    from its text, its place and the lines before it, so lines may be appended to the file, but not
-    inserted. To run the same lines once more on purpose, add --again WORD.
+    from its text, its position and the lines before it, so lines may be appended to the file, but
+    not inserted. To run the same lines once more on purpose, add --again WORD.
 
     With --json a line per input, in their order: {"line": …, "key": …, "id": …, "run": …,
     "number": …, "repeated": …, "outputs": […]}, or with "error" instead of "outputs".
@@ -147,7 +147,7 @@ class Line:
 
     Attributes:
         number: Of the line, from 1.
-        event_id: Its own id, or one that follows from its text, its place and all before it.
+        event_id: The id it gives, or one made from its text, its position and all lines before it.
         has_id: Whether the line gave it.
     """
 
@@ -159,7 +159,7 @@ class Line:
 
 
 class Lines:
-    """Reads lines one after the other, and gives an id to those that have none.
+    """Reads lines one after the other; a line without an id gets one.
 
     The id says which input it is and a digest of it and of all before it: the same lines have the
     same ids, whatever their file is called, and lines that are put behind them change nothing.
@@ -174,7 +174,7 @@ class Lines:
         self._last, self._count = b"", 0
 
     def read(self, texts: Iterator[tuple[int, str]]) -> Iterator[Line]:
-        """Yield what numbered lines say.
+        """Yield the inputs of numbered lines.
 
         Raises:
             InvalidInput: One cannot be used.
@@ -227,12 +227,12 @@ def _count_inputs(handle: IO[bytes], name: str) -> int:
             first, known = used.setdefault(line.event_id, (line.number, digest))
             if known != digest:
                 problem = f"the id {line.event_id!r} is that of line {first}, which differs"
-                raise line_error(name, line.number, problem, "give each input an id of its own")
+                raise line_error(name, line.number, problem, "give each input its own id")
     return counted
 
 
 def _batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
-    """Yield what comes through stdin as it comes: a program may wait for answers to its lines."""
+    """Yield lines of stdin as they arrive: a program may wait for answers to its lines."""
     number, rest = 0, b""
     stdin = cast("BufferedReader", sys.stdin.buffer)
     while block := stdin.read1(BLOCK):
@@ -244,7 +244,7 @@ def _batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Inputs: all that a file has, or what comes through a pipe, as it comes."""
+    """Inputs: all of a file, or those of a pipe as they arrive."""
 
     name: str
     batches: Iterator[Iterator[Line]]
@@ -253,7 +253,7 @@ class Feed:
 
 @contextmanager
 def _feed(file: str, again: str) -> Generator[Feed]:
-    """Open what is to be run; a file is read and checked to its end before anything is run."""
+    """Open the inputs; a file is checked to its end before anything is run."""
     if file == "-":
         yield Feed("stdin", _batches_of_stdin(Lines("stdin", again=again)), None)
         return
@@ -304,7 +304,7 @@ def _run(
     *,
     retry_parked: bool,
 ) -> InputTally:
-    """Run what is fed in, tell what comes of it, and count that."""
+    """Run inputs, print and count the outcomes."""
     tally = InputTally()
     try:
         with session.progress("running", total=feed.total) as advance:
@@ -323,7 +323,7 @@ def _run(
 
 
 def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on: bool) -> None:
-    """Say what was done; what failed is an error, unless the command goes on."""
+    """Print the counts; failures raise `RunFailed`, unless the command goes on."""
     if target is not None or not session.json:
         fields = output.attributes(tally, "done repeated outputs failed")
         session.done(tally.summary(), fields)
@@ -342,7 +342,7 @@ def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on:
 def _outcomes(
     runner: LocalRunner, feed: Feed, *, retry_parked: bool
 ) -> Iterator[tuple[Line, Outputs | AlveusError]]:
-    """Run inputs side by side; yield what came of each, in their order."""
+    """Run inputs side by side; yield the outcome of each, in their order."""
     for batch in feed.batches:
         ahead: deque[Line] = deque()
 
@@ -405,7 +405,7 @@ def _fields(line: Line, outcome: Outputs | AlveusError) -> dict[str, output.Json
 
 
 def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
-    """Work on what comes in, until a signal."""
+    """Run inputs as they arrive, until a signal."""
     stop = Flag()
     with session.stopped_by_signals(stop.set):
         session.note(f"serving {runner.name!r}, process {os.getpid()}")
@@ -480,7 +480,7 @@ def recover_command(
 
 
 def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) -> None:
-    """Say what became of runs that waited."""
+    """Print the states of runs that waited; raise `RunFailed` if some are not done."""
     now = Counter(row.status for each in were_open if (row := memory.store.run(each.id)))
     resumed = sum(each.now is not None for each in were_open)
     left = now["parked"] + now["waiting"]
@@ -517,26 +517,26 @@ def load(named: str, *, name: str | None) -> DispatchTable:
     """
     if name == "":
         raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
-    place, colon, attribute = named.rpartition(":")
-    if not colon or not place or not attribute:
+    source, colon, attribute = named.rpartition(":")
+    if not colon or not source or not attribute:
         problem = (
             f"{named!r} does not name an agent; write my_agent.py:Shop, or package.module:Shop"
         )
         raise click.UsageError(problem)
-    module = _file(place) if place.endswith(".py") or os.sep in place else _module(place)
+    module = _file(source) if source.endswith(".py") or os.sep in source else _module(source)
     found: Any = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
     if found is None:
-        raise NotFound(f"{place} has no {attribute!r}; {_offer(module)}")
+        raise NotFound(f"{source} has no {attribute!r}; {_offer(module)}")
     try:
         return DispatchTable.of(found, name=name)
     except AlveusError as error:
-        raise InvalidInput(f"{place}: {error}") from error
+        raise InvalidInput(f"{source}: {error}") from error
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a user's __init__: told with its place
-        _refuse(f"{place}: {attribute}", error, "made")
+    except BaseException as error:  # noqa: BLE001 - a user's __init__: reported with its position
+        _refuse(f"{source}: {attribute}", error, "made")
 
 
 def _offer(module: ModuleType) -> str:
@@ -550,15 +550,15 @@ def _is_agent(value: object) -> bool:
     return isinstance(value, Agent)
 
 
-def _file(place: str) -> ModuleType:
-    """Return the module in a file; what lies beside it can be imported by it."""
-    path = Path(place)
+def _file(source: str) -> ModuleType:
+    """Return the module in a file, which can import its neighbours."""
+    path = Path(source)
     if not path.is_file():
-        raise NotFound(f"{place}: there is no such file")
+        raise NotFound(f"{source}: there is no such file")
     name = path.stem if path.stem not in sys.modules else f"alveus_agent_{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path.absolute())
     if spec is None or spec.loader is None:
-        raise InvalidInput(f"{place} is not a Python file; name one that ends with .py")
+        raise InvalidInput(f"{source} is not a Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
     loader = spec.loader
 
@@ -570,36 +570,36 @@ def _file(place: str) -> ModuleType:
             del sys.modules[name]
             raise
 
-    _import(place, path.absolute().parent, run)
+    _import(source, path.absolute().parent, run)
     return module
 
 
-def _module(place: str) -> ModuleType:
+def _module(source: str) -> ModuleType:
     """Return the module of that name, from the working directory or the installed ones."""
     try:
-        return _import(place, Path.cwd(), lambda: importlib.import_module(place))
+        return _import(source, Path.cwd(), lambda: importlib.import_module(source))
     except ModuleNotFoundError as error:
         hint = "run it where that can be imported, or name a file: my_agent.py:Shop"
         raise NotFound(f"there is no module {error.name!r}; {hint}") from None
 
 
-def _import(place: str, folder: Path, run: Callable[[], Any]) -> Any:  # noqa: ANN401 - what run returns
-    """Import something; an error of its own names the line where it was raised."""
+def _import(source: str, folder: Path, run: Callable[[], Any]) -> Any:  # noqa: ANN401 - what run returns
+    """Import a module; an error that it raises names its line."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
         return run()
     except ModuleNotFoundError as error:
-        if error.name is not None and f"{place}.".startswith(f"{error.name}."):
+        if error.name is not None and f"{source}.".startswith(f"{error.name}."):
             raise
-        _refuse(place, error)
+        _refuse(source, error)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - a user's module: told with its place
-        _refuse(place, error)
+    except BaseException as error:  # noqa: BLE001 - a user's module: reported with its position
+        _refuse(source, error)
 
 
-def _refuse(place: str, error: BaseException, done: str = "imported") -> NoReturn:
+def _refuse(source: str, error: BaseException, done: str = "imported") -> NoReturn:
     if isinstance(error, SyntaxError):
         where = f"{error.filename}:{error.lineno}"
     else:
@@ -608,7 +608,7 @@ def _refuse(place: str, error: BaseException, done: str = "imported") -> NoRetur
         where = f"{theirs[-1].filename}:{theirs[-1].lineno}"
     said = message_of(error) if not isinstance(error, SyntaxError) else error.msg
     raise InvalidInput(
-        f"{place} cannot be {done}: {where} raised {type(error).__name__}: {said}"
+        f"{source} cannot be {done}: {where} raised {type(error).__name__}: {said}"
     ) from error
 
 

@@ -111,13 +111,13 @@ def show_run(session: Session, *, number: int = RUN) -> None:
 
 
 def _facts(row: Run) -> list[tuple[str, str]]:
-    told = run_fields(row)
+    fields = run_fields(row)
     facts = [
         ("run", f"{row.id}, number {row.number} of key {row.scope.key!r}, agent {row.agent!r}"),
         ("status", row.status),
-        ("accepted", str(told["accepted"])),
-        ("begun", str(told["begun"] or "not yet")),
-        ("ended", str(told["ended"] or "not yet")),
+        ("accepted", str(fields["accepted"])),
+        ("begun", str(fields["begun"] or "not yet")),
+        ("ended", str(fields["ended"] or "not yet")),
         ("input", output.inline(output.wired(input_of(row)))),
     ]
     if row.origin is not None:
@@ -130,7 +130,7 @@ def _facts(row: Run) -> list[tuple[str, str]]:
 
 
 def _done(traced: Trace) -> Iterator[tuple[str, str]]:
-    """Yield what was done so far, a line per step."""
+    """Yield a line per finished step, and one for the open step."""
     for step in traced.steps():
         yield f"step {step['step']}", output.one_line(_brief(step))
     unfinished = traced.unfinished()
@@ -140,7 +140,7 @@ def _done(traced: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _brief(step: TraceStep) -> str:
-    """Return what a step did."""
+    """Return the counts of a step in words."""
     counts = {
         "short-term changes": len(step["wrote"]["short_term"]),
         "sensory changes": len(step["wrote"]["sensory"] or ()),
@@ -179,16 +179,15 @@ def retry(
         rows = _chosen(session, memory, numbers, agent, key, every=every)
         for row in rows:
             if row.status != "parked":
-                what, own = f"run {row.id}", row.scope.key or ""
-                raise StaleRun(own, expected="parked", found=row.status, what=what)
+                key, what = row.scope.key or "", f"run {row.id}"
+                raise StaleRun(key, expected="parked", found=row.status, what=what)
         for row in rows:
             last = overtaken(memory.store, row)
             by = memory.store.retry_run(row.id, last=last, time=memory.engine.clock())
-            said = f"run {row.id} will be tried again"
-            told = f"{said} as run {by}, behind those that went on" if last else said
-            session.done(
-                told, {"run": row.id, "status": "retried" if last else "waiting", "by": by}
-            )
+            behind = f" as run {by}, behind those that went on" if last else ""
+            status = "retried" if last else "waiting"
+            fields: dict[str, output.Json] = {"run": row.id, "status": status, "by": by}
+            session.done(f"run {row.id} will be tried again{behind}", fields)
 
 
 @options.command("discard", runs_command)
@@ -322,9 +321,9 @@ def _writes(step: TraceStep) -> Iterator[str]:
 def _calls(calls: Iterable[Fields]) -> Iterator[str]:
     for each in calls:
         came = {name: each[name] for name in ("result", "error") if each.get(name) is not None}
-        told = "".join(f" {output.inline(value)}" for value in came.values())
+        shown = "".join(f" {output.inline(value)}" for value in came.values())
         tries = f" at try {each['attempts']}" if each["attempts"] != 1 else ""
-        yield _line("called", f"{each['function']}() {each['status']}{told}{tries}")
+        yield _line("called", f"{each['function']}() {each['status']}{shown}{tries}")
 
 
 def _sent(step: TraceStep) -> Iterator[str]:

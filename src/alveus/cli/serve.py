@@ -163,8 +163,8 @@ def serve_command(
     """Serve the memory over HTTP, until it is stopped.
 
     Needs alveus[server]. Without --tokens it listens on this machine alone, and serves no page of
-    a browser but its own: /ui shows what is remembered. What it can do is in /openapi.json. With
-    --json a line when it listens: {"url": …}.
+    a browser but its inspector, /ui. Its calls are in /openapi.json. With --json a line when it
+    listens: {"url": …}.
 
     Example: alveus serve --tokens tokens.json --host 0.0.0.0
     """
@@ -241,7 +241,7 @@ def mcp_command(
         "--read-only", "Give the tools that read, and open the memory to read."
     ),
     erase: bool = option("--erase", "Have forget leave nothing of a memory, not even its history."),
-    http: bool = option("--http", "Serve over HTTP, in place of stdin and stdout."),
+    http: bool = option("--http", "Serve over HTTP, not over stdin and stdout."),
     listening: Listening = _listening(8000, where="Where to listen, with --http."),
 ) -> None:
     """Serve the memory of a key to clients of MCP, until it is stopped.

@@ -1,4 +1,4 @@
-"""What every command works with: the options that all of them take, and the memory they name."""
+"""The session of a command: its shared options, the memory that they name, and its output."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 NOTHING_FOUND = 3
-"""Exit code: what was asked for is not there."""
+"""Exit code: nothing was found."""
 
 LOCAL_DB = "alveus.db"
 
 NEAR_KEYS = 1000
-"""Keys that are looked at for one of nearly the same name: of the first, and of those alike."""
+"""Most keys of one first letter that are compared with a misspelt key."""
 
 _ENDING = b"alveus: ends after the step under way; Ctrl-C again ends it at once\n"
 
@@ -52,14 +52,14 @@ def default_file() -> Path:
     if here.exists():
         return here
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not home.is_absolute():  # XDG: it is to be ignored, or each folder would have its own
+    if not home.is_absolute():  # XDG: ignored, else each folder would have another file
         home = Path.home() / ".local" / "share"
     return home / "alveus" / LOCAL_DB
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The options that every command takes, and what follows from them."""
+    """The options that every command takes: the memory they name, and how results look."""
 
     db: str | None = None
     space: str = DEFAULT_SPACE
@@ -86,7 +86,7 @@ class Session:
         """The file to work on.
 
         Raises:
-            InvalidInput: It is a server, or would be one but for what is missing.
+            InvalidInput: It is a server.
             Unsupported: It is the URL of something else.
         """
         if self.server is not None:
@@ -166,7 +166,7 @@ class Session:
     def ask(
         self, question: Callable[[Memory], T], waits: Callable[[T], bool], knowledge: str | None
     ) -> T:
-        """Ask a memory; where vectors are missing, wait for them and ask again, if that may be.
+        """Ask a memory; if vectors are missing and can be made, wait for them and ask again.
 
         So it is where a large set has no index file: a memory that may write makes it, and the
         next command is faster. Where it cannot write now, as on a full disk, the first answer
@@ -206,7 +206,7 @@ class Session:
 
     @contextmanager
     def progress(self, what: str, *, total: int | None = None) -> Generator[Callable[[int], None]]:
-        """Show a bar for a block, on a terminal alone; give what moves it on by so many."""
+        """Show a progress bar on a terminal; yield a function that advances it by a count."""
         if self.quiet or not sys.stderr.isatty():
             yield lambda _count: None
             return
@@ -217,9 +217,9 @@ class Session:
             yield lambda count: bar.update(task, advance=count)
 
     def settle(self, memory: Memory) -> None:
-        """Wait, with a bar, until every item has its vectors, or say why that cannot be now.
+        """Wait, with a bar, until every item has its vectors.
 
-        It is no error of the command: what it stored is durable, and words find it.
+        A failure is only noted: the items are durable, and words find them.
         """
         pending = memory.store.count_pending()
         if pending:
@@ -243,7 +243,7 @@ class Session:
     # --- what is printed ----------------------------------------------------------------------
 
     def note(self, text: str) -> None:
-        """Print something beside the result, on stderr, unless it is to be quiet."""
+        """Print a message on stderr, unless --quiet is given."""
         if not self.quiet:
             click.echo(output.plain(text), err=True)
 
@@ -255,19 +255,19 @@ class Session:
         return valid
 
     def say(self, text: str) -> None:
-        """Print what was done, on stdout, unless it is to be quiet."""
+        """Print a message on stdout, unless --quiet is given."""
         if not self.quiet:
             click.echo(output.plain(text))
 
     def answer(self, text: str, fields: output.Json = None) -> None:
-        """Print what was asked for, quiet or not: in words, or *fields* as a JSON document."""
+        """Print a result, also with --quiet: in words, or with --json *fields* as a document."""
         if self.json and fields is not None:
             output.document(fields)
         else:
             click.echo(output.plain(text))
 
     def done(self, text: str, fields: dict[str, output.Json]) -> None:
-        """Print what was done: in words, or as a JSON document."""
+        """Print an action that is done: in words, or with --json as a document."""
         if self.json:
             output.document(fields)
         else:
@@ -298,7 +298,7 @@ class Session:
         )
 
     def nothing(self, text: str, fields: output.Json | None = None) -> NoReturn:
-        """End the command, because what was asked for is not there.
+        """End the command with `NOTHING_FOUND`.
 
         Args:
             fields: The JSON document that says so, where there is one.
@@ -335,7 +335,7 @@ class Session:
         try:
             yield
         finally:
-            if not came:  # else the process ends, and not otherwise if it is told so again
+            if not came:  # else the process ends, and a second signal changes nothing
                 take_back()
         if signal.SIGINT in came:
             raise click.Abort
@@ -359,13 +359,13 @@ def session_of(ctx: click.Context) -> Session:
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Whose sets a command works on: those of a key, or knowledge."""
+    """The key or the knowledge whose sets a command uses."""
 
     key: str | None = None
     knowledge: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what names no owner, or two."""
+        """Refuse no owner, and two."""
         if (self.key is None) == (self.knowledge is None):
             raise click.UsageError(
                 "name a key (--key KEY; alveus keys lists them) or knowledge (--knowledge NAME), "
@@ -433,18 +433,18 @@ class Owner:
             InvalidInput: Several sets have an item of this id.
         """
         checked_name(item_id, "an item's id")
-        own = self.of(memory)
-        names = own.sets()
+        sets = self.of(memory)
+        names = sets.sets()
         if set_name is not None:
             self.require(session, memory, (set_name,))
             names = [set_name]
-        places = [(own.set(name), item_id) for name in names]
+        tried = [(sets.set(name), item_id) for name in names]
         for name in names:
             short = item_id.removeprefix(f"{name}/")
             if short and short != item_id:
-                places.append((own.set(name), short))
-        now = [(found, one) for found, one in places if found.get(one) is not None]
-        found = now or [(found, one) for found, one in places if found.history(one)]
+                tried.append((sets.set(name), short))
+        now = [(found, one) for found, one in tried if found.get(one) is not None]
+        found = now or [(found, one) for found, one in tried if found.history(one)]
         if not found:
             where = self.name if set_name is None else f"set {set_name!r} of {self.name}"
             session.nothing(f"{where} has no item {item_id!r}")

@@ -28,7 +28,7 @@ TEXT_WIDTH = 20
 """Columns that a text has at least beside the parts of its score."""
 
 RELEVANCE, NO = "relevance", "·"
-"""The first column beside a score, and what stands for 0.00 in the others."""
+"""The first column beside a score, and the sign for 0.00 in the others."""
 
 
 class _Console(Console):
@@ -72,7 +72,7 @@ def progress_bar() -> Progress:
 
 
 def explained(hits: Hits, *, width: int, marked: Container[str | None] = ()) -> ConsoleRenderable:
-    """Return a table of hits with what each score is made of; items with *marked* ids stand out.
+    """Return a table of hits with the parts of each score; items with *marked* ids stand out.
 
     Where *width* columns leave the text too little room, there are a few lines for each hit.
     """
@@ -103,10 +103,10 @@ def explained(hits: Hits, *, width: int, marked: Container[str | None] = ()) -> 
 
 
 def _block(names: Sequence[str], score: str, bars: Text, parts: Sequence[str], text: Text) -> Text:
-    """Return a hit on lines of its own."""
+    """Return a hit on several lines."""
     named = zip(names, parts, strict=True)
-    told = Text(", ".join(f"{name} {part}" for name, part in named if part != NO), style="dim")
-    return Text("\n").join([Text.assemble(score, "  ", bars), told, text])
+    scores = Text(", ".join(f"{name} {part}" for name, part in named if part != NO), style="dim")
+    return Text("\n").join([Text.assemble(score, "  ", bars), scores, text])
 
 
 def _shown(hit: Hit, name: str) -> str:

@@ -102,7 +102,7 @@ class Content:
             self.captions.append(caption)
 
     def metadata(self) -> dict[str, Value]:
-        """Return what becomes metadata."""
+        """Return the fields for the metadata of an item."""
         lists: dict[str, Value] = {
             "images": self.images,
             "parts": self.parts,
@@ -146,7 +146,7 @@ class ChatReader(Reader):
     def _numbered(
         self, number: int, message: Value, chat: dict[str, Value], session: str
     ) -> Iterator[ReadPart]:
-        """Yield a message of a conversation, by its place there if it has no id."""
+        """Yield a message of a conversation; without an id it is named by its number."""
         fields = checked_object(message)
         item_id = f"{session}/{name_of(fields, 'id') or number}"
         yield from self._message(fields, chat, item_id, session)
@@ -342,7 +342,7 @@ class ConversationReader(Reader):
         date: Value,
         *around: dict[str, Value],
     ) -> Iterator[ReadPart]:
-        """Yield the turns of a session. A turn without a time of its own has that of the session.
+        """Yield the turns of a session. A turn without a time has that of the session.
 
         Args:
             around: The session and the conversation, where the target's fields may be.

@@ -219,7 +219,7 @@ MEANWHILE = "something was erased or purged while the history was exported; expo
 EVER = -(1 << 61)
 """A time at which nothing has expired, not even a node that stands for another."""
 
-PLACE_MASK = (1 << ROW_BITS) - 1
+POSITION_MASK = (1 << ROW_BITS) - 1
 
 
 def history_lines(memory: Memory, selection: Selection | None = None) -> Iterator[str]:
@@ -236,7 +236,7 @@ def history_lines(memory: Memory, selection: Selection | None = None) -> Iterato
 
 
 class _HistoryExport:
-    """One export. It reads every commit twice, first for what later commits refer to."""
+    """An export of history. It reads every commit twice, first for the references of later ones."""
 
     def __init__(self, memory: Memory, selection: Selection) -> None:
         self._memory, self._selection, self._store = memory, selection, memory.store
@@ -275,7 +275,7 @@ class _HistoryExport:
         return self._selection.includes(self._memory, scope)
 
     def _names(self, effects: Effects) -> bool:
-        """Return whether a commit is told as one of its key: not if that was forgotten since."""
+        """Return whether the line of a commit names its key: not if it was forgotten since."""
         number, scope = effects.commit.number, effects.scope
         forgotten = is_bare(effects) and self._forgotten.cover(number, scope)
         return self._includes(scope) and not forgotten
@@ -317,25 +317,25 @@ class _HistoryExport:
         return [change.set for change in changes if self._includes_set(change.set)]
 
     def _scan_gone(self, effects: Effects) -> None:
-        """Note nodes that are no longer kept, where they made a place or replaced what is kept."""
+        """Note nodes that are no longer kept, but precede kept ones or were replaced by them."""
         nodes = zip(effects.put_nodes, effects.positions, effects.end_commits, strict=True)
-        for (path, node), place, end in nodes:
-            made = place >> ROW_BITS
+        for (path, node), position, end in nodes:
+            made = position >> ROW_BITS
             if node.expires == PLACEHOLDER_EXPIRY:
-                continue  # what is kept tells where one is needed, here as in the first store
+                continue  # kept nodes show where one is needed, as in the first store
             if made != effects.commit.number and path not in self._paths(made):
-                self._note_gone(made, place, effects.scope, path)
+                self._note_gone(made, position, effects.scope, path)
             if end is not None and path not in self._paths(end):
-                self._note_gone(end, place, effects.scope, path)
+                self._note_gone(end, position, effects.scope, path)
 
-    def _note_gone(self, number: int, place: int, scope: Scope, path: Path) -> None:
+    def _note_gone(self, number: int, position: int, scope: Scope, path: Path) -> None:
         gone = self._gone.setdefault(number, [])
         self._replaced.add((scope, path))
-        if number <= self._at and (place, scope, path) not in gone:
-            gone.append((place, scope, path))
+        if number <= self._at and (position, scope, path) not in gone:
+            gone.append((position, scope, path))
 
     def _paths_of(self, number: int) -> frozenset[Path]:
-        """Return which nodes a commit put or removed, of those that are kept."""
+        """Return the paths of kept nodes that a commit put or removed."""
         effects = self._store.effects(number)
         if effects is None:
             return frozenset()
@@ -343,21 +343,21 @@ class _HistoryExport:
         return frozenset([*effects.removed_paths, *put])
 
     def _read_complete_from(self) -> dict[Scope | SetRef, tuple[int, int]]:
-        """Return the commit and time from which on the past of selected trees and sets is complete.
+        """Return the commits and times from which the past of selected trees and sets is complete.
 
-        Those that are complete from the first commit are left out. Of sets the time is 0.
+        Trees and sets that are complete from the first commit are left out. Of sets the time is 0.
         """
-        floors: dict[Scope | SetRef, tuple[int, int]] = {}
+        starts: dict[Scope | SetRef, tuple[int, int]] = {}
         for scope in self._selection.scopes(self._memory):
             if self._includes_tree(scope):
-                floors[scope] = self._store.history_start(scope)
+                starts[scope] = self._store.history_start(scope)
             for info in self._store.set_infos(scope):
                 if self._includes_set(info.ref):
-                    floors[info.ref] = info.history_start, 0
-        return {owner: floor for owner, floor in floors.items() if floor != (0, 0)}
+                    starts[info.ref] = info.history_start, 0
+        return {owner: start for owner, start in starts.items() if start != (0, 0)}
 
     def _starts(self) -> dict[Scope, list[HistoryStart]]:
-        """Return the lines about it, by scope."""
+        """Return the lines of `_complete_from`, by scope."""
         starts: dict[Scope, list[HistoryStart]] = {}
         for owner, (number, time) in self._complete_from.items():
             scope, name = (owner.scope, owner.name) if isinstance(owner, SetRef) else (owner, None)
@@ -381,23 +381,23 @@ class _HistoryExport:
     # --- the lines of a commit
 
     def _name(self, row: int) -> RowName:
-        """Return how the lines name a row: by its commit and its place in it."""
+        """Return the name of a row in the lines: its commit, and its position in that commit."""
         number = row >> ROW_BITS
         index = bisect_left(self._numbers, number)
         if index == len(self._numbers) or self._numbers[index] != number:
             raise Conflict(MEANWHILE)
-        return RowName(index + 1, row & PLACE_MASK)
+        return RowName(index + 1, row & POSITION_MASK)
 
     def _row(self, row: int) -> int:
-        """Return how an item that knows rows has one: counted by the commits of the export.
+        """Return a row that an item names, counted by the commits of the export.
 
         One whose commit is left out becomes the last row before it.
         """
         number = row >> ROW_BITS
         index = bisect_left(self._numbers, number)
         if index < len(self._numbers) and self._numbers[index] == number:
-            return (index + 1) << ROW_BITS | (row & PLACE_MASK)
-        return index << ROW_BITS | PLACE_MASK if row else 0
+            return (index + 1) << ROW_BITS | (row & POSITION_MASK)
+        return index << ROW_BITS | POSITION_MASK if row else 0
 
     def _parts(self, effects: Effects) -> Iterator[CommitPart]:
         if self._includes_tree(effects.scope):
@@ -422,20 +422,20 @@ class _HistoryExport:
         scope, number = effects.scope, effects.commit.number
         key = scope.key or ""
         nodes: list[tuple[int, NodeLine | NodeGone]] = [
-            (place, NodeLine(key, path, node))
-            for place, (path, node) in zip(effects.positions, effects.put_nodes, strict=True)
+            (position, NodeLine(key, path, node))
+            for position, (path, node) in zip(effects.positions, effects.put_nodes, strict=True)
             if node.expires != PLACEHOLDER_EXPIRY and self._has_parent(scope, path, number)
         ]
         nodes += [
-            (place, NodeGone(key, path))
-            for place, gone_scope, path in self._gone.get(number, [])
+            (position, NodeGone(key, path))
+            for position, gone_scope, path in self._gone.get(number, [])
             if gone_scope == scope
         ]
         removed = set(effects.removed_paths)
         removed.update(  # a node at this path may be there for one that is no longer kept
             node.path
-            for place, node in nodes
-            if place >> ROW_BITS == number and (scope, node.path) in self._replaced
+            for position, node in nodes
+            if position >> ROW_BITS == number and (scope, node.path) in self._replaced
         )
         yield from (NodeRemoved(key, path) for path in sorted(removed))
         yield from (node for _, node in sorted(nodes, key=lambda placed: placed[0]))
@@ -458,7 +458,7 @@ class _HistoryExport:
         return links
 
     def _later_sources(self, number: int, rows: Sequence[int]) -> Iterator[SourceAdded]:
-        """Yield links from versions of earlier commits to what this commit began."""
+        """Yield links from versions of earlier commits to versions that this commit began."""
         pairs = [(r, s) for r, s in self._store.derived_links(rows) if r >> ROW_BITS < number]
         stored = {i.row: i for i in self._store.items_by_row(sorted({row for row, _ in pairs}))}
         for row, source in sorted(pairs):
@@ -473,7 +473,7 @@ class _HistoryExport:
             value = renumbered(value, self._row)
         return ItemBegun(
             ItemLine(*_key_and_set(item.set), value),
-            item.row & PLACE_MASK,
+            item.row & POSITION_MASK,
             item.version,
             None if item.first == item.row else self._name(item.first),
             None if item.created == time else item.created,
@@ -484,7 +484,7 @@ class _HistoryExport:
     def _compaction(self, compaction: Compaction) -> CompactionDone:
         return CompactionDone(
             *_key_and_set(compaction.set),
-            compaction.id & PLACE_MASK,
+            compaction.id & POSITION_MASK,
             compaction.how,
             [self._name(row) for row in compaction.retired],
             [self._name(row) for row in compaction.added],

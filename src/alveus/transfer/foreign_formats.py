@@ -54,8 +54,8 @@ class Target:
         key: The key; None for knowledge, or if `key_from` names it.
         key_from: The field that names the key; `key` is for records without it.
         set_from: The field that names the set; `set` is for records without it.
-        time_from: The field that holds the time, if it is not the format's own.
-        text_from: The field that search reads, if it is not the format's own.
+        time_from: The field that holds the time, if it is not that of the format.
+        text_from: The field that search reads, if it is not that of the format.
         zone: The zone of times without one.
     """
 
@@ -105,7 +105,7 @@ class Reader(ABC):
 
     @staticmethod
     def part(parts: Iterable[ReadPart], what: str = "") -> Iterator[ReadPart]:
-        """Yield what is read of a part of a record; if it cannot be used, only that.
+        """Yield the items of a part of a record, or one `UnusablePart` if it cannot be used.
 
         Args:
             what: How the part is named.
@@ -226,7 +226,7 @@ class ItemReader(Reader):
             where = "knowledge" if self.target.key is None else f"key {self.target.key!r}"
             raise InvalidInput(
                 f"it names the key {key!r:.40}, and the import is into {where}; leave one of both "
-                "out, or have each go to its own (--key-from key)"
+                "out, or import each under its key (--key-from key)"
             )
         text, value = self._contents(fields)
         given = [name for name in TIMES if fields.get(name) is not None]
@@ -248,7 +248,7 @@ class ItemReader(Reader):
         yield self.item_line(item, fields)
 
     def _contents(self, fields: dict[str, Value]) -> tuple[str | None, Value]:
-        """Return the text of an item, if it has one of its own, and its value."""
+        """Return the text of an item, None if it is the value, and its value."""
         text = fields.get("text")
         if text is None and self.target.text_from is not None:
             text = value_at(self.target.text_from, [fields])

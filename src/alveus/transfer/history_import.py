@@ -57,7 +57,7 @@ MARK = "history"
 
 @dataclass(frozen=True, slots=True)
 class Replayed:
-    """What an import of history did.
+    """The counts of an import of history.
 
     Attributes:
         commits, versions: The commits and versions that this import wrote.
@@ -188,7 +188,7 @@ class Replay:
         )
 
     def _floor(self, line: CommitLine) -> tuple[int, int]:
-        """Return from which commit and time on the past of the tree is complete."""
+        """Return the commit and time from which the past of the tree is complete."""
         for part in line.parts:
             if isinstance(part, HistoryStart) and part.set is None:
                 return self._number(part.commit) if part.commit else 0, part.time
@@ -280,7 +280,7 @@ def _exists(what: str) -> str:
 
 @dataclass(slots=True)
 class _SetChanges:
-    """What a commit did to one set."""
+    """The changes of a commit to one set."""
 
     begun: list[StoredItem] = field(default_factory=list[StoredItem])
     ended: list[int] = field(default_factory=list[int])
@@ -296,7 +296,7 @@ class _SetChanges:
 
 
 def _deltas(part: CommitPart) -> Iterator[TreeDelta]:
-    """Yield what brings a node of exact memory where a commit had it."""
+    """Yield the change of exact memory that a line describes."""
     match part:
         case NodeRemoved(path=path):
             yield Delete(path)

@@ -39,10 +39,10 @@ from alveus.values.storable import Value
 Layout: TypeAlias = Literal[
     "alveus", "items", "chat", "conversation", "locomo", "mem0", "langgraph", "mcp-memory"
 ]
-"""What a file is: see docs/import-export.md."""
+"""The format of a file: see docs/import-export.md."""
 
 PLAIN: Layout = "items"
-"""The format of what has a text, and fits no other."""
+"""The format of a record that has a text, and fits no other format."""
 
 OWN_TARGETS: Mapping[Layout, Target] = {
     "items": Target(key_from="key"),
@@ -51,10 +51,10 @@ OWN_TARGETS: Mapping[Layout, Target] = {
 """The targets of formats whose records name their keys, for imports without a key."""
 
 Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
-"""What an import writes."""
+"""A part of a file that an import writes."""
 
 LeftOut: TypeAlias = Skipped | Invalid
-"""What an import does not write: on purpose, or because it cannot be used."""
+"""A part of a file that an import leaves out: on purpose, or because it cannot be used."""
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -134,7 +134,7 @@ def entries(
         return
     target = target or OWN_TARGETS.get(layout)
     if target is None:
-        raise InvalidInput(f"{source.name} names no keys of its own; pass a Target with a key")
+        raise InvalidInput(f"{source.name} names no keys; pass a Target with a key")
     reader = READERS[layout](target)
     if reader.PREPARES:
         reader.prepare(source.records(reader.LISTS))

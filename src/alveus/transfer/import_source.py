@@ -204,8 +204,8 @@ class Source:
         """
         if self.unit == "line":
             return line_error(self.name, number, problem, remedy)
-        place = f"{self.name}:{line}" if line is not None else self.name
-        return InvalidInput(f"{place}: {self.unit} {number}: {problem}; {remedy}")
+        where = f"{self.name}:{line}" if line is not None else self.name
+        return InvalidInput(f"{where}: {self.unit} {number}: {problem}; {remedy}")
 
 
 def _lists_in(fields: dict[str, Value], lists: Collection[str]) -> list[str]:
@@ -372,5 +372,5 @@ class Document:
         return self._wrong(f"this is not JSON that alveus reads ({reason})", position)
 
     def _wrong(self, problem: str, position: int) -> InvalidInput:
-        place = f"{self._name}:{self._line_at(position)}:{self._column_at(position)}"
-        return InvalidInput(f"{place}: {problem}; correct it and import again")
+        where = f"{self._name}:{self._line_at(position)}:{self._column_at(position)}"
+        return InvalidInput(f"{where}: {problem}; correct it and import again")

@@ -62,7 +62,7 @@ NAMED = 1_000
 """Records that cannot be used that a survey names; it counts all."""
 
 OnInvalid: TypeAlias = Literal["skip", "error"]
-"""What is done with a record that cannot be used: it is left out and named, or all is refused."""
+"""The treatment of a record that cannot be used: it is left out and named, or all is refused."""
 
 
 @contextmanager
@@ -101,7 +101,7 @@ class Survey:
         sample: The first items, each with its key and set.
         invalid: How many records, or messages of them, cannot be used.
         problems: What is wrong with each of the first `NAMED` of these: file, line and reason.
-        replaced: How many characters were no text, and have U+FFFD in their place.
+        replaced: How many characters were no text, and became U+FFFD.
     """
 
     layout: Layout
@@ -179,7 +179,7 @@ def survey_file(
     target: Target | None = None,
     on_invalid: OnInvalid = "skip",
 ) -> Survey:
-    """Return what `import_file` would import; nothing is written.
+    """Return the contents of a file that `import_file` would import; nothing is written.
 
     Raises:
         InvalidInput: See `survey`; or the format is not recognised.
@@ -191,7 +191,7 @@ def survey_file(
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What an import did.
+    """The counts of an import.
 
     Attributes:
         added: Items that are new.
@@ -295,7 +295,7 @@ class Load:
         *,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> Loaded:
-        """Import a file that was checked; what is counted was written here, and is durable.
+        """Import a file that was checked. Return the counts of this call, all durable.
 
         If it fails on the way, the error has a note of how far it came.
 
@@ -321,7 +321,9 @@ class Load:
                 links = _Linking(self._memory).run(source)
                 self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
         except BaseException as error:
-            if begun or not isinstance(error, AlveusError):  # what is cut off may be committed
+            if begun or not isinstance(
+                error, AlveusError
+            ):  # a commit that was cut off may be durable
                 extent = f"up to {source.at(last)} at least" if last else "in part"
                 error.add_note(
                     f"{source.name} was imported {extent}; "
@@ -331,7 +333,7 @@ class Load:
         return self.done
 
     def _usable(self, found: Iterable[tuple[int, Entry | LeftOut]]) -> Iterator[tuple[int, Entry]]:
-        """Yield what can be written.
+        """Yield the entries that can be written.
 
         Raises:
             InvalidInput: A record cannot be used, and that is an error.
@@ -381,7 +383,7 @@ class Load:
     # --- items --------------------------------------------------------------------------------
 
     def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
-        """Write new items, then those to replace; count what was written here."""
+        """Write new items, then changed ones; return the counts."""
         now, total = self._memory.engine.clock(), len(items)
         items = [i for i in items if i.expire_at is None or microseconds(i.expire_at) > now]
         expired = total - len(items)
@@ -407,7 +409,7 @@ class Load:
     def _add_new(
         self, add: Callable[[Sequence[Item]], object], ref: SetRef, items: Sequence[Item]
     ) -> dict[str, Item]:
-        """Add the items that are not there, in one commit; return those that were there."""
+        """Add the new items in one commit; return the existing ones by id."""
         stored = self._memory.store.get(ref, [item.id or "" for item in items])
         existing = {s.record.id: item_of(s) for s in stored if s is not None}
         add([item for item in items if item.id not in existing])
@@ -452,7 +454,7 @@ class Load:
 
 
 def _group(entry: Entry) -> tuple[object, ...]:
-    """Return what the entries of one commit are equal in."""
+    """Return a key that the entries of one commit share."""
     return identity(entry) if isinstance(entry, SetLine) else identity(entry)[:-1]
 
 
@@ -560,7 +562,7 @@ class _Linking:
 
 
 def _source_locations(line: ItemLine) -> list[ItemLocation]:
-    """Return the sources of an item but itself: as the file says, else items of its own set."""
+    """Return the sources of an item but itself: `linked`, else items of the same set."""
     ids = dict.fromkeys(line.item.sources)
     locations = line.linked
     if locations is None:

@@ -227,7 +227,7 @@ class ItemLine:
     replaced: int = 0
 
     def fields(self) -> dict[str, Value]:
-        """Return the line, without defaults and what follows from the value."""
+        """Return the line, without defaults and without a text that follows from the value."""
         item = self.item
         fields: dict[str, Value] = {"type": "item", "key": self.key, "set": self.set, "id": item.id}
         if item.time is not None:
@@ -719,10 +719,10 @@ class HistoryReader:
         return 0 if self._last is None else self._last.number
 
     def read(self, fields: dict[str, Value]) -> Iterator[CommitLine | AccessedLine]:
-        """Yield what a line completes: the commit before it, or when an item was read.
+        """Yield the commit that a line completes, or the access that it names.
 
         Raises:
-            InvalidInput: The line cannot be imported, or is out of place.
+            InvalidInput: The line cannot be imported, or is not expected here.
         """
         kind = fields.get("type")
         if self.ended:

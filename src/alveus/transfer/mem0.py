@@ -130,20 +130,20 @@ class MemoryPlace(NamedTuple):
 
     @property
     def packed(self) -> str:
-        """An id that names key, set and item, whatever the item's own id is."""
+        """An id that names key, set and item, for any id of the item."""
         text = json.dumps(self, ensure_ascii=False, separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
     def unpacked(cls, memory_id: str) -> MemoryPlace | None:
-        """Return the place that a packed id names; None if it is no packed id."""
+        """Return the location that a packed id names; None if it is no packed id."""
         try:
             padded = memory_id.encode() + b"=" * (-len(memory_id) % 4)
             found: Any = json.loads(base64.b64decode(padded, b"-_", validate=True))
-            place = cls(*map(_text, found))
+            location = cls(*map(_text, found))
         except (ValueError, TypeError, RecursionError):
             return None
-        return place if place.set_name in SETS else None
+        return location if location.set_name in SETS else None
 
 
 def _text(found: object) -> str:
@@ -194,7 +194,7 @@ class Mem0Memory:
         )
 
     def item_metadata(self) -> dict[str, Value]:
-        """Return the metadata of the item: the memory's own, and its other fields as marks."""
+        """Return the metadata of the item: that of the memory, and its other fields as marks."""
         marks: dict[str, Value] = dict(self.entities)
         if self.categories:
             marks["categories"] = [*self.categories]
@@ -206,7 +206,7 @@ class Mem0Memory:
 
     @classmethod
     def of_item(cls, key: str, item: Item) -> Mem0Memory:
-        """Return the memory that an item is, whoever added it.
+        """Return the memory of an item, which any program may have added.
 
         The key says who its first entity is. Marks, which any writer of the key may have made, name
         entities of the kinds after that, and nothing else of them is trusted to have a type.
@@ -285,7 +285,7 @@ RELATION = "is a relation of mem0's graph"
 
 
 class Mem0Reader(Reader):
-    """Reads memories one by one, lists of them, and what is under ``results`` or ``memories``."""
+    """Reads memories one by one, in lists, and in the lists ``results`` and ``memories``."""
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"results", "memories", "relations"})
 

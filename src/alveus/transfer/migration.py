@@ -1,4 +1,4 @@
-"""Moving everything that a store holds into another one, with its history."""
+"""Copying a whole store into another one, with its history."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def migrate(
         wait_s: Longest wait for other writers of the target.
 
     Raises:
-        AccessDenied: The user of a server does not own the tables.
+        AccessDenied: The user is not the owner of the tables on a server.
         InvalidInput: The target holds something else, or both are the same, or one is in RAM.
-        Unusable: What was copied is not the same as the source, and the message says in what; or
+        Unusable: The copy differs from the source, and the message names the difference; or
             a schema is not the one that this alveus needs.
         NotAStore, NotFound, StoreBusy, StoreTooNew, Unavailable: One of them cannot be opened.
     """

@@ -126,14 +126,14 @@ class Ids:
         self._counts: Counter[bytes] = Counter()
 
     def of_record(self, fields: dict[str, Value]) -> str:
-        """Return the id that a record has, or one of its contents; whoever stores it checks it."""
+        """Return the id of a record, or one made from its contents; it is not checked."""
         given = fields.get("id")
         if given is None:
             return self.make(fields)
         return str(given) if type(given) is int else cast("str", given)
 
     def make(self, contents: Value) -> str:
-        """Return an id of *contents*, and of how often the same occurred before."""
+        """Return an id made of *contents* and of the number of equal ones before."""
         line = checked(valid_text(contents).value, where="the line", nan=True)
         digest = wire.digest(line, salt=b"alveus import")
         self._counts[digest] += 1

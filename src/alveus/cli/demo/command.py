@@ -1,4 +1,4 @@
-"""The demo: what alveus does, shown in a minute."""
+"""The demo: alveus in a minute."""
 
 from __future__ import annotations
 
@@ -251,7 +251,7 @@ class _Demo:
 
 
 def program() -> str:
-    """Return what to type for `alveus`: `make demo` has it in an environment nobody activated."""
+    """Return the command `alveus`, with its path if it is not on PATH, as after `make demo`."""
     beside = Path(sys.executable).with_name("alveus")
     if shutil.which("alveus") is not None or not beside.exists():
         return "alveus"

@@ -38,7 +38,7 @@ ONE_BY_ONE = LearnOptions(batch_messages=1)
 
 
 def add(memory: Memory, texts: tuple[str, ...]) -> list[str]:
-    """Add what Ada says to her conversation; return the ids."""
+    """Add messages of Ada to her conversation; return their ids."""
     said = [{"role": "user", "name": "Ada", "content": text} for text in texts]
     return memory.key(KEY).conversation(TALK).add(said)
 
@@ -53,15 +53,15 @@ def model() -> AbstractContextManager[ChatModel | None]:
 
 
 def learn_and_die(path: str, embedder: str) -> None:
-    """Add what was said later, learn its first message, and be killed before the second."""
+    """Add the later messages, learn the first one, and be killed before the second."""
     with Memory.open(path, embedder=embedder) as memory, model() as asked:
         add(memory, SAID_LATER)
-        own = memory.key(KEY)
+        key = memory.key(KEY)
 
         def die(_messages: int) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
 
-        own.learn(own.conversation(TALK), model=asked, options=ONE_BY_ONE, progress=die)
+        key.learn(key.conversation(TALK), model=asked, options=ONE_BY_ONE, progress=die)
 
 
 def run_to_death(path: Path, embedder: str) -> int:

@@ -50,7 +50,7 @@ def questions() -> list[DemoQuestion]:
 
 @dataclass(frozen=True, slots=True)
 class RecallScore:
-    """How much of what answers the questions was found.
+    """The share of the answers to questions that was found.
 
     Attributes:
         at: Share of the answering items among the first so many hits.
