@@ -18,6 +18,7 @@ from click.shell_completion import get_completion_class
 from alveus import __version__
 from alveus.cli import options, output
 from alveus.cli.commands import LazyGroup
+from alveus.cli.options import argument
 from alveus.cli.session import Session, session_of
 from alveus.errors import AlveusError, DuplicateItem, StoreReadOnly, TreeConflict
 
@@ -79,7 +80,7 @@ with a comma.
 
 @options.command("completion")
 def completion_command(
-    _session: Session, *, shell: str = options.argument(type=click.Choice(SHELLS))
+    _session: Session, *, shell: str = argument(type=click.Choice(SHELLS))
 ) -> None:
     """Print the completion script of a shell.
 

@@ -9,7 +9,7 @@ from functools import partial
 
 from alveus.cli import options, output
 from alveus.cli.listing import set_row
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput, NotFound
 from alveus.llm import ChatModel
@@ -155,7 +155,7 @@ def _row(zone: Zone, done: CompactionInfo) -> tuple[str, ...]:
 def undo_command(
     session: Session,
     *,
-    compaction: int = options.argument("ID", type=options.Whole(0)),
+    compaction: int = argument("ID", type=options.Whole(0)),
     key: str = options.KEY,
     set_name: str = options.SET,
 ) -> None:

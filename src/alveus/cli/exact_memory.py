@@ -12,7 +12,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from alveus.cli import options, output, tables
-from alveus.cli.options import Moment, option
+from alveus.cli.options import Moment, argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput
 from alveus.memory.maintenance import ChangedItem, ChangedValue, Difference
@@ -146,7 +146,7 @@ def set_command(
     session: Session,
     *,
     path: DottedPath = options.path_argument(),
-    value: str = options.argument(),
+    value: str = argument(),
     key: str = options.KEY,
     ttl: timedelta | None = options.TTL,
     as_text: bool = option("--text", "Store VALUE as text, even if it is JSON."),
@@ -199,8 +199,8 @@ _MARKS = {"added": ("+", "green"), "removed": ("-", "red"), "changed": ("~", "ye
 def diff_command(
     session: Session,
     *,
-    since: int | datetime = options.argument(callback=options.parsed(options.read_begin)),
-    until: Moment = options.argument(
+    since: int | datetime = argument(callback=options.parsed(options.read_begin)),
+    until: Moment = argument(
         "[UNTIL]", callback=options.parsed(options.read_moment), required=False
     ),
     key: str = options.KEY,

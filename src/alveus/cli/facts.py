@@ -13,7 +13,7 @@ import click
 
 from alveus.cli import options, output
 from alveus.cli.import_export import checked_messages
-from alveus.cli.options import Moment, option
+from alveus.cli.options import Moment, argument, option
 from alveus.cli.session import Session
 from alveus.errors import ModelFailed, ModelUnavailable, NotFound
 from alveus.facts import Fact, Facts, LearnOptions, LearnReport
@@ -81,7 +81,7 @@ _LEARN_OPTIONS: Any = options.OptionGroup(
 def learn_command(
     session: Session,
     *,
-    texts: tuple[str, ...] = options.argument("[TEXT]...", nargs=-1),
+    texts: tuple[str, ...] = argument("[TEXT]...", nargs=-1),
     key: str | None = options.key_option(
         "The user, session or device; with --watch all, unless one is named."
     ),
@@ -313,7 +313,7 @@ _WHEN: Any = options.OptionGroup({"as_of": options.AS_OF, "valid_at": options.VA
 def about_command(
     session: Session,
     *,
-    name: str = options.argument(),
+    name: str = argument(),
     key: str = options.KEY,
     steps: int | None = option(
         "--steps COUNT",
@@ -352,7 +352,7 @@ def about_command(
 def profile_command(
     session: Session,
     *,
-    name: str | None = options.argument(required=False),
+    name: str | None = argument(required=False),
     key: str = options.KEY,
     budget: int = option(
         "--budget TOKENS", "What it may take.", type=options.Whole(1, 1_000_000), default=300
@@ -424,10 +424,7 @@ def show_fact(session: Session, *, item_id: str = options.ITEM, key: str = optio
         versions = facts.history(item_id)
     if not versions:
         session.nothing(f"key {key!r} has no fact {item_id!r}")
-    if session.json:
-        output.document(fact_fields(versions[-1]))
-    else:
-        output.facts(_described(versions[-1], session.zone))
+    session.describe(_described(versions[-1], session.zone), fact_fields(versions[-1]))
 
 
 def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
@@ -466,16 +463,13 @@ def why_fact(session: Session, *, item_id: str = options.ITEM, key: str = option
     """
     with _opened(session, key) as facts:
         origin = facts.why(item_id)
-    if session.json:
-        output.document(output.wired(origin.to_json()))
-        return
     rows = [("fact", origin.fact.text), ("learnt by", origin.fact.model)]
     for message in origin.messages:
         who = message.get("name") or message.get("role")
         rows.append(("message", f"{message['id']}, {who}: {message.get('content')}"))
     rows += [("replaced", fact.text) for fact in origin.replaced]
     rows += [("contradicts", fact.text) for fact in origin.contradicts]
-    output.facts(rows)
+    session.describe(rows, output.wired(origin.to_json()))
 
 
 @options.command("check", facts_command)
@@ -501,7 +495,7 @@ def check_facts(session: Session, *, key: str = options.KEY) -> None:
 def undo_learning(
     session: Session,
     *,
-    learnings: tuple[str, ...] = options.argument("[LEARNING]...", nargs=-1),
+    learnings: tuple[str, ...] = argument("[LEARNING]...", nargs=-1),
     key: str = options.KEY,
 ) -> None:
     """Take back learnings, the last one unless others are named.

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.keys import KeyMemory
@@ -148,7 +148,7 @@ def scrub_command(session: Session) -> None:
 
 @options.command("receipts")
 def receipts_command(
-    session: Session, *, receipt_id: str | None = options.argument("[ID]", required=False)
+    session: Session, *, receipt_id: str | None = argument("[ID]", required=False)
 ) -> None:
     """List what was forgotten, or show one receipt.
 

@@ -13,7 +13,7 @@ from typing import TypeAlias, cast
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.output import sink
 from alveus.cli.session import Owner, Session
 from alveus.memory.memory import Memory
@@ -60,7 +60,7 @@ LoadMessages: TypeAlias = Callable[[Memory], None]
 def import_command(
     session: Session,
     *,
-    file: str = options.argument(type=options.FileName(allow_dash=True)),
+    file: str = argument(type=options.FileName(allow_dash=True)),
     key: str | None = options.key_option(),
     knowledge: str | None = options.knowledge_option(),
     set_name: str = options.SET,
@@ -294,7 +294,7 @@ def _source(file: str) -> Generator[Source]:
 def export_command(
     session: Session,
     *,
-    file: str = options.argument(type=options.FileName(allow_dash=True), default="-"),
+    file: str = argument(type=options.FileName(allow_dash=True), default="-"),
     keys: tuple[str, ...] = options.KEYS,
     knowledge: str | None = options.knowledge_option("Only the sets of this knowledge."),
     set_names: tuple[str, ...] = options.SETS,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO, cast
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import Moment, option
+from alveus.cli.options import Moment, argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.memory import Memory
@@ -65,7 +65,7 @@ _ADD_OPTIONS: Any = options.OptionGroup(
 def add_command(
     session: Session,
     *,
-    words: str = options.argument("TEXT"),
+    words: str = argument("TEXT"),
     owner: Owner = options.OWNER,
     set_name: str = options.SET,
     fields: AddOptions = _ADD_OPTIONS,
@@ -124,7 +124,7 @@ def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -
 def search_command(
     session: Session,
     *,
-    query: str = options.argument(),
+    query: str = argument(),
     owner: Owner = options.OWNER,
     set_names: tuple[str, ...] = options.SETS,
     limit: int = options.limit_option(10, 1000),
@@ -219,12 +219,9 @@ def show_command(
         when = "was deleted" if as_of is None else "was not there then"
         session.nothing(f"item {item_id!r} {when}; --history shows its versions")
     for number, item in enumerate(found):
-        if session.json:
-            output.document(output.item_fields(item))
-            continue
-        if number:
+        if number and not session.json:
             click.echo()
-        output.facts(_facts(item))
+        session.describe(_facts(item), output.item_fields(item))
 
 
 def _facts(item: Item) -> Iterable[tuple[str, str]]:
@@ -237,7 +234,7 @@ def _facts(item: Item) -> Iterable[tuple[str, str]]:
 def delete_command(
     session: Session,
     *,
-    item_ids: tuple[str, ...] = options.argument("ID…", nargs=-1, required=True),
+    item_ids: tuple[str, ...] = argument("ID…", nargs=-1, required=True),
     owner: Owner = options.OWNER,
     set_name: str | None = options.ONE_SET,
 ) -> None:
@@ -339,10 +336,7 @@ def _none_held(session: Session, owner: Owner, item_id: str) -> NoReturn:
 
 @options.command("list", quarantine_command)
 def list_held(
-    session: Session,
-    *,
-    owner: Owner = options.OWNER,
-    set_name: str | None = options.ONLY_SET,
+    session: Session, *, owner: Owner = options.OWNER, set_name: str | None = options.ONLY_SET
 ) -> None:
     """List the items in quarantine, by set and time.
 
@@ -377,10 +371,7 @@ def show_held(
         held = quarantine.get(item_id)
     if held is None:
         _none_held(session, owner, item_id)
-    if session.json:
-        output.document(held_fields(held))
-        return
-    output.facts(
+    session.describe(
         [
             ("id", held.id),
             ("set", held.set_name),
@@ -389,7 +380,8 @@ def show_held(
             ("reason", held.reason),
             ("text", held.item.text or ""),
             ("metadata", output.inline(dict(held.item.metadata))),
-        ]
+        ],
+        held_fields(held),
     )
 
 

@@ -90,15 +90,11 @@ def stats_command(session: Session) -> None:
     with session.open(mode="ro") as memory:
         found = memory.stats()
     store = found.store
-    if session.json:
-        fields = output.attributes(found, "space embedder pending queue_age_s")
-        figures = output.attributes(store, STORE_FIGURES)
-        leases = [lease.owner for lease in found.leases]
-        output.document({"file": found.location} | fields | figures | {"leases": leases})
-        return
     waiting = f", the oldest for {found.queue_age_s:.0f} s" if found.pending else ""
     runs = f"{store.runs_waiting:,} wait, {store.runs_parked:,} parked, {store.runs_ended:,} ended"
-    output.facts(
+    fields = output.attributes(found, "space embedder pending queue_age_s")
+    leases = [lease.owner for lease in found.leases]
+    session.describe(
         [
             ("file", found.location),
             ("size", f"{output.size(store.file_bytes)}, log {output.size(store.wal_bytes)}"),
@@ -112,7 +108,13 @@ def stats_command(session: Session) -> None:
             ("not embedded", f"{found.pending:,}{waiting}"),
             ("runs", runs),
             ("running keys", f"{len(found.leases):,}"),
-        ]
+        ],
+        {
+            "file": found.location,
+            **fields,
+            **output.attributes(store, STORE_FIGURES),
+            "leases": leases,
+        },
     )
 
 
@@ -137,7 +139,4 @@ def version_command(session: Session) -> None:
 
     Example: alveus version
     """
-    if session.json:
-        output.document(versions())
-    else:
-        output.facts(versions().items())
+    session.describe(versions().items(), versions())

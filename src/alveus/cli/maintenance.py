@@ -14,7 +14,7 @@ import click
 
 from alveus.cli import options, output
 from alveus.cli.listing import versions
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.session import Session
 from alveus.errors import (
     AlveusError,
@@ -386,9 +386,7 @@ def upgrade_command(session: Session) -> None:
 
 
 @options.command("backup")
-def backup_command(
-    session: Session, *, target: str = options.argument(type=options.FileName())
-) -> None:
+def backup_command(session: Session, *, target: str = argument(type=options.FileName())) -> None:
     """Write a copy of the memory to a file.
 
     TARGET must not exist. It appears when it is complete, and is a complete memory, with all
@@ -408,7 +406,7 @@ def backup_command(
 def restore_command(
     session: Session,
     *,
-    backup_file: str = options.argument("BACKUP", type=options.FileName()),
+    backup_file: str = argument("BACKUP", type=options.FileName()),
     yes: bool = options.YES,
 ) -> None:
     """Replace the memory by a backup.
@@ -455,8 +453,8 @@ def _items_of(backup_file: str) -> int | None:
 def migrate_command(
     session: Session,
     *,
-    source: str = options.argument("SRC", type=options.FileName()),
-    target: str = options.argument("DST", type=options.FileName()),
+    source: str = argument("SRC", type=options.FileName()),
+    target: str = argument("DST", type=options.FileName()),
 ) -> None:
     """Copy a memory, with its history, into an empty one.
 
@@ -528,7 +526,7 @@ _KNOWLEDGE = options.knowledge_option(
 
 @options.command("grant")
 def grant_command(
-    session: Session, *, role: str = options.argument(), knowledge: str | None = _KNOWLEDGE
+    session: Session, *, role: str = argument(), knowledge: str | None = _KNOWLEDGE
 ) -> None:
     """Let a user of PostgreSQL use a space, or a knowledge.
 
@@ -545,7 +543,7 @@ def grant_command(
 
 @options.command("revoke")
 def revoke_command(
-    session: Session, *, role: str = options.argument(), knowledge: str | None = _KNOWLEDGE
+    session: Session, *, role: str = argument(), knowledge: str | None = _KNOWLEDGE
 ) -> None:
     """Take back what grant gave.
 

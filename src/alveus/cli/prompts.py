@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from alveus.cli import options
-from alveus.cli.options import Moment, option
+from alveus.cli.options import Moment, argument, option
 from alveus.cli.session import Owner, Session
 from alveus.memory.memory import Memory
 from alveus.memory.prompt import ALL, NEWEST, Context
@@ -33,7 +33,7 @@ def budget_option(default: int | None = None) -> Any:  # noqa: ANN401 - the defa
 def context_command(
     session: Session,
     *,
-    query: str = options.argument(),
+    query: str = argument(),
     key: str = options.KEY,
     budget: int | None = budget_option(),
     system: str | None = option("--system TEXT", "Begin with these instructions."),

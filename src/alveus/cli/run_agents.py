@@ -21,7 +21,7 @@ from typing import IO, Any, NoReturn, cast
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.output import sink
 from alveus.cli.runs import found_runs
 from alveus.cli.session import Session
@@ -49,7 +49,7 @@ SHAPE = 'write {"key": "ada", "value": …}, and "id": "…" if it has one'
 
 BLOCK = 1 << 16
 
-AGENT = options.argument("AGENT")
+AGENT = argument("AGENT")
 RUNNER_NAME = option("--name NAME", "The name of the runner and its inbox.  [default: the agent's]")
 CONCURRENT_KEYS = option(
     "--concurrency COUNT",
@@ -519,10 +519,9 @@ def load(named: str, *, name: str | None) -> DispatchTable:
         raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
     source, colon, attribute = named.rpartition(":")
     if not colon or not source or not attribute:
-        problem = (
+        raise click.UsageError(
             f"{named!r} does not name an agent; write my_agent.py:Shop, or package.module:Shop"
         )
-        raise click.UsageError(problem)
     module = _file(source) if source.endswith(".py") or os.sep in source else _module(source)
     found: Any = module
     for part in attribute.split("."):
@@ -560,42 +559,36 @@ def _file(source: str) -> ModuleType:
     if spec is None or spec.loader is None:
         raise InvalidInput(f"{source} is not a Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
-    loader = spec.loader
-
-    def run() -> None:
+    with _importing(source, path.absolute().parent):
         sys.modules[name] = module  # dataclasses and durable calls look it up
         try:
-            loader.exec_module(module)
+            spec.loader.exec_module(module)
         except BaseException:
             del sys.modules[name]
             raise
-
-    _import(source, path.absolute().parent, run)
     return module
 
 
 def _module(source: str) -> ModuleType:
     """Return the module of that name, from the working directory or the installed ones."""
-    try:
-        return _import(source, Path.cwd(), lambda: importlib.import_module(source))
-    except ModuleNotFoundError as error:
-        hint = "run it where that can be imported, or name a file: my_agent.py:Shop"
-        raise NotFound(f"there is no module {error.name!r}; {hint}") from None
+    with _importing(source, Path.cwd()):
+        return importlib.import_module(source)
 
 
-def _import(source: str, folder: Path, run: Callable[[], Any]) -> Any:  # noqa: ANN401 - what run returns
-    """Import a module; an error that it raises names its line."""
+@contextmanager
+def _importing(source: str, folder: Path) -> Generator[None]:
+    """Import in the block, also from *folder*; an error that the module raises names its line."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:
-        return run()
-    except ModuleNotFoundError as error:
-        if error.name is not None and f"{source}.".startswith(f"{error.name}."):
-            raise
-        _refuse(source, error)
+        yield
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - a user's module: reported with its position
+        missing = error.name if isinstance(error, ModuleNotFoundError) else None
+        if missing is not None and f"{source}.".startswith(f"{missing}."):
+            hint = "run it where that can be imported, or name a file: my_agent.py:Shop"
+            raise NotFound(f"there is no module {missing!r}; {hint}") from None
         _refuse(source, error)
 
 

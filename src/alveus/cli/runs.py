@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.session import Session
 from alveus.errors import StaleRun
 from alveus.memory.memory import Memory
@@ -20,8 +20,8 @@ from alveus.store.runs import LARGEST
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
-RUN = options.argument("RUN", type=options.Whole(1, LARGEST))
-RUNS = options.argument("RUN…", nargs=-1, type=options.Whole(1, LARGEST))
+RUN = argument("RUN", type=options.Whole(1, LARGEST))
+RUNS = argument("RUN…", nargs=-1, type=options.Whole(1, LARGEST))
 ALL = option("--all", "All parked runs that the filters leave.")
 ONLY_AGENT = option("--agent -a NAME", "Only runs of this agent.")
 ONLY_KEY = options.key_option("Only runs of this key.")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import option
+from alveus.cli.options import argument, option
 from alveus.cli.session import Session
 from alveus.errors import InvalidInput, Unsupported
 from alveus.llm import ChatModel
@@ -293,7 +293,7 @@ token_command = options.group(
     "Their file holds hashes, never a token; a server reads it again whenever it changes.",
 )
 
-_NAME = options.argument()
+_NAME = argument()
 _FILE = option(
     "--tokens FILE",
     "The file of tokens.",

@@ -266,6 +266,13 @@ class Session:
         else:
             click.echo(output.plain(text))
 
+    def describe(self, rows: Iterable[tuple[str, str]], fields: output.Json) -> None:
+        """Print an object: its names and values, or with --json *fields* as a document."""
+        if self.json:
+            output.document(fields)
+        else:
+            output.facts(rows)
+
     def done(self, text: str, fields: dict[str, output.Json]) -> None:
         """Print an action that is done: in words, or with --json as a document."""
         if self.json:

@@ -19,6 +19,7 @@ from rich.text import Text
 from alveus.cli import options, output, tables
 from alveus.cli.demo import kill_proof, learning, sample_conversation
 from alveus.cli.exact_memory import drawn
+from alveus.cli.options import option
 from alveus.cli.session import Session
 from alveus.errors import InvalidInput
 from alveus.facts import Fact
@@ -37,9 +38,7 @@ COLUMNS = 40
 
 @options.command("demo")
 def demo_command(
-    session: Session,
-    *,
-    fast: bool = options.option("--fast", "Use the static embedder, which is quicker."),
+    session: Session, *, fast: bool = option("--fast", "Use the static embedder, which is quicker.")
 ) -> None:
     """Show in a minute what alveus does.
 
