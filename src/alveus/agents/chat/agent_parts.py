@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
@@ -162,17 +162,30 @@ class BlankAction(Action):
         return ActionOutput(ai_message)
 
 
-async def awaited(result: object, method: str) -> Any:  # noqa: ANN401 - what a user's method returns
-    """Return what a user's method says."""
+async def called(
+    owner: object,
+    method: str,
+    *args: object,
+    optional: Mapping[str, object] | None = None,
+    **named: object,
+) -> Any:  # noqa: ANN401 - what a user's method returns
+    """Return the result of an async method that users override.
+
+    Args:
+        optional: Arguments that are passed only if the method names them: an override that was
+            written for an earlier version need not take them.
+
+    Raises:
+        InvalidInput: The method is not async.
+    """
+    function = getattr(owner, method)
+    known = inspect.signature(function).parameters
+    named |= {name: value for name, value in (optional or {}).items() if name in known}
+    result = function(*args, **named)
     if not inspect.isawaitable(result):
-        raise InvalidInput(f"{method} must be async: async def {method.rpartition('.')[2]}(…)")
+        name = f"{type(owner).__name__}.{method}"
+        raise InvalidInput(f"{name} must be async: async def {method}(…)")
     return await result
-
-
-def accepted_options(method: Callable[..., object], **optional: object) -> dict[str, Any]:
-    """Return those of *optional* that a user's method names: an older one knows less."""
-    names = inspect.signature(method).parameters
-    return {name: value for name, value in optional.items() if name in names}
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from alveus.agents.chat.agent_parts import (
     LLMConfig,
     ProfileConfig,
     Review,
-    accepted_options,
-    awaited,
+    called,
     checked_output,
     listed,
     print_answer,
@@ -376,10 +375,8 @@ class ConversableAgent:
         """
         output: ActionOutput | None = None
         for each in self._actions:
-            optional = accepted_options(each.run, ctx=ctx)
-            method = f"{type(each).__name__}.run"
-            made = await awaited(each.run(message, rely_action_out=output, **optional), method)
-            output = checked_output(made, method)
+            made = await called(each, "run", message, optional={"ctx": ctx}, rely_action_out=output)
+            output = checked_output(made, f"{type(each).__name__}.run")
         assert output is not None  # noqa: S101 - `build` saw an action
         return output
 
@@ -387,22 +384,6 @@ class ConversableAgent:
         """Return whether what came of an answer is right, and why not. By default it is."""
         del message, action_output
         return True, None
-
-    # --- what the loop calls ------------------------------------------------------------------
-
-    async def remember(self, retry_counter: int, **said: Any) -> None:  # noqa: ANN401 - of write_memories
-        """Call `write_memories`, with what newer versions pass only where it is asked for."""
-        optional = accepted_options(self.write_memories, current_retry_counter=retry_counter)
-        written = self.write_memories(**said, **optional)
-        await awaited(written, f"{type(self).__name__}.write_memories")
-
-    async def found_in_memory(self, question: str) -> tuple[list[MemoryFragment], list[str]]:
-        """Return what is read for a question, and the sets of the conversation to be searched."""
-        parts = self.memory.memory.parts()
-        read = await self.memory.read(observation=question)
-        own = [part.set_name for part in parts]
-        known = await asyncio.to_thread(self.run_memory.key(self.conv_id).sets)
-        return list(read), [name for name in known if name in {*own, MESSAGES}]
 
 
 class UserProxyAgent(ConversableAgent):
@@ -449,116 +430,15 @@ def _check(sender: ConversableAgent, recipient: object, reviewer: object, messag
 # --- one exchange as one run: of the key that the conversation is, on a runner of its own ---------
 
 
-@dataclass
-class Answering:
-    """The answers of one agent in one exchange.
-
-    Attributes:
-        reviewer: Who says whether an answer may go out; None: any may.
-        ctx: Of the run that the exchange is.
-    """
-
-    recipient: ConversableAgent
-    reviewer: ConversableAgent | None
-    ctx: RunnerContext
-
-    async def answer(self, question: str, rounds: int) -> AgentMessage:
-        """Return the first answer that is approved and acted on, or the last one there may be."""
-        read = self.recipient.read_memories(question)
-        memories = await awaited(read, self._named("read_memories"))
-        messages = self.recipient.prompts(question, memories)
-        tried = 0
-        while True:
-            text = await self._ask_model(question, messages)
-            review, output, reason = await self._judged(text)
-            await self.recipient.remember(
-                tried,
-                question=question,
-                ai_message=text,
-                action_output=output,
-                check_pass=reason is None,
-                check_fail_reason=reason,
-            )
-            tried += 1
-            if reason is None or tried >= self.recipient.max_retry_count:
-                return self._reply(question, rounds, review, output, reason)
-            told = ModelMessage(role="user", content=AGAIN.format(reason=reason))
-            messages += [ModelMessage(role="assistant", content=text), told]
-
-    def _reply(
-        self,
-        question: str,
-        rounds: int,
-        review: Review,
-        output: ActionOutput,
-        reason: str | None,
-    ) -> AgentMessage:
-        client = self.recipient.llm.llm_client
-        return AgentMessage(
-            output.content,
-            self.recipient.name,
-            self.recipient.role,
-            rounds,
-            model_name=prompt_templates.NAME if client is None else client.name,
-            success=reason is None,
-            reason=reason,
-            current_goal=question,
-            review_info=review,
-            action_report=output,
-        )
-
-    async def _ask_model(self, question: str, messages: Sequence[ModelMessage]) -> str:
-        client, context = self.recipient.llm.llm_client, self.recipient.context
-        if client is None:
-            text = await self._recalled(question)
-        else:
-            options = {"temperature": context.temperature, "max_tokens": context.max_new_tokens}
-            durable = self.ctx.durable.using(name=ASK)
-            answer = cast("str", await durable(client.complete, list(messages), **options))
-            text = said_by(client.name, answer)
-        if context.verbose:
-            print_answer(messages, text)
-        return text
-
-    async def _recalled(self, question: str) -> str:
-        fragments, sets = await self.recipient.found_in_memory(question)
-        key = self.recipient.run_memory.key(self.recipient.conv_id)
-        return await asyncio.to_thread(
-            prompt_templates.answer_from_memory, question, fragments, key, sets
-        )
-
-    async def _judged(self, text: str) -> tuple[Review, ActionOutput, str | None]:
-        """Return what was said of an answer, what came of it, and why it does not go out."""
-        review = Review(approve=True)
-        if self.reviewer is not None:
-            method = f"{type(self.reviewer).__name__}.review"
-            verdict = await awaited(self.reviewer.review(text, self.recipient), method)
-            review = _verdict(verdict, method)
-        if not review.approve:
-            reason = review.comments or "the reviewer said no"
-            return review, ActionOutput(text, is_exe_success=False), reason
-        act = self.recipient.act
-        done = await awaited(act(text, **accepted_options(act, ctx=self.ctx)), self._named("act"))
-        output = checked_output(done, self._named("act"))
-        if not output.is_exe_success:
-            return review, output, output.observations or output.content or "its action failed"
-        method = self._named("verify")
-        check = _verdict(await awaited(self.recipient.verify(text, output), method), method)
-        wrong = check.comments or "it was found to be wrong"
-        return review, output, None if check.approve else wrong
-
-    def _named(self, method: str) -> str:
-        return f"{type(self.recipient).__name__}.{method}"
-
-
-def _verdict(said: object, method: str) -> Review:
-    """Return what a user's method said of an answer."""
-    match said:
+async def _verdict(agent: ConversableAgent, method: str, *args: object) -> Review:
+    """Return the verdict of a user's `review` or `verify` on an answer."""
+    match await called(agent, method, *args):
         case (bool() as approve, str() | None as comments):
             return Review(approve, comments)
-        case _:
+        case other:
             raise InvalidInput(
-                f"{method} must return (True or False, a text or None), not {said!r}"
+                f"{type(agent).__name__}.{method} must return (True or False, a text or None), "
+                f"not {other!r}"
             )
 
 
@@ -591,13 +471,14 @@ class ExchangeInput(Event):
 
 @dataclass
 class Exchange:
-    """What is said to an agent, and who is there when it answers.
+    """A message to an agent and its answer.
 
     Attributes:
-        failures: What answers raised, by run.
+        reviewer: The agent that says whether an answer may go out; None: any may.
+        failures: Errors of answers, by run.
         wanted: The exchange whose reply is waited for.
-        is_answered: It has its reply.
-        is_over: Nobody waits for anything more.
+        is_answered: Whether it has its reply.
+        is_over: Whether nothing waits for an answer any more.
     """
 
     sender: ConversableAgent
@@ -613,12 +494,11 @@ class Exchange:
         """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
         run_memory, key = self.recipient.run_memory, self.recipient.conv_id
         refuse_own_run(run_memory.engine.store, Scope(run_memory.space, key))
-        who = f"{self.recipient.role}/{self.recipient.name}"
-        # A runner per exchange: nobody closes an agent. A name per conversation and agent: the
-        # agents that are there answer what is left of their own conversation, and of no other.
+        # A runner per exchange: nobody closes an agent. The name holds conversation and agent, so
+        # that a runner goes on with interrupted exchanges of this conversation only.
         agent = Agent(
-            f"chat {key} {who}",
-            actions=[self._answer()],
+            f"chat {key} {self.recipient.role}/{self.recipient.name}",
+            actions=[self._action()],
             on_failed="next",
             on_mismatch="truncate",
         )
@@ -635,14 +515,14 @@ class Exchange:
                 await runner.aclose()
                 raise
             except BaseException:
-                await runner.aclose(wait_s=0)  # what is cut off is not waited for
+                await runner.aclose(wait_s=0)  # a cancelled exchange is not waited for
                 raise
             await runner.aclose()
         await self.recipient.memory.gpts_memory.push_message(key)
         return reply
 
     def _interrupted(self, runner: LocalRunner) -> str | None:
-        """Return which exchange with the same message was cut off, if one was."""
+        """Return the id of an interrupted exchange with the same message, or None."""
         runs = runner.runs.list(key=self.recipient.conv_id, status="waiting")
         for run in reversed(runs):
             if run.input == self._input(run.input.get("exchange", "")).data:
@@ -653,7 +533,7 @@ class Exchange:
         return ExchangeInput(exchange, self.sender.name, self.sender.role, self.message)
 
     async def _reply(self, runner: LocalRunner, event_id: str) -> AgentMessage:
-        """Return the reply in the exchange of that id; one that failed is held again."""
+        """Return the reply of the exchange *event_id*; one that failed is held again."""
         key = self.recipient.conv_id
         for again in count():
             exchange = f"{event_id} again {again}" if again else event_id
@@ -672,7 +552,7 @@ class Exchange:
             raise failure
         raise AssertionError  # count() has no end
 
-    def _answer(self) -> Any:  # noqa: ANN401 - an action, as Agent takes it
+    def _action(self) -> Any:  # noqa: ANN401 - an action, as Agent takes it
         @action(ExchangeInput)
         async def answer(event: ExchangeInput, ctx: RunnerContext) -> None:
             if self.is_answered and event.exchange != self.wanted:
@@ -688,20 +568,101 @@ class Exchange:
         return answer
 
     async def _leave(self) -> NoReturn:
-        """Leave an exchange that was cut off to whoever says the same again."""
+        """Leave another interrupted exchange to the next call with its message."""
         while not self.is_over:  # noqa: ASYNC110 - it is set in another thread
             await asyncio.sleep(LOOK_S)
         raise Interrupted
 
     async def _answered(self, said: ExchangeInput, ctx: RunnerContext) -> AgentMessage:
+        """Return the recipient's reply, and log both messages."""
         recipient, rounds = self.recipient, ctx.run.number
         asked = AgentMessage(said.message, said.sender, said.sender_role, rounds)
         if recipient.context.verbose:
             print_message(asked, recipient.name)
-        reply = await Answering(recipient, self.reviewer, ctx).answer(said.message, rounds)
+        reply = await self._accepted(said.message, ctx)
         if recipient.context.verbose:
             print_message(reply, said.sender)
         log, key = recipient.memory.gpts_memory, recipient.conv_id
         await log.keep_message(key, logged(asked, key, to=recipient.role, role="user"))
         await log.keep_message(key, logged(reply, key, to=said.sender_role, role="assistant"))
         return reply
+
+    async def _accepted(self, question: str, ctx: RunnerContext) -> AgentMessage:
+        """Return the first answer that is approved and acted on, or the last that may be tried."""
+        recipient, tried = self.recipient, 0
+        memories = await called(recipient, "read_memories", question)
+        messages = recipient.prompts(question, memories)
+        while True:
+            text = await self._ask_model(question, messages, ctx)
+            review, output, reason = await self._judged(text, ctx)
+            await called(
+                recipient,
+                "write_memories",
+                optional={"current_retry_counter": tried},
+                question=question,
+                ai_message=text,
+                action_output=output,
+                check_pass=reason is None,
+                check_fail_reason=reason,
+            )
+            tried += 1
+            if reason is None or tried >= recipient.max_retry_count:
+                break
+            again = ModelMessage(role="user", content=AGAIN.format(reason=reason))
+            messages += [ModelMessage(role="assistant", content=text), again]
+        client = recipient.llm.llm_client
+        return AgentMessage(
+            output.content,
+            recipient.name,
+            recipient.role,
+            ctx.run.number,
+            model_name=prompt_templates.NAME if client is None else client.name,
+            success=reason is None,
+            reason=reason,
+            current_goal=question,
+            review_info=review,
+            action_report=output,
+        )
+
+    async def _ask_model(
+        self, question: str, messages: Sequence[ModelMessage], ctx: RunnerContext
+    ) -> str:
+        client, context = self.recipient.llm.llm_client, self.recipient.context
+        if client is None:
+            text = await self._recalled(question)
+        else:
+            options = {"temperature": context.temperature, "max_tokens": context.max_new_tokens}
+            durable = ctx.durable.using(name=ASK)
+            answer = cast("str", await durable(client.complete, list(messages), **options))
+            text = said_by(client.name, answer)
+        if context.verbose:
+            print_answer(messages, text)
+        return text
+
+    async def _recalled(self, question: str) -> str:
+        """Return an answer without a model: from the agent's memory and its conversation's sets."""
+        memory, key = self.recipient.memory, self.recipient.run_memory.key(self.recipient.conv_id)
+        fragments: list[MemoryFragment] = await memory.read(observation=question)
+        searched = {*(part.set_name for part in memory.memory.parts()), MESSAGES}
+        sets = [name for name in await asyncio.to_thread(key.sets) if name in searched]
+        return await asyncio.to_thread(
+            prompt_templates.answer_from_memory, question, fragments, key, sets
+        )
+
+    async def _judged(
+        self, text: str, ctx: RunnerContext
+    ) -> tuple[Review, ActionOutput, str | None]:
+        """Return the review of an answer, the output of its action, and why it does not go out."""
+        recipient, review = self.recipient, Review(approve=True)
+        if self.reviewer is not None:
+            review = await _verdict(self.reviewer, "review", text, recipient)
+        if not review.approve:
+            reason = review.comments or "the reviewer said no"
+            return review, ActionOutput(text, is_exe_success=False), reason
+        done = await called(recipient, "act", text, optional={"ctx": ctx})
+        output = checked_output(done, f"{type(recipient).__name__}.act")
+        if not output.is_exe_success:
+            return review, output, output.observations or output.content or "its action failed"
+        check = await _verdict(recipient, "verify", text, output)
+        wrong = check.comments or "it was found to be wrong"
+        return review, output, None if check.approve else wrong

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import field, replace
+from dataclasses import replace
 from typing import Protocol, TypeAlias
 
 from alveus.agents.storage import LayerStorage, Note
@@ -66,8 +66,11 @@ class CommitInsight(Protocol):
 
     def __call__(
         self, observation: Observation, /, *, besides: Besides, sources: Sequence[Link]
-    ) -> tuple[Observation, ...]:
-        """Commit it with what is to be changed besides; return what was let go."""
+    ) -> tuple[Observation, ...] | None:
+        """Commit it with further changes; return the observations that left the window for it.
+
+        None: *besides* refused the commit.
+        """
         ...
 
 
@@ -129,45 +132,42 @@ class Reflection:
         return Observation(self.question, reply, links=tuple(one.created for one in sources))
 
 
-@dataclass(slots=True)
-class ReflectionTally:
-    """What has added up in a window.
+class Tally(Note):
+    """The importance that has added up in a window since the last reflection."""
 
-    Attributes:
-        total: The importance.
-        since: The ids of what it is of, oldest first.
-        reflections: How often a new sum began.
-    """
+    __slots__ = ()
 
-    total: float = 0.0
-    since: list[str] = field(default_factory=list[str])
-    reflections: int = 0
-    stored: StoredItem | None = None
+    @property
+    def total(self) -> float:
+        """The sum."""
+        return self.value.get("total", 0.0)
 
-    @classmethod
-    def read(cls, writer: Writer, ref: SetRef) -> ReflectionTally:
-        """Return it as it is now."""
-        note = Note.read(writer, ref, NOTE)
-        return cls(**note.value, stored=note.stored)
+    @property
+    def since(self) -> list[str]:
+        """The ids of the observations that it is the sum of, oldest first."""
+        return self.value.get("since", [])
 
-    def after(self, change: PlannedWrite, writer: Writer, ref: SetRef) -> PlannedWrite:
-        """Return a change that also writes it; refused if somebody else did meanwhile."""
-        value = {
-            "total": self.total,
-            "since": [*self.since[-SOURCES:]],
-            "reflections": self.reflections,
-        }
-        noted = Note(ref, NOTE, value, self.stored).change(writer)
-        defined = [] if self.stored else [Define(ref, Definition(retention="purge"))]
-        return replace(change, items=[*change.items, noted], define=[*change.define, *defined])
+    @property
+    def reflections(self) -> int:
+        """How many sums were begun."""
+        return self.value.get("reflections", 0)
+
+    def added_to(
+        self, change: PlannedWrite, writer: Writer, total: float, since: list[str], reflections: int
+    ) -> PlannedWrite:
+        """Return a change that also writes a sum; refused if another writer did meanwhile."""
+        self.value = {"total": total, "since": since[-SOURCES:], "reflections": reflections}
+        begun = [] if self.stored else [Define(self.ref, Definition(retention="purge"))]
+        items = [*change.items, self.change(writer)]
+        return replace(change, items=items, define=[*change.define, *begun])
 
 
 class Reflecting:
-    """Reflects for one window, in this process.
+    """The reflections of one window in this process.
 
     Attributes:
-        failure: Why the last reflection that was due did not come about; it is tried again with
-            the next commit.
+        failure: The error of the last reflection that was due; it is tried again with the next
+            commit.
     """
 
     def __init__(self, settings: Reflection, storage: LayerStorage, name: str) -> None:
@@ -181,61 +181,59 @@ class Reflecting:
     def _window(self) -> SetRef:
         return self._storage.ref(self._name)
 
-    @property
-    def _note(self) -> SetRef:
-        return self._storage.ref(PREFIX + self._name)
+    def _tally(self, writer: Writer) -> Tally:
+        return Tally.read(writer, self._storage.ref(PREFIX + self._name), NOTE)
 
     def counting(self, writer: Writer) -> Besides:
-        """Return what adds up an observation with the commit that brings it."""
+        """Return the function that adds up an observation with the commit that keeps it."""
 
         def counted(change: PlannedWrite, record: ItemRecord) -> PlannedWrite:
             if not change.items or not record.importance:
                 return change
-            tally = ReflectionTally.read(writer, self._note)
-            tally.total += record.importance
-            tally.since.append(record.id)
-            return tally.after(change, writer, self._note)
+            tally = self._tally(writer)
+            total, since = tally.total + record.importance, [*tally.since, record.id]
+            return tally.added_to(change, writer, total, since, tally.reflections)
 
         return counted
 
     def cleared(self, writer: Writer) -> list[ItemChange]:
-        """Return what begins a new sum where the window forgets everything."""
-        tally = ReflectionTally.read(writer, self._note)
+        """Return the changes that begin a new sum when the window is purged."""
+        tally = self._tally(writer)
         if tally.stored is None:
             return []
-        return [Retire(self._note, NOTE, tally.stored.version)]
+        return [Retire(tally.ref, NOTE, tally.stored.version)]
 
     def after(self, writer: Writer, commit: CommitInsight) -> tuple[Observation, ...]:
-        """Reflect as often as it is due; return what was let go for the insights."""
+        """Reflect as often as it is due; return the observations that left for the insights."""
         gone: tuple[Observation, ...] = ()
         with self._exclusive() as is_exclusive:
             while is_exclusive:
-                tally = ReflectionTally.read(writer, self._note)
+                tally = self._tally(writer)
                 if tally.total < self._settings.threshold:
                     break
                 try:
-                    done = self._reflected(writer, tally, commit)
+                    insight, removed = self._reflected(writer, tally, commit)
                 except FAILURES as error:
                     _LOG.warning("a reflection failed", extra={"error": type(error).__name__})
                     self.failure = error
                     break
-                gone += done.removed
-                self._notify(done)
+                gone += removed
+                self._notify(insight)
         return gone
 
     def now(self, writer: Writer, commit: CommitInsight) -> Observation | None:
-        """Reflect on what has come, due or not; return the insight, if there is one."""
+        """Reflect, due or not; return the insight, or None."""
         with self._exclusive() as is_exclusive:
-            tally = ReflectionTally.read(writer, self._note)
+            tally = self._tally(writer)
             if not is_exclusive or not tally.since:
                 return None
-            done = self._reflected(writer, tally, commit)
-            self._notify(done)
-            return done.insight if done.is_first else None
+            insight, _ = self._reflected(writer, tally, commit)
+            self._notify(insight)
+            return insight
 
     @contextmanager
     def _exclusive(self) -> Generator[bool]:
-        """Give whether nobody else of this process is at it, who sees to what is due."""
+        """Give whether this thread reflects; another one of this process may be at it."""
         is_exclusive = self._turn.acquire(blocking=False)
         try:
             yield is_exclusive
@@ -244,55 +242,42 @@ class Reflecting:
                 self._turn.release()
 
     def _observation(self, writer: Writer, item_id: str) -> StoredItem | None:
-        """Return an observation, also if the window let it go; None: it was forgotten for good."""
+        """Return an observation, also one that left the window; None: it was forgotten."""
         stored = writer.get(self._window, [item_id], at=None)[0]
         if stored is not None:
             return stored
         past = writer.versions(self._window, item_id)
         return past[-1][0] if past else None
 
-    def _reflected(self, writer: Writer, tally: ReflectionTally, commit: CommitInsight) -> _Done:
-        """Make an insight, commit it and begin a new sum, unless somebody else did."""
+    def _reflected(
+        self, writer: Writer, tally: Tally, commit: CommitInsight
+    ) -> tuple[Observation | None, tuple[Observation, ...]]:
+        """Commit an insight and begin a new sum; return it and the observations that left for it.
+
+        The insight is None if nothing follows, or if another writer reflected first.
+        """
         sources = [stored for one in tally.since if (stored := self._observation(writer, one))]
         insight = None
         if sources:
             insight = self._settings.insight([observation_of(stored) for stored in sources])
-        done = _Done(insight)
 
         def besides(change: PlannedWrite, _record: ItemRecord | None = None) -> PlannedWrite:
-            now = ReflectionTally.read(writer, self._note)
-            done.is_first = now.stored is not None and now.reflections == tally.reflections
-            if not done.is_first:
-                return PlannedWrite([], [])
-            now.total = max(0.0, now.total - tally.total)
-            now.since = [one for one in now.since if one not in tally.since]
-            now.reflections += 1
-            return now.after(change, writer, self._note)
+            now = self._tally(writer)
+            if now.stored is None or now.reflections != tally.reflections:
+                return PlannedWrite([], None)
+            since = [one for one in now.since if one not in tally.since]
+            total = max(0.0, now.total - tally.total)
+            return now.added_to(change, writer, total, since, now.reflections + 1)
 
         if insight is None:
             nothing = PlannedWrite([], None, retry=True)
             SetEditor(writer, self._window).commit("reflect", [], lambda _: besides(nothing))
-        else:
-            links = [Link(self._window, stored.record.id) for stored in sources]
-            done.removed = tuple(commit(insight, besides=besides, sources=links))
-        return done
+            return None, ()
+        links = [Link(self._window, stored.record.id) for stored in sources]
+        removed = commit(insight, besides=besides, sources=links)
+        return (None, ()) if removed is None else (insight, removed)
 
-    def _notify(self, done: _Done) -> None:
+    def _notify(self, insight: Observation | None) -> None:
         self.failure = None
-        told = self._settings.on_reflection
-        if told is not None and done.insight is not None and done.is_first:
-            told(done.insight)
-
-
-@dataclass(slots=True)
-class _Done:
-    """A reflection that was made.
-
-    Attributes:
-        is_first: Whether nobody reflected on the same before.
-        removed: What was let go for the insight.
-    """
-
-    insight: Observation | None
-    is_first: bool = False
-    removed: tuple[Observation, ...] = ()
+        if self._settings.on_reflection is not None and insight is not None:
+            self._settings.on_reflection(insight)
