@@ -451,7 +451,7 @@ def test_a_scorer_that_uses_the_window_it_serves():
     curious.does = "look later"
     window.commit(numbered(2))
     curious.does = "look"
-    with pytest.raises(Unusable, match="its own scorer"):
+    with pytest.raises(Unusable, match="its scorer"):
         window.commit(numbered(3))
     curious.does = "nothing"
     window.commit(numbered(4))

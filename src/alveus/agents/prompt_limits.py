@@ -1,4 +1,4 @@
-"""What a prompt has room for: when it gets full, and what it shows of long results and pictures."""
+"""Limits of prompts: when one counts as full, and which long results and pictures it shows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from alveus.values.lazy_dataclass import dataclass
 Fill: TypeAlias = Literal["normal", "warning", "error", "critical", "overflow"]
 
 CHARS_PER_TOKEN = 4
-"""How DB-GPT reckons characters."""
+"""Characters of a token, as DB-GPT counts."""
 
 PICTURES = ("image", "image_url", "input_image")
 """Types of a block that is a picture, as AgentScope, chat completions and responses have them."""
@@ -25,8 +25,8 @@ class ContextLimits:
     """When a prompt counts as full; the numbers are DB-GPT's.
 
     Attributes:
-        tokens: What a model reads at most.
-        reserved_tokens: What of it is left for the answer.
+        tokens: The most that a model reads.
+        reserved_tokens: The part of them that is left for the answer.
         warning: From this share of the rest on, old observations should be cut.
         error: From this share on, old rounds should be summed up.
         critical: From this share on, the next call may be the last that is possible.
@@ -44,7 +44,7 @@ class ContextLimits:
 
     @property
     def effective_tokens(self) -> int:
-        """What a prompt may have."""
+        """The most tokens of a prompt."""
         return self.tokens - self.reserved_tokens
 
     def fill(self, used_tokens: int) -> Fill:
@@ -90,12 +90,12 @@ class ResultLimits:
 
 @dataclass(frozen=True, slots=True)
 class ToolOutput:
-    """What a call of a tool gave.
+    """The result of a call of a tool.
 
     Attributes:
-        tool: Its name.
-        text: All of it.
-        call_id: The id of the call: what is kept under it once is not kept again.
+        tool: The name of the tool.
+        text: The whole result.
+        call_id: The id of the call: a result is kept once under it.
     """
 
     tool: str
@@ -132,11 +132,11 @@ class ToolResults:
     def shown_in_turn(self, results: Sequence[ToolOutput]) -> list[str]:
         """Return the results of a turn; the longest become references until all fit."""
         texts = [self.shown(result) for result in results]
-        for place in sorted(range(len(texts)), key=lambda place: -len(texts[place])):
+        for at in sorted(range(len(texts)), key=lambda at: -len(texts[at])):
             if sum(map(len, texts)) <= self._limits.turn:
                 break
-            if texts[place] == results[place].text:
-                texts[place] = self._referred(results[place])
+            if texts[at] == results[at].text:
+                texts[at] = self._referred(results[at])
         return texts
 
     def shown_in_part(
@@ -145,7 +145,7 @@ class ToolResults:
         """Return the blocks of a result up to a limit, and a reference to the whole.
 
         Args:
-            limit: What the blocks may have together, as *counter* counts.
+            limit: The most of all blocks together, as *counter* counts.
         """
         kept, rest = split_texts(texts, limit, counter=counter)
         if not rest:
@@ -201,13 +201,13 @@ def split_texts(
         counter: How long a text is; of a longer beginning it must not be less.
     """
     kept: list[str] = []
-    for place, text in enumerate(texts):
+    for at, text in enumerate(texts):
         size = counter(text)
         if size > limit:
             ends = range(1, len(text) + 1)
             end = bisect_right(ends, limit, key=lambda end: counter(text[:end]))
             begun = [text[:end]] if end else []
-            return [*kept, *begun], [text[end:], *texts[place + 1 :]]
+            return [*kept, *begun], [text[end:], *texts[at + 1 :]]
         kept.append(text)
         limit -= size
     return kept, []
@@ -234,4 +234,4 @@ def with_newest_pictures(
 
 
 HINT = {"type": "text", "text": "[an older picture, which is not shown]"}
-"""What stands for a picture that is left out."""
+"""The block instead of a picture that is left out."""

@@ -1,4 +1,4 @@
-"""Where layers and windows keep what they hold: sets of a key, or RAM of their own."""
+"""The storage of layers and windows: sets of a key, or a private memory in RAM."""
 
 from __future__ import annotations
 
@@ -35,44 +35,69 @@ R = TypeVar("R")
 _LOG = logging.getLogger(__name__)
 
 SWEEP_EVERY = 256
-"""Changes after which RAM is swept of what its sets keep no longer."""
+"""Changes after which RAM is swept of versions that its sets no longer keep."""
 
 RAM_PAST_US = 24 * 3600 * 1_000_000
-"""How long RAM keeps what left it, where that is of use: it was seen before, it may be recovered, a
-reflection draws on it."""
+"""How long RAM keeps removed items that may be asked for: repeated, recovered or reflected on."""
 
 RAM_KEY = "layers"
-"""The key of what is kept in RAM, where it has the store to itself."""
+"""The key of private RAM."""
 
 Now = datetime | Callable[[], datetime] | None
-"""What tells the time: a clock; None: the system's. A datetime is when a clock begins."""
+"""A clock; None: the system's. A datetime is the first time that a clock shows."""
+
+
+class Waiters:
+    """Tasks that wait, of any event loop, oldest first; used under the mutex of its owner."""
+
+    def __init__(self) -> None:
+        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+
+    def join(self) -> Future[None]:
+        """Return the turn of the running task, for `wait`."""
+        turn: Future[None] = Future()
+        self._waiting.append((asyncio.get_running_loop(), turn))
+        return turn
+
+    def wake(self) -> bool:
+        """Wake the task that waits longest; return whether one waits."""
+        while self._waiting:
+            loop, turn = self._waiting.popleft()
+            if not loop.is_closed() and turn.set_running_or_notify_cancel():
+                turn.set_result(None)
+                return True
+        return False
+
+    @staticmethod
+    async def wait(turn: Future[None], pass_on: Callable[[], object]) -> None:
+        """Wait for a turn; a task that is cancelled as it gets the turn calls *pass_on*."""
+        try:
+            await asyncio.wrap_future(turn)
+        except asyncio.CancelledError:
+            if not turn.cancel():
+                pass_on()
+            raise
 
 
 class FairLock:
-    """A lock to be awaited, in the order of arrival, from any event loop or thread.
+    """A lock that is awaited, in the order of arrival, from any event loop or thread.
 
-    `asyncio.Lock` serves one loop; layers are written to from several, and from threads.
+    `asyncio.Lock` serves one loop; several loops and threads write to layers.
     """
 
     def __init__(self) -> None:
         self._mutex, self._generation = HandleLock(), FORKS.generation
         self._locked = False
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+        self._waiters = Waiters()
 
     async def __aenter__(self) -> None:
         with self._mutex:
             if not self._locked:
                 self._locked = True
                 return
-            FORKS.check_handle(self._generation)  # whoever has it may not be here
-            mine: Future[None] = Future()
-            self._waiting.append((asyncio.get_running_loop(), mine))
-        try:
-            await asyncio.wrap_future(mine)
-        except asyncio.CancelledError:
-            if not mine.cancelled() and not mine.cancel():
-                self._next()  # it was this one's turn already
-            raise
+            FORKS.check_handle(self._generation)  # its holder may be the parent process
+            turn = self._waiters.join()
+        await self._waiters.wait(turn, self._release)
 
     async def __aexit__(
         self,
@@ -80,25 +105,20 @@ class FairLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self._next()
+        self._release()
 
-    def _next(self) -> None:
+    def _release(self) -> None:
         with self._mutex:
-            while self._waiting:
-                loop, first = self._waiting.popleft()
-                if not loop.is_closed() and first.set_running_or_notify_cancel():
-                    first.set_result(None)
-                    return
-            self._locked = False
+            self._locked = self._waiters.wake()
 
 
 class LayerStorage:
-    """Where the layers that belong together keep what they hold.
+    """The storage that layers of one memory share.
 
     Args:
         memory: `Memory.key(…)`, a batch of it, or, in an action, ``ctx.long_term_memory``; None:
-            RAM, which ends with this object.
-        now: The clock of RAM; a memory has its own.
+            RAM, until this object is closed or deleted.
+        now: The clock of RAM; a memory has a clock already.
     """
 
     def __init__(
@@ -121,17 +141,17 @@ class LayerStorage:
 
     @property
     def is_ram(self) -> bool:
-        """Whether all is gone when the process ends, although no memory in RAM was asked for."""
+        """Whether it is private RAM, which ends with the process."""
         return self._memory is None
 
     def again(self, memory: KeySets | None = None) -> LayerStorage:
-        """Return *memory* as a place, or this one; of RAM: new RAM."""
+        """Return a storage in *memory*; without it this one, or new RAM if this is RAM."""
         if memory is None and self._memory is not None:
             return self
         return LayerStorage(memory, now=self._clock, embedder=self._embedder)
 
     def sets(self) -> KeySets:
-        """Return the memory of the key, or the RAM, that it is."""
+        """Return the sets of the key, or of the private memory in RAM."""
         if self._memory is not None:
             return self._memory
         with self._mutex:
@@ -141,13 +161,13 @@ class LayerStorage:
             return self._ram
 
     def close(self) -> None:
-        """Free the RAM, if that is what it is; a memory that was given stays open."""
+        """Free private RAM. A memory that was passed stays open."""
         with self._mutex:
             if self._opened is not None:
                 self._opened.close()
 
     def changed(self) -> None:
-        """Sweep RAM of its own every so many changes; a memory that was given is its owner's."""
+        """Sweep private RAM every `SWEEP_EVERY` changes. A memory that was passed is not swept."""
         with self._mutex:
             self._changes += 1
             ram = None if self._changes % SWEEP_EVERY else self._opened
@@ -156,29 +176,29 @@ class LayerStorage:
 
     @property
     def engine(self) -> Engine:
-        """What the memory works with."""
+        """The engine of the memory."""
         return self.sets().inside.engine
 
     @property
     def scope(self) -> Scope:
-        """Whose memory it is."""
+        """The space and the key."""
         return self.sets().inside.scope
 
     @property
     def identity(self) -> tuple[int, Scope, int | None]:
-        """What two places have in common whose changes can be one commit."""
-        engine, own, scope = self.sets().inside
-        return id(engine.store), scope, id(own) if isinstance(own, Draft) else None
+        """Equal for two storages whose changes can be one commit."""
+        engine, writer, scope = self.sets().inside
+        return id(engine.store), scope, id(writer) if isinstance(writer, Draft) else None
 
     def writer(self) -> Writer:
-        """Return where changes go: the batch of the action at work on the key, if one is."""
-        engine, own, scope = self.sets().inside
-        if isinstance(own, Draft):
-            return own
+        """Return the writer of changes: the batch of the action that runs the key, if one does."""
+        engine, writer, scope = self.sets().inside
+        if isinstance(writer, Draft):
+            return writer
         draft = cast("Draft | None", draft_of(engine.store, scope))
         if draft is not None:
             self._drafted = weakref.ref(draft)
-        return draft or own
+        return draft or writer
 
     def warn_of_separate_commit(self, writer: Writer) -> None:
         """Warn, once, if *writer* commits by itself beside an action that writes here as well.
@@ -190,9 +210,9 @@ class LayerStorage:
             return
         self._warned = True
         _LOG.warning(
-            "a thread outside of an action wrote to a layer which that action writes to: a commit "
-            "of its own; if the action started the thread, run it in contextvars.copy_context(), "
-            "or keep the layer in ctx.long_term_memory",
+            "a thread outside of an action wrote to a layer which that action writes to, by a "
+            "separate commit; if the action started the thread, run it in "
+            "contextvars.copy_context(), or keep the layer in ctx.long_term_memory",
             extra={"key": self.scope.key},
         )
 
@@ -209,7 +229,7 @@ class LayerStorage:
         return moment(self.engine.clock())
 
     async def call(self, work: Callable[[Writer], R]) -> R:
-        """Return what *work* returns; in a thread, unless it only adds to a batch."""
+        """Return the result of *work*, which runs in a thread unless it only adds to a batch."""
         writer = self.writer()
         if isinstance(writer, Draft):
             with writer.mutex:
@@ -219,10 +239,10 @@ class LayerStorage:
 
 @dataclass(slots=True)
 class Note:
-    """A value that is kept as an item of a set; its version guards what rests on it.
+    """A value that is kept as an item of a set; its version guards changes that depend on it.
 
     Attributes:
-        about: The item whose text it tells of, so that it is forgotten with that.
+        about: The item whose text it describes; the note is forgotten with it.
     """
 
     ref: SetRef
@@ -233,13 +253,13 @@ class Note:
 
     @classmethod
     def read(cls, writer: Writer, ref: SetRef, name: str) -> Self:
-        """Return the note as it is now; empty, if there is none."""
+        """Return the note as it is now; an empty one, if none is stored."""
         stored = writer.get(ref, [name], at=None)[0]
         value = {} if stored is None else dict(cast("Mapping[str, Any]", item_of(stored).value))
         return cls(ref, name, value, stored)
 
     def change(self, writer: Writer) -> ItemChange:
-        """Return what writes it; refused if somebody else wrote it since it was read."""
+        """Return the change that writes it; refused if it was changed since it was read."""
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
         if self.stored is not None:
             return Replace(self.ref, self.stored.version, record)
@@ -247,7 +267,7 @@ class Note:
 
 
 def clock_of(now: Now) -> Callable[[], datetime] | None:
-    """Return a clock; a datetime is the time that it shows first. Naive ones are local time."""
+    """Return a clock; a datetime is the first time that it shows. A naive one is local time."""
     if now is None or callable(now):
         return now
     if not isinstance(now, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input

@@ -1,4 +1,4 @@
-"""Names and calls of other systems, for their users: adapters without logic of their own.
+"""Names and calls of other systems, for their users: re-exports and thin adapters.
 
 One module per system. Names that mean something else in another one are never in `alveus` itself.
 """

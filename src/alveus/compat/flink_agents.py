@@ -1,13 +1,12 @@
-"""The memory and the agents of Apache Flink Agents, under its own names, on alveus.
+"""The memory and the agents of Apache Flink Agents, under its names, on alveus.
 
-Agents, actions, events and exact memory need no adapter: they are alveus's own. Sets and the
+Agents, actions, events and exact memory need no adapter: they are those of alveus. Sets and the
 context of an action have the form that Flink Agents 0.2 and its design published. An agent of these
 names is run by `alveus.LocalRunner`. The differences are on the page "coming from Flink Agents".
 """
 
 from __future__ import annotations
 
-import logging
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -20,7 +19,6 @@ from alveus.errors.short_repr import short_repr
 from alveus.memory.keys import KeySets, KnowledgeMemory
 from alveus.runs import agent, task
 from alveus.runs.agent import Agent, Condition, OnError
-from alveus.runs.durable_calls import Durable
 from alveus.sets.compaction import Given, Summarize, Trim
 from alveus.state import MemoryKind as MemoryType
 from alveus.state import MemoryObject, MemoryRef
@@ -375,54 +373,29 @@ def _words(value: Value) -> Iterator[str]:
 # --- actions ----------------------------------------------------------------------------------
 
 
-class FlinkRunnerContext:
-    """What an action works with: `alveus.RunnerContext`, with the sets of Flink Agents."""
+class FlinkRunnerContext(task.RunnerContext):
+    """The context of an action: `alveus.RunnerContext`, with the sets of Flink Agents."""
 
     def __init__(self, context: task.RunnerContext) -> None:
-        self._context = context
-
-    def __repr__(self) -> str:
-        return repr(self._context)
+        super().__init__(context._task)  # noqa: SLF001 - the same context in another form
 
     @property
-    def sensory_memory(self) -> MemoryObject:
-        """The root of the run's exact memory."""
-        return self._context.sensory_memory
-
-    @property
-    def short_term_memory(self) -> MemoryObject:
-        """The root of the key's exact memory."""
-        return self._context.short_term_memory
-
-    @property
-    def long_term_memory(self) -> FlinkLongTermMemory:
+    def long_term_memory(self) -> FlinkLongTermMemory:  # pyright: ignore[reportIncompatibleMethodOverride] - as Flink Agents has it
         """The memory sets of the key."""
-        return FlinkLongTermMemory(self._context.long_term_memory)
+        return FlinkLongTermMemory(super().long_term_memory)
 
     @property
-    def knowledge(self) -> Knowledge:
+    def knowledge(self) -> Knowledge:  # pyright: ignore[reportIncompatibleMethodOverride] - as Flink Agents has it
         """The knowledge sets that all keys share."""
-        return Knowledge(self._context.knowledge)
+        return Knowledge(super().knowledge)
 
-    def get_sensory_memory(self) -> MemoryObject:
-        """Return `sensory_memory`."""
-        return self.sensory_memory
-
-    def get_short_term_memory(self) -> MemoryObject:
-        """Return `short_term_memory`."""
-        return self.short_term_memory
-
-    def get_long_term_memory(self) -> FlinkLongTermMemory:
+    def get_long_term_memory(self) -> FlinkLongTermMemory:  # pyright: ignore[reportIncompatibleMethodOverride] - as Flink Agents has it
         """Return `long_term_memory`."""
         return self.long_term_memory
 
-    def get_knowledge(self) -> Knowledge:
+    def get_knowledge(self) -> Knowledge:  # pyright: ignore[reportIncompatibleMethodOverride] - as Flink Agents has it
         """Return `knowledge`."""
         return self.knowledge
-
-    def send_event(self, event: Event) -> None:
-        """Send an event with the action's commit; see `alveus.RunnerContext.send_event`."""
-        self._context.send_event(event)
 
     def durable_execute(
         self,
@@ -438,7 +411,7 @@ class FlinkRunnerContext:
         Args:
             reconciler: Returns the result of a call that was running when its process died.
         """
-        return self._context.durable.using(reconcile=reconciler)(func, *args, **kwargs)
+        return self.durable.using(reconcile=reconciler)(func, *args, **kwargs)
 
     async def durable_execute_async(
         self,
@@ -450,33 +423,6 @@ class FlinkRunnerContext:
         """Return what *func* returns, in an async action; see `durable_execute`."""
         made: Awaitable[Any] = self.durable_execute(func, *args, reconciler=reconciler, **kwargs)
         return await made
-
-    # --- what alveus adds ---------------------------------------------------------------------
-
-    @property
-    def durable(self) -> Durable:
-        """See `alveus.RunnerContext.durable`."""
-        return self._context.durable
-
-    @property
-    def key(self) -> str:
-        """The key of the run."""
-        return self._context.key
-
-    @property
-    def run(self) -> task.RunInfo:
-        """Which run this is."""
-        return self._context.run
-
-    @property
-    def now(self) -> datetime:
-        """The time of the run."""
-        return self._context.now
-
-    @property
-    def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry the ids of run and action."""
-        return self._context.log
 
 
 def action(

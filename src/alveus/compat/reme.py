@@ -51,10 +51,10 @@ def keyword_scores(texts: Sequence[str], query: str) -> list[float]:
     for word in dict.fromkeys(_words(query)):
         having = sum(word in document for document in documents)
         rarity = math.log(1 + (len(texts) - having + 0.5) / (having + 0.5))
-        for place, document in enumerate(documents):
+        for at, document in enumerate(documents):
             often = document[word]
-            damped = often + K1 * (1 - B + B * sizes[place] / mean)
-            scores[place] += rarity * often * (K1 + 1) / damped
+            damped = often + K1 * (1 - B + B * sizes[at] / mean)
+            scores[at] += rarity * often * (K1 + 1) / damped
     return scores
 
 

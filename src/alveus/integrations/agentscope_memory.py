@@ -1,6 +1,6 @@
 """AgentScope 1.0: the long-term memory of an agent; for AgentScope 2 see `agentscope_middleware`.
 
-What an agent says and is told, and what it chooses to remember, are items of a set of a key.
+What an agent says and hears, and what it chooses to remember, are items of a set of a key.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
 
     Args:
         memory: A memory, or a path or a URL that this object opens, and closes with `close`.
-        agent_name: An agent, as with AgentScope's own memory: what is recorded has the names that
+        agent_name: An agent, as with AgentScope's memory: what is recorded has the names that
             are given, and only what has all of them is found.
         user_name: A user.
         run_name: A run.
         key: Whose memory it is; by default the first name of user, agent and run that is given has
-            a key of its own, such as ``agentscope.user:NAME``.
+            a separate key, such as ``agentscope.user:NAME``.
     """
 
     def __init__(
@@ -118,8 +118,8 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         try:
             await self.awaited(lambda: self._key.set(NAME).add_many(items))
         except AlveusError as error:
-            return _told(f"Nothing was remembered: {error}")
-        return _told(f"Remembered: {len(items)}.")
+            return _response(f"Nothing was remembered: {error}")
+        return _response(f"Remembered: {len(items)}.")
 
     async def retrieve_from_memory(
         self,
@@ -138,8 +138,8 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         try:
             texts = await self._found(keywords, limit)
         except AlveusError as error:
-            return _told(f"The search failed: {error}")
-        return _told("\n".join(texts) or "Nothing is remembered about that.")
+            return _response(f"The search failed: {error}")
+        return _response("\n".join(texts) or "Nothing is remembered about that.")
 
     async def _found(self, queries: Sequence[str], limit: int) -> list[str]:
         """Return the texts that queries find, each once."""
@@ -166,7 +166,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         )
 
 
-def _told(text: str) -> ToolResponse:
+def _response(text: str) -> ToolResponse:
     return ToolResponse(content=[TextBlock(type="text", text=text)])
 
 

@@ -52,15 +52,15 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         user_id: Whose memory it is: the key ``agentscope.user:ID``.
         mode: "static_control" tells and remembers by itself; "agent_control" gives the agent the
             tools ``search_memory`` and ``add_memory`` (its toolkit takes `list_tools`); or "both".
-        agent_id: The agent, of which what it remembers is a set of its own.
-        top_k: Most items that are told of.
-        scope_search_by_agent: Whether an agent that has a name is told only of its own set; else
-            of all sets of the user.
-        budget_tokens: The most that is told.
-        key: Another key in place of the user's, to share what it holds.
+        agent_id: The agent, which gets a separate set.
+        top_k: The most items that are quoted.
+        scope_search_by_agent: Whether only the set of the agent is searched, if it has a name;
+            else all sets of the user.
+        budget_tokens: The most tokens of the quotation.
+        key: Another key than the user's, to share its memory.
     """
 
-    def __init__(  # noqa: PLR0913 - those of AgentScope's own middleware, and all but one by name
+    def __init__(  # noqa: PLR0913 - as AgentScope's middleware, and all but one by name
         self,
         memory: Memory | str | Path,
         *,
@@ -102,7 +102,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
                 if isinstance(event, Msg) and event.role == "assistant":
                     reply = event
                 yield event
-        finally:  # of this turn only: it is neither kept nor told again
+        finally:  # of this turn only: it is neither kept nor shown again
             context = agent.state.context
             context[:] = [message for message in context if message is not note]
         if reply is not None:
@@ -138,10 +138,10 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         return [self._name] if self._is_scoped else self._key.sets()
 
     async def _note(self, asked: list[Msg], shown: list[str]) -> Msg | None:
-        """Return what is told to the model, without the messages that it is shown; or None."""
+        """Return the quotation for the model, without the messages it is shown; or None."""
         query = "\n".join(message.get_text_content() or "" for message in asked)
 
-        def told() -> str:
+        def quotation() -> str:
             options = {
                 "sets": self._sets(),
                 "limit": self._top_k,
@@ -150,7 +150,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
             return quoted(self._key, query, budget_tokens=self._budget_tokens, options=options)
 
         try:
-            hint = await self.awaited(told)
+            hint = await self.awaited(quotation)
         except AlveusError:
             logger.warning("a search failed; the agent replies without it", exc_info=True)
             return None
@@ -185,7 +185,7 @@ class MemoryTool(ToolBase):
     ) -> PermissionDecision:
         """Allow it."""
         return PermissionDecision(
-            behavior=PermissionBehavior.ALLOW, message="a tool of the agent's own memory"
+            behavior=PermissionBehavior.ALLOW, message="a tool of the agent's memory"
         )
 
 
@@ -194,7 +194,7 @@ class SearchMemoryTool(MemoryTool):
 
     name = "search_memory"
     description = (
-        "Search what is remembered of earlier conversations. Each keyword is a search of its own; "
+        "Search what is remembered of earlier conversations. Each keyword is a separate search; "
         "what several of them find is listed once."
     )
     input_schema = {  # noqa: RUF012 - AgentScope's form

@@ -52,8 +52,8 @@ class MemoryFiles(OpenedMemory):
     Commands of several threads and processes do not undo each other: what was read and has changed
     meanwhile is read again.
 
-    Every command returns what the model is told, and raises `ToolError` where the model is told
-    of an error.
+    Every command returns the text for the model, and raises `ToolError` with the error for the
+    model.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class MemoryFiles(OpenedMemory):
             files = batch.set(self._name)
             item = _file(files, command.path)
             content = _content(item)
-            at = _only_place(command.path, old, content)
+            at = _only_position(command.path, old, content)
             changed = content[:at] + new + content[at + len(old) :]
             _update(files, item, changed)
             line = content.count("\n", 0, at)
@@ -334,24 +334,24 @@ def _text(path: str, content: str) -> str:
     return content if content.strip() else path
 
 
-def _only_place(path: str, old: str, content: str) -> int:
+def _only_position(path: str, old: str, content: str) -> int:
     """Return where the old text is, which has to be there once."""
-    places: list[int] = []
+    found: list[int] = []
     at = content.find(old) if old else -1
     while at >= 0:
-        places.append(at)
+        found.append(at)
         at = content.find(old, at + 1)
-    if not places:
+    if not found:
         raise ToolError(
             f"No replacement was performed, old_str `{old}` did not appear verbatim in {path}."
         )
-    if len(places) > 1:
-        lines = ", ".join(str(content.count("\n", 0, place) + 1) for place in places)
+    if len(found) > 1:
+        lines = ", ".join(str(content.count("\n", 0, each) + 1) for each in found)
         raise ToolError(
             f"No replacement was performed. Multiple occurrences of old_str `{old}` in lines: "
             f"{lines}. Please ensure it is unique"
         )
-    return places[0]
+    return found[0]
 
 
 def _numbered(lines: list[str], start: int, end: int) -> str:
@@ -387,14 +387,14 @@ def _listing(folder: str, contents: Mapping[str, str]) -> str:
             shown = "/".join(names[:depth]) + ("/" if depth < len(names) else "")
             sizes[shown] = sizes.get(shown, 0) + size
     rows = [f"{_size(total)}\t{folder}"]
-    rows += [f"{_size(sizes[path])}\t{folder}/{path}" for path in sorted(sizes, key=_place)]
+    rows += [f"{_size(sizes[path])}\t{folder}/{path}" for path in sorted(sizes, key=_levels)]
     return (
         f"Here're the files and directories up to 2 levels deep in {folder}, excluding hidden "
         "items:\n" + "\n".join(rows)
     )
 
 
-def _place(path: str) -> list[str]:
+def _levels(path: str) -> list[str]:
     """Sort a folder before what it holds."""
     return path.removesuffix("/").split("/")
 

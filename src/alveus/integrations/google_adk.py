@@ -33,7 +33,7 @@ ROOT = "google_adk"
 class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     """Remembers the events of sessions, for ``Runner(memory_service=…)``.
 
-    What a user said to an app, and was told, is the set ``google_adk.APP`` of the key
+    What a user and an app said to each other is the set ``google_adk.APP`` of the key
     ``google_adk.user:ID``. Each call is one commit, durable when it returns. Who is cancelled
     waits until the commit has ended.
 
@@ -103,7 +103,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         """Add entries; one whose id is there already, or was deleted, is left out.
 
         Args:
-            custom_metadata: Facts to filter by, of each of the entries, beside those of its own.
+            custom_metadata: Facts to filter by, of each of the entries, beside its metadata.
         """
         zone = self._key(user_id).inside.writer.timezone
         items = [

@@ -106,7 +106,7 @@ class AlveusChatStore(AsyncDBChatStore):
         messages: list[ChatMessage],
         status: MessageStatus = MessageStatus.ACTIVE,
     ) -> None:
-        """Put messages in the place of all that the chat has, in one commit."""
+        """Replace all messages of the chat, in one commit."""
         items, (name,) = [_item(message) for message in messages], _names(key, status)
 
         def change(batch: KeyBatch) -> list[Item]:
@@ -121,7 +121,7 @@ class AlveusChatStore(AsyncDBChatStore):
         """Delete a message, and return it; None if there is none.
 
         Args:
-            idx: Its place among all messages of the chat, from 0, the oldest first.
+            idx: Its position among all messages of the chat, from 0, the oldest first.
         """
 
         def change(batch: KeyBatch) -> list[Item]:
@@ -303,7 +303,7 @@ def _item(message: ChatMessage) -> Item:
 
 
 def _moved(item: Item) -> Item:
-    """Return an item for another set, at its place in time."""
+    """Return an item for another set, with its time."""
     return Item(
         value=item.value,
         id=item.id,

@@ -36,11 +36,11 @@ class AlveusSession(OpenedMemory):
 
     Args:
         memory: A memory, or a path or a URL that the session opens, and closes with `close`.
-        key: Whose the session is, such as a user; by default a key of its own,
+        key: Whose the session is, such as a user; by default a separate key,
             ``openai_agents.session:ID``. Its items are in the set ``session.ID`` of that key.
         clearing: What `clear_session` does: "retire" removes the items, of which the history stays
             for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
-        session_settings: The SDK's `SessionSettings`, or its fields as a dict, as the SDK's own
+        session_settings: The SDK's `SessionSettings`, or its fields as a dict, as the SDK's
             sessions take it; its `limit` holds where `get_items` is asked for none.
 
     Raises:
@@ -58,8 +58,8 @@ class AlveusSession(OpenedMemory):
     ) -> None:
         choice(clearing, "clearing", "retire", "forget")
         self.session_id = checked_name(session_id, "a session's id")
-        own = identity_key("openai_agents.session", session_id)
-        of = checked_name(own if key is None else key, "a key")
+        session_key = identity_key("openai_agents.session", session_id)
+        of = checked_name(session_key if key is None else key, "a key")
         super().__init__(memory)
         self._session_settings = _settings(session_settings)
         self._clearing = clearing

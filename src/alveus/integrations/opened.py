@@ -32,7 +32,7 @@ class OpenedMemory:
 
     def __init__(self, memory: Memory | str | Path, *, deleting: Deleting = "retire") -> None:
         self._deleting = choice(deleting, "deleting", "retire", "forget")
-        self._is_own = not isinstance(memory, Memory)
+        self._closes_memory = not isinstance(memory, Memory)
         self.memory = memory if isinstance(memory, Memory) else Memory.open(memory)
         self.loop = CallExecutor()
 
@@ -44,7 +44,7 @@ class OpenedMemory:
     def close(self) -> None:
         """Close the memory if this object opened it. Later calls raise `StoreClosed`."""
         self.loop.close()
-        if self._is_own:
+        if self._closes_memory:
             self.memory.close()
 
     async def awaited(self, call: Callable[[], Result]) -> Result:
@@ -91,7 +91,7 @@ class Connected(OpenedMemory):
         except BaseException:
             memory.close()
             raise
-        made._is_own = True
+        made._closes_memory = True
         return made
 
     def setup(self) -> None:
@@ -135,7 +135,7 @@ def message_item(
     """Return a message as an item: search reads its text, without the thoughts of a model.
 
     Args:
-        value: The message as JSON, from which the framework's own class is made again.
+        value: The message as JSON, from which the framework's class is made again.
         fields: The other fields of the item.
     """
     item = Item(value=value.value, text=text_said(role, text), role=role or None, **fields)

@@ -50,7 +50,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     """Keeps conversations of agents, for ``await store.save(await agent.run(…))``.
 
     A save is one commit of the record and its new messages, durable when it returns; of two that
-    continue the same conversation, one is told of the other by `ConversationConflict`. Who is
+    continue the same conversation, one is refused with `ConversationConflict`. Who is
     cancelled waits until the commit has ended.
 
     Args:
@@ -78,7 +78,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return records, the last saved first; with a *scope* its own."""
+        """Return records, the last saved first; with a *scope*, those of it."""
         records = await self.awaited(lambda: _all_records(self._key))
         chosen = [one for one in records if scope is None or one.scope == scope]
         chosen.sort(key=lambda record: record.updated_at, reverse=True)
@@ -144,7 +144,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         await self.awaited(delete)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return a message with its place.
+        """Return a message with its id and that of its parent.
 
         Raises:
             LookupError: It is not there.

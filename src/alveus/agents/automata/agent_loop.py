@@ -25,8 +25,8 @@ from alveus.values.retries import Retry
 from alveus.values.storable import checked_number, counted
 
 Phase: TypeAlias = Literal["return", "ask", "refine", "retry", "abort"]
-"""What a reasoner says: the reply is the result; it is taken, and another question follows; it is
-not right, and the model is told why; it is thrown away, and the same is asked again; give up."""
+"""The verdict of a reasoner on a reply: return it; keep it and ask another question; reject it and
+ask the model again, with a reason; discard it and ask the same again; abort the prompt."""
 
 Answer: TypeAlias = Phase | tuple[Phase, Message | str | Exception]
 """What a reasoner answers: "return", "retry" or "abort", or ("ask", prompt), ("refine", prompt),
@@ -331,9 +331,9 @@ class Cycle(Agent):
                 context = self._context(prompt)
 
     def _context(self, prompt: Message) -> list[dict[str, str]]:
-        """Return what the model is told: the window's context, with the tools it may call."""
+        """Return the messages to the model: the window's context, and the tools it may call."""
         memory, instructions = self.parts.memory, self.parts.tools.instructions
-        found = cast("object", memory.context(prompt))  # of a user's own
+        found = cast("object", memory.context(prompt))  # by a user's class
         listed = list(cast("Sequence[object]", found)) if isinstance(found, Sequence) else [found]
         if wrong := [one for one in listed if not isinstance(one, Message)]:
             name = type(memory).__name__
@@ -387,8 +387,8 @@ class Cycle(Agent):
     def _call(self, ctx: RunnerContext, turn: AgentTurn) -> None:
         """Call the tools that a reply asks for; what they return is asked about next.
 
-        What a tool does to the memory of the agent's own key is committed with the prompt; to
-        another one's, once, by the id of the call.
+        Changes that a tool makes to the memory of the agent's key are committed with the prompt;
+        those to another key are committed once, under the id of the call.
         """
         limit = self.parts.max_epochs
         if turn.state.epoch >= limit:  # nobody would hear what they return

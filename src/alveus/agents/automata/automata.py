@@ -24,7 +24,7 @@ from alveus.agents.automata.agent_loop import (
     as_text,
     called,
 )
-from alveus.agents.automata.tools import MOST_TOLD, GivenTools, Tools
+from alveus.agents.automata.tools import MOST_SHOWN, GivenTools, Tools
 from alveus.agents.storage import LayerStorage
 from alveus.agents.windows import ContextMemory, Reply, Stamp, Stream, Window
 from alveus.errors import AlveusError, InvalidInput, PromptAborted, RunParked, StaleRun
@@ -72,12 +72,12 @@ class Automata:
     prompt whose process was killed goes on without asking again; what its window takes in, and
     what becomes of its input, is one commit at its end. So a prompt that raises has changed
     nothing. All this holds of the windows of alveus; where they are in RAM, so are the prompts,
-    and end with the process. A window of your own keeps what it was given before the error, if it
-    does not write through alveus.
+    and end with the process. A window that you wrote keeps observations that were committed before
+    the error, if it does not write through alveus.
 
     Args:
         llm: A `ChatModel`, or a function of messages (dicts of role and content).
-        memory: The window: one of `alveus.agents.windows`, or a `ContextMemory` of your own.
+        memory: The window: one of `alveus.agents.windows`, or a `ContextMemory` that you wrote.
         encoder: Makes the prompt, a str or `Message`, of what is passed to `prompt`.
         decoder: Makes the result of a `Reply`, and may set its `importance`; raises
             `alveus.llm.Unfit` to tell the model why it cannot.
@@ -87,8 +87,7 @@ class Automata:
             or RAM.
         name: Tells it from other agents of the key; an agent finishes what one of its name began.
         max_epochs: How often the model is asked in one prompt at most.
-        tool_chars: Characters of what one call of a tool returned that the model is told; None:
-            all.
+        tool_chars: Characters of a tool's result that the model is shown; None: all.
         keep_rejected: Remember answers that were thrown away as well, as rejected.
         retry: How often a failing model is asked again.
         retain: What is kept of prompts that ended.
@@ -109,7 +108,7 @@ class Automata:
         key: KeyMemory | None = None,
         name: str | None = None,
         max_epochs: int = MAX_EPOCHS,
-        tool_chars: int | None = MOST_TOLD,
+        tool_chars: int | None = MOST_SHOWN,
         keep_rejected: bool = False,
         retry: Retry | None = None,
         retain: Retain | None = None,
@@ -131,8 +130,8 @@ class Automata:
         self._key = key = _key_of(memory, key)
         self._retain = retain or (IN_RAM if key is None else None)
         self._on = key or _ram_of(memory)
-        own = checked_name(type(self).__name__ if name is None else name, "an agent's name")
-        self._cycle = Cycle(f"{own} of {self._on.key}", parts)
+        called_by = checked_name(type(self).__name__ if name is None else name, "an agent's name")
+        self._cycle = Cycle(f"{called_by} of {self._on.key}", parts)
         self._mutex = HandleLock()
         self._runner: LocalRunner | None = None
         self._users, self._pruned = 0, time.monotonic()
@@ -148,7 +147,7 @@ class Automata:
 
     @property
     def instructions(self) -> str:
-        """What the model is told of its tools, beside what its window says; "": it has none."""
+        """The text for the model about the tools of the agent; "" without tools."""
         return self._cycle.parts.tools.instructions
 
     @property
@@ -193,7 +192,7 @@ class Automata:
     def resume(self) -> None:
         """Finish what a process of this agent's name left when it was killed.
 
-        Any prompt does so before its own; this does it without one.
+        Any prompt does so before it starts; this does it without a prompt.
         """
         with self._running() as runner:
             runner.run_until_idle()
@@ -281,15 +280,14 @@ class Manifold(Automata):
     """An agent with tools: the model has them called until it knows what to answer.
 
     A reply that is ``{"tool": "…", "arguments": {…}}``, or a list of such objects, is a call: the
-    tool is called, and the model told what it returned, as the next prompt. Call and answer are
+    tool is called, and its result is the next prompt. Call and answer are
     tied by `Message.calls` and `Message.answers`, so that a window shows and forgets them together.
-    Any other reply is decoded. What the decoder cannot read is told to the model.
+    Any other reply is decoded. If the decoder cannot read it, the model is asked again.
 
-    A tool is a plain function; the model is told its name, signature and first sentence. It returns
-    what JSON can say. What it raises is told to the model, but for `PromptAborted`, which ends the
-    prompt. What it returned is stored before anything else is done with it, so that it is not
-    called again when its process is killed; `durable(reconcile=…)` tells what became of a call
-    that was under way then.
+    A tool is a plain function that returns JSON values; the model is shown its name, signature and
+    first sentence. The model gets its errors, but for `PromptAborted`, which ends the prompt. Its
+    result is stored first, so that it is not called again when its process is killed;
+    `durable(reconcile=…)` reports the result of a call that was running then.
 
     Args:
         llm, encoder, decoder: As of `Automata`; its reasoner is `accept`.
@@ -309,7 +307,7 @@ class Manifold(Automata):
         key: KeyMemory | None = None,
         name: str | None = None,
         max_epochs: int = MAX_EPOCHS,
-        tool_chars: int | None = MOST_TOLD,
+        tool_chars: int | None = MOST_SHOWN,
         retry: Retry | None = None,
         retain: Retain | None = None,
     ) -> None:
@@ -336,7 +334,7 @@ def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
 
 
 def _ram_of(memory: ContextMemory) -> KeyMemory:
-    """Return the RAM that prompts are runs in: that of the window, or some of their own."""
+    """Return the RAM that prompts are runs in: that of the window, or new RAM."""
     sets = memory.sets() if isinstance(memory, Window) else None
     if isinstance(sets, KeyMemory):
         return sets

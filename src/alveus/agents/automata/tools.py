@@ -22,8 +22,8 @@ Tool: TypeAlias = Callable[..., Any]
 GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
 """Tools as they are passed: functions, and what `alveus.memory.memory_tools` returns."""
 
-MOST_TOLD = 32_000
-"""Characters of what one call of a tool returned that a model is told, unless an agent says."""
+MOST_SHOWN = 32_000
+"""The default for the characters of a tool's result that the model is shown."""
 
 HOW_TO_CALL = """\
 You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
@@ -50,7 +50,7 @@ class ToolResult:
     """What came of a call.
 
     Attributes:
-        text: What the model is told.
+        text: The text for the model.
         aborted: Why the tool gave the whole prompt up; None: it did not.
     """
 
@@ -64,13 +64,13 @@ class Tools:
     Args:
         given: Plain functions; a tool's name is its function's, unless a dict gives another.
             In a list, what `memory_tools` returns stands for all of its tools.
-        most: Characters of what one call returned that a model is told; None: all.
+        most: Characters of a result that the model is shown; None: all.
 
     Raises:
         InvalidInput: One is no plain function, has no name, or one that another has.
     """
 
-    def __init__(self, given: GivenTools, *, most: int | None = MOST_TOLD) -> None:
+    def __init__(self, given: GivenTools, *, most: int | None = MOST_SHOWN) -> None:
         self._most = None if most is None else counted(most, "tool_chars")
         if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"tools are a list of functions, or a dict of them, not {given!r}")
@@ -91,7 +91,7 @@ class Tools:
 
     @property
     def instructions(self) -> str:
-        """What the model is told of them: how a call looks, and each with its first sentence."""
+        """The text for the model: the form of a call, and each tool with its first sentence."""
         if not self.names:
             return ""
         schemas = [s for one in dict.fromkeys(self._memory.values()) for s in one.schemas]
@@ -134,7 +134,7 @@ class Tools:
         call_id: str,
         inside: MemoryTools | None = None,
     ) -> str:
-        """Return what the model is told of a call of a tool of memory, as JSON.
+        """Return the JSON for the model after a call of a memory tool.
 
         Args:
             inside: The same tools in an action of their key.
@@ -146,10 +146,10 @@ class Tools:
         return self._answered(tool, answer.text)
 
     def call(self, tool: str, arguments: dict[str, Value]) -> str:
-        """Return what the model is told of a call, as JSON.
+        """Return the JSON for the model after a call.
 
-        What a tool raises is told, so that the model can do otherwise; so is a call that cannot be
-        made. Of what is longer than it may be the beginning is told, and that it is one.
+        An error of the tool, or a call that cannot be made, is reported in it, so that the model
+        can do otherwise. A result that is too long is cut, and marked as cut.
 
         Raises:
             InvalidValue: The tool returned what is no JSON.
@@ -163,7 +163,7 @@ class Tools:
             value = function(**arguments)
         except PromptAborted as error:
             return json.dumps({"tool": tool, "aborted": message_of(error)}, ensure_ascii=False)
-        except Exception as error:  # noqa: BLE001 - the edge to a user's tool: its caller, a model, is told
+        except Exception as error:  # noqa: BLE001 - the edge to a user's tool: the model gets the error
             _LOG.warning("a tool raised", extra={"tool": tool, "error": type(error).__name__})
             problem = f"{type(error).__name__}: {message_of(error)}"
             return _failed(tool, problem if self._most is None else problem[: self._most])

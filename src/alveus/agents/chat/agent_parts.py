@@ -147,7 +147,7 @@ class Action(ABC):
 
         Args:
             ai_message: The model's answer.
-            resource: None; DB-GPT's own actions take one.
+            resource: None; the actions of DB-GPT take one.
             rely_action_out: What the agent's action before this one made of the same answer.
             need_vis_render: Whether a view is wanted.
             kwargs: Left for what later versions pass.
@@ -227,7 +227,7 @@ class ProfileConfig:
         goal: What it is to reach.
         constraints: What it has to keep to: a text, or several.
         desc: What else is to be known of it.
-        system_prompt_template: Of what the model is told first.
+        system_prompt_template: Of the system message.
         user_prompt_template: Of what it is asked, with `most_recent_memories` and `question`.
         write_memory_template: Of what is remembered, with `question`, `thought`, `action` and
             `observation`.
@@ -318,8 +318,8 @@ def print_message(message: AgentMessage, to: str) -> None:
     if message.review_info is not None:
         lines += [f">>>>>>>>{message.name} Review info:", str(message.review_info)]
     if (report := message.action_report) is not None:
-        told = "execution succeeded," if report.is_exe_success else "execution failed,"
-        lines += [f">>>>>>>>{message.name} Action report:", told, report.content]
+        outcome = "execution succeeded," if report.is_exe_success else "execution failed,"
+        lines += [f">>>>>>>>{message.name} Action report:", outcome, report.content]
     _show([*lines, RULE])
 
 

@@ -56,7 +56,7 @@ ASK = "ask the model"
 """What the record of a run calls the model's part."""
 
 AGAIN = "That answer was not accepted: {reason}\nPlease answer again."
-"""What a model is told that is asked again."""
+"""The message to a model whose answer was not accepted."""
 
 
 class ConversableAgent:
@@ -140,10 +140,10 @@ class ConversableAgent:
             self._actions.append(_action(each))
 
     async def build(self) -> Self:
-        """Check that nothing is missing, and give the agent a memory of its own; return the agent.
+        """Check that nothing is missing, and give the agent its memory; return the agent.
 
         What it remembers is of the key ``conv_id``, in sets that are named by its role and name:
-        an agent that is built again in the same place remembers.
+        an agent that is built again with the same memory remembers.
 
         Raises:
             InvalidInput: Something is missing; the message says what. Or `max_retry_count` is no
@@ -189,7 +189,7 @@ class ConversableAgent:
 
     @property
     def memory(self) -> AgentMemory[Any]:
-        """Its own memory, and the log of messages that it shares.
+        """Its memory, and the log of messages that agents share.
 
         Raises:
             InvalidInput: It is not built.
@@ -427,7 +427,7 @@ def _check(sender: ConversableAgent, recipient: object, reviewer: object, messag
         )
 
 
-# --- one exchange as one run: of the key that the conversation is, on a runner of its own ---------
+# --- an exchange: one run of the conversation's key, on a separate runner -------------------------
 
 
 async def _verdict(agent: ConversableAgent, method: str, *args: object) -> Review:

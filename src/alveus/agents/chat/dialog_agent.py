@@ -16,7 +16,7 @@ class AgentBase:
 
     Args:
         name: Whose name its messages have.
-        memory: Where it remembers; None: a `TemporaryMemory` of its own, in RAM.
+        memory: Where it remembers; None: a new `TemporaryMemory` in RAM.
 
     Raises:
         InvalidInput: The name or the memory is none.
@@ -48,14 +48,14 @@ class AgentBase:
 
 
 class DialogAgent(AgentBase):
-    """An agent that asks a model, which is told what it remembers, oldest first.
+    """An agent that asks a model, with the messages it remembers, oldest first.
 
-    What it got and what it answered are added to its memory in one call, once the answer is there:
-    of a reply that fails, nothing is remembered.
+    The message and the answer are added to its memory in one call, once the answer is there: a
+    reply that fails is not remembered.
 
     Args:
         name: Whose name its messages have.
-        sys_prompt: What the model is told first; empty: nothing.
+        sys_prompt: The system message to the model; empty: none.
         model: Who answers.
         memory: As `AgentBase`.
 
@@ -86,17 +86,17 @@ class DialogAgent(AgentBase):
     def reply(self, msg: Msg | None = None) -> Msg:
         """Return the model's answer to a message; None: to what is remembered.
 
-        A message that is remembered already, by its id, is told once.
+        A message whose id is remembered already is sent once.
 
         Raises:
-            InvalidInput: It is no message, or a message cannot be told to a model.
+            InvalidInput: It is no message, or a message cannot be sent to a model.
             ModelFailed: The model did not answer; nothing is remembered.
         """
         got = [] if msg is None else [_message(msg)]
         past = cast("list[dict[str, Any]]", self.memory.get_memory())
         known = {unit.get("id") for unit in past} - {None}
-        told = [*past, *(one for one in got if one.get("id") not in known)]
-        asked: list[Mapping[str, Any]] = [Msg.from_items(unit) for unit in told]
+        messages = [*past, *(one for one in got if one.get("id") not in known)]
+        asked: list[Mapping[str, Any]] = [Msg.from_items(unit) for unit in messages]
         if self.sys_prompt:
             asked.insert(0, {"role": "system", "content": self.sys_prompt})
         said = checked_messages(asked, images=self.model.takes_images)

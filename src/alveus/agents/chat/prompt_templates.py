@@ -20,7 +20,7 @@ SYSTEM = """\
     'What you have to keep to:\\n- ' ~ constraints | join('\\n- ') if constraints,
     'Please answer in ' ~ language ~ '.' if language,
 ] | select | join('\\n') }}"""
-"""What a model is told first, where a profile has no template: a line for what there is to say."""
+"""The default template of the system message: a line for each field that has a value."""
 
 USER = """\
 {% if most_recent_memories %}\
@@ -48,7 +48,7 @@ LANGUAGES = {
     "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "tr": "Turkish", "uk": "Ukrainian",
     "zh": "Chinese",
 }  # fmt: skip
-"""What languages are called that are given by their codes; others go into prompts as given."""
+"""The names of languages by their codes; other languages go into a prompt as they are."""
 
 
 def check_installed() -> None:
@@ -89,10 +89,10 @@ def language_name(language: str | None) -> str | None:
 
 
 NAME = "memory alone"
-"""What stands where the name of a model would."""
+"""The name that a message has instead of a model's."""
 
 MOST = 3
-"""How much of what is found is told."""
+"""Texts of an answer without a model."""
 
 _NO_MODEL = "No model is bound"
 FOUND = f"{_NO_MODEL}; this is what memory holds on it:"
@@ -102,7 +102,7 @@ NOTHING = f"{_NO_MODEL}, and memory holds nothing on it."
 def answer_from_memory(
     question: str, fragments: Sequence[MemoryFragment], key: KeyMemory, sets: Sequence[str]
 ) -> str:
-    """Return what is told of a question without a model.
+    """Return the answer to a question without a model.
 
     First what search finds of it in *sets* of the conversation, then what was read of the agent's
     memory, the newest first; what such answers said before is left out.
@@ -110,5 +110,5 @@ def answer_from_memory(
     found = [hit.item.text or "" for hit in key.search(question, sets=list(sets), limit=4 * MOST)]
     found += [fragment.raw_observation for fragment in reversed(fragments)]
     texts = dict.fromkeys(text.strip() for text in found)
-    told = [text for text in texts if text and text != question.strip() and _NO_MODEL not in text]
-    return "\n".join([FOUND, *(f"- {text}" for text in told[:MOST])]) if told else NOTHING
+    shown = [text for text in texts if text and text != question.strip() and _NO_MODEL not in text]
+    return "\n".join([FOUND, *(f"- {text}" for text in shown[:MOST])]) if shown else NOTHING

@@ -46,10 +46,10 @@ TIMED_BITS = 22
 """Below the milliseconds of a Snowflake."""
 
 LARGEST = 1 << 64
-"""Above all Snowflakes, below all numbers of alveus's own."""
+"""Above all Snowflakes, below all ids that alveus makes."""
 
 OWN_TIMED_BITS = 80
-"""Below the milliseconds of a version 7 UUID, which is what alveus's own numbers are."""
+"""Below the milliseconds of a version 7 UUID, the ids that alveus makes."""
 
 
 class WriteOperation(StrEnum):
@@ -99,7 +99,7 @@ class MemoryFragment(ABC):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Facts to filter by; `speaker`, `role` and `session` in it are the item's own."""
+        """Facts to filter by; `speaker`, `role` and `session` in it are fields of the item."""
         return {} if self._metadata is None else self._metadata
 
     @property
@@ -477,11 +477,11 @@ def initialize_id_generator(
 ) -> None:
     """Have ids of new fragments in this process be Snowflakes, as DB-GPT's are.
 
-    Call it before the first fragment is made. Ids of alveus's own need no number of the process.
+    Call it before the first fragment is made. The ids of alveus need no number of the process.
 
     Args:
         instance: The number of this process, 0..1023; no other that writes has it. None: alveus's
-            own ids again.
+            ids again.
         seq: The count of the first id, 0..4095.
         epoch: When the milliseconds begin, itself in milliseconds since 1970.
         timestamp: The least time of the first id, in milliseconds since 1970.

@@ -7,13 +7,12 @@ import json
 import re
 from collections import OrderedDict, deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from concurrent.futures import Future
 from dataclasses import MISSING, Field, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Self, TypeVar, cast
 
-from alveus.agents.storage import SWEEP_EVERY, LayerStorage, aware
+from alveus.agents.storage import SWEEP_EVERY, LayerStorage, Waiters, aware
 from alveus.errors import InvalidInput, NotFound, StaleItem
 from alveus.errors.short_repr import short_repr
 from alveus.memory.memory import Memory
@@ -320,7 +319,7 @@ class Channel:
     """Views, oldest first; has the calls of `asyncio.Queue`, and is of no event loop.
 
     Any thread may put and any loop may get. After `DONE` nothing is taken, and everybody who gets
-    is told of it.
+    gets it.
 
     Args:
         with_marks: Whether views are Markdown; else lists of dicts.
@@ -331,7 +330,7 @@ class Channel:
         self.with_marks, self.start_round = with_marks, start_round
         self._mutex = HandleLock()
         self._views: deque[Any] = deque(maxlen=VIEWS)
-        self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
+        self._waiters = Waiters()
         self._done = False
 
     def put_nowait(self, view: object) -> None:
@@ -352,10 +351,11 @@ class Channel:
     async def get(self) -> Any:  # noqa: ANN401 - whatever was put
         """Return the oldest view, or `DONE`, when there is one."""
         while True:
-            try:
-                return self.get_nowait()
-            except asyncio.QueueEmpty:
-                await self._put_or_done()
+            with self._mutex:
+                if self._views or self._done:
+                    return self._views.popleft() if self._views else DONE
+                turn = self._waiters.join()
+            await self._waiters.wait(turn, self._pass_on)
 
     def get_nowait(self) -> Any:  # noqa: ANN401 - whatever was put
         """Return the oldest view, or `DONE`.
@@ -378,28 +378,14 @@ class Channel:
         """Return whether none waits."""
         return not self._views
 
-    async def _put_or_done(self) -> None:
-        mine: Future[None] = Future()
-        with self._mutex:
-            if self._views or self._done:
-                return
-            self._waiting.append((asyncio.get_running_loop(), mine))
-        try:
-            await asyncio.wrap_future(mine)
-        except asyncio.CancelledError:
-            if not mine.cancel():  # a view came for this one, which does not take it
-                with self._mutex:
-                    self._wake()
-            raise
-
     def _wake(self) -> None:
-        """Have one who waits look again, or, when it is done, all."""
-        while self._waiting:
-            loop, first = self._waiting.popleft()
-            if not loop.is_closed() and first.set_running_or_notify_cancel():
-                first.set_result(None)
-                if not self._done:
-                    return
+        """Wake the task that waits longest, or, when it is done, all; under the mutex."""
+        while self._waiters.wake() and self._done:
+            pass
+
+    def _pass_on(self) -> None:
+        with self._mutex:
+            self._wake()
 
 
 class GptsMemory:
@@ -430,9 +416,9 @@ class GptsMemory:
         del executor
         self.plans_memory = plans_memory or GptsPlansMemory(memory)
         self.message_memory = message_memory or GptsMessageMemory(memory)
-        self._own_ram = memory is None and plans_memory is None and message_memory is None
+        self._is_ram = memory is None and plans_memory is None and message_memory is None
         self._most = counted(conversations, "conversations", least=1)
-        self._keeps_all = not self._own_ram
+        self._keeps_all = not self._is_ram
         self._used: OrderedDict[str, None] = OrderedDict()
         self._channels: OrderedDict[str, Channel] = OrderedDict()
 
@@ -440,11 +426,11 @@ class GptsMemory:
         return f"<GptsMemory: {self.message_memory!r}, {self.plans_memory!r}>"
 
     def kept_in(self, memory: Memory) -> GptsMemory:
-        """Return this log, kept in *memory* unless it was given a place of its own.
+        """Return this log, kept in *memory* unless it was made with a memory.
 
         It has the channels of this one; and this one, if nothing is in it yet, is kept there too.
         """
-        if not self._own_ram:
+        if not self._is_ram:
             return self
         if not self.message_memory.opened:
             self.plans_memory = GptsPlansMemory(memory)

@@ -59,7 +59,7 @@ class HybridMemory(LayerMemory[T]):
             where another one is kept; they start empty, with the label of this.
 
     Raises:
-        InvalidInput: Two layers are kept in different places, so no commit can hold both.
+        InvalidInput: Two layers are kept in different memories, so no commit can hold both.
     """
 
     importance_weight = 0.9

@@ -97,7 +97,7 @@ class LayerMemory(ABC, Generic[T]):
         dedupe: Which of two fragments are one.
 
     Attributes:
-        name: The agent's name, for whoever wants to know; see `initialize`.
+        name: The agent's name; see `initialize`.
         session_id: The conversation that fragments are written in; kept with each.
     """
 
@@ -106,7 +106,7 @@ class LayerMemory(ABC, Generic[T]):
     _default_scorer: ImportanceScorer | None = None
     _default_extractor: InsightExtractor | None = None
     reads_meaning: ClassVar[bool] = False
-    """Whether a layer of this kind needs vectors of its own."""
+    """Whether a layer of this kind needs vectors."""
     guards_fragments: ClassVar[bool] = True
     """Whether each change writes the note of the layer; see `LayerItems`."""
 
@@ -230,7 +230,7 @@ class LayerMemory(ABC, Generic[T]):
                 named, or a number. Give one where it is to be found again after a restart.
             memory: Another memory to keep it in; what it holds under the label is there.
         """
-        del now  # RAM is renewed with its clock, and a memory has its own
+        del now  # RAM is renewed with its clock, and a memory has a clock
         clone = type(self)(
             storage=self._storage.again(memory),
             label=self._clone_label(label, memory),
@@ -327,7 +327,7 @@ class LayerMemory(ABC, Generic[T]):
         """Take an entry in, as part of a move; return what leaves for the next layer."""
 
     def _hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
-        """Hand on what leaves this layer: to whoever writes to it."""
+        """Return the entries that leave this layer to the caller of the write."""
         discarded = move.discarded
         discarded.discarded_memory_fragments.extend(entry.fragment for entry in leaving)
         discarded.discarded_insights.extend(move.inferred(self, leaving))
@@ -478,7 +478,7 @@ def absorb(target: MemoryFragment, other: MemoryFragment) -> None:
 
 
 class BufferMemory(LayerMemory[T]):
-    """A layer that holds few fragments, and gives all of them to whoever reads.
+    """A layer that holds few fragments, all of which a read returns.
 
     Args:
         buffer_size: The most fragments that it holds when a write has ended.

@@ -67,7 +67,7 @@ MOST_HITS = 1_000
 LATEST = 64
 
 ALSO = 64
-"""Ids of fragments of the same text, the last ones, by which a repetition is told."""
+"""Ids of fragments of the same text, the last ones, by which a repetition is recognised."""
 
 SINCE = 256
 """Fragments, the last ones, that a reflection draws insights from."""
@@ -160,7 +160,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return []
 
     def _settled(self, move: Move, entry: FragmentEntry) -> bool:
-        """Have an entry be here; return whether it is a fragment of its own."""
+        """Keep an entry; return whether it is a new fragment, not joined to another."""
         fragment = entry.fragment
         if fragment.importance is None:
             default = self._default_importance

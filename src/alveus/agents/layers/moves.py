@@ -58,7 +58,7 @@ class FragmentEntry:
     """A fragment in a layer.
 
     Attributes:
-        number: Its place in the order of arrival.
+        number: Its position in the order of arrival.
         stored: The version it was read from; None: it is new here.
         origin: What it was made from, elsewhere.
         extra: What the layer knows of it besides.
@@ -329,7 +329,7 @@ async def _model_answer(question: FragmentQuestion) -> object:
         extractor = layer.insight_extractor
         answer = extractor and await awaited(extractor.extract_insights(whole, layer.llm_client))
         return _inferred(layer, fragments, answer)
-    except Exception as error:  # noqa: BLE001 - the edge to a user's model: told in `failures`
+    except Exception as error:  # noqa: BLE001 - the edge to a user's model: reported in `failures`
         _LOG.warning("a model failed in a layer: %s: %s", question.kind, type(error).__name__)
         why = str(error) if isinstance(error, AlveusError) else repr(error)
         return Failure(fragments[0], f"{question.kind}: {why}")

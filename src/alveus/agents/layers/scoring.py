@@ -302,7 +302,7 @@ class LLMInsightExtractor(InsightExtractor):
 
 
 class OfflineInsightExtractor(InsightExtractor):
-    """Infers nothing, but says in few words what a fragment is about: sentences of its own.
+    """Infers nothing, but says in few words what a fragment is about: with its sentences.
 
     A stand-in, which needs no model: what is stored as an insight is a summary.
     """

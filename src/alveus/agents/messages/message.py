@@ -121,7 +121,7 @@ class MessageBase(dict[str, Any]):
             InvalidInput: It has no content, or its url is neither a text nor several.
         """
         if "content" not in self:
-            raise InvalidInput(f"a model is told the content of a message; this has {sorted(self)}")
+            raise InvalidInput(f"a model is sent the content of a message; this has {sorted(self)}")
         content, role, name = self["content"], self.get("role") or "assistant", self.get("name")
         said = "" if content is None else text_of_message(self)
         urls = checked_urls(self.get("url"), "the url of a message")
@@ -272,7 +272,7 @@ def vector_of(query: object) -> object | None:
 def score_of(metric: Callable[[Any, Any], float], query: object, vector: object) -> float:
     """Return how near two vectors are."""
     if not callable(metric):
-        raise InvalidInput(f"a metric is told two vectors, not {metric!r}")
+        raise InvalidInput(f"a metric is a function of two vectors, not {metric!r}")
     found = metric(query, vector)
     try:
         score = float(found)
@@ -301,7 +301,7 @@ def read_messages(source: str | Path) -> list[dict[str, Any]]:
     if not isinstance(found, list | dict):
         raise InvalidInput(f"{what} holds {type(found).__name__}, not a list of messages")
     listed = cast("list[object]", [found] if isinstance(found, dict) else found)
-    return [_read(one, f"message {place} of {what}") for place, one in enumerate(listed)]
+    return [_read(one, f"message {at} of {what}") for at, one in enumerate(listed)]
 
 
 def _parsed(text: str | bytes, what: str) -> object:

@@ -45,7 +45,7 @@ Unit: TypeAlias = Mapping[str, Any]
 """What a memory holds: a `Msg`, or a plain dict."""
 
 Filter: TypeAlias = Callable[[int, Any], object]
-"""Whether a message is wanted: told its place among those looked at, and the message."""
+"""A filter: a function of the position of a message among those read, and the message."""
 
 Found: TypeAlias = dict[str, Any]
 """What a search gives: ``score``, ``index`` and ``memory``, the message."""
@@ -84,7 +84,7 @@ class MemoryBase:
         raise NotImplementedError
 
     def delete(self, index: int | Iterable[int]) -> Any:  # noqa: ANN401 - as add
-        """Delete messages by their places."""
+        """Delete messages by their positions."""
         raise NotImplementedError
 
     def load(self, memories: Any, overwrite: bool = False) -> Any:  # noqa: ANN401, FBT001, FBT002 - as add
@@ -113,20 +113,20 @@ class TemporaryMemory(MemoryBase):
     """Messages in the order they were added, each id once.
 
     Every call is one commit: whole, or not at all; in an action it is part of the action's. What
-    it returns are copies: only its own calls change what it holds.
+    it returns are copies: only its calls change its messages.
 
     The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
     before that of the message before it: order is that of adding.
 
     Args:
-        config: Kept for whoever reads it.
+        config: Kept, and not read.
         embedding_model: What makes embeddings: "static" or "minilm", an `Embedder`, or a function
             from texts to vectors. None: nothing does.
         memory: Where messages are kept: `Memory.key(…)`. None: in RAM, until the process ends.
         name: The name of their set.
         dedupe: Which messages are one: those of one "id", or of one "content" (which id and
             timestamp are no part of).
-        missing: What `delete` does with a place where no message is: "warn", as in the first
+        missing: What `delete` does with a position without a message: "warn", as in the first
             versions of AgentScope, or "raise" a `NoSuchPlace`, an IndexError, as in 1.0.
         now: The clock of RAM.
     """
@@ -170,7 +170,7 @@ class TemporaryMemory(MemoryBase):
         Args:
             return_type: A list, or a text. A plain int is taken as *recent_n*.
             recent_n: Only the last ones; 0: none.
-            filter_func: Only those for which it is true; their places count from the first of
+            filter_func: Only those for which it is true; their positions count from the first of
                 the *recent_n*.
 
         Raises:
@@ -181,10 +181,10 @@ class TemporaryMemory(MemoryBase):
                 raise InvalidInput(f"return_type is a PromptType, not {return_type!r}")
             return_type, recent_n = PromptType.LIST, return_type
         if not (filter_func is None or callable(filter_func)):  # pyright: ignore[reportUnnecessaryComparison] - user input
-            raise InvalidInput(f"filter_func is told a place and a message, not {filter_func!r}")
+            raise InvalidInput(f"filter_func takes a position and a message; not {filter_func!r}")
         found = self._recent(recent_n)
         if filter_func is not None:
-            found = [unit for place, unit in enumerate(found) if filter_func(place, unit)]
+            found = [unit for position, unit in enumerate(found) if filter_func(position, unit)]
         if return_type is PromptType.LIST:
             return found
         return "\n".join(f"{unit.get('name')}: {unit.get('content')}" for unit in found)
@@ -223,23 +223,23 @@ class TemporaryMemory(MemoryBase):
         return self._write("add", units, overwrite=False)
 
     def delete(self, index: int | Iterable[int]) -> int:
-        """Delete messages by their places, from 0; return how many there were.
+        """Delete messages by their positions, from 0; return how many there were.
 
-        Places where no message is are named in a warning, and passed over.
+        Positions without a message are named in a warning, and skipped.
 
         Raises:
-            NoSuchPlace: There are such places, and the memory was made with ``missing="raise"``.
+            NoSuchPlace: A position has no message, with ``missing="raise"`` of the memory.
         """
-        places = _places(index)
-        return self._editor.commit("delete", [*places], partial(self._deleted, places))
+        positions = _positions(index)
+        return self._editor.commit("delete", [*positions], partial(self._deleted, positions))
 
-    def _deleted(self, places: Sequence[int], _new_id: NewId) -> PlannedWrite:
-        messages = list(self._editor.items()) if places else []
-        if outside := [place for place in places if not 0 <= place < len(messages)]:
+    def _deleted(self, positions: Sequence[int], _new_id: NewId) -> PlannedWrite:
+        messages = list(self._editor.items()) if positions else []
+        if outside := [position for position in positions if not 0 <= position < len(messages)]:
             if self._missing == "raise":
                 raise NoSuchPlace(outside, len(messages))
             _LOG.warning("there are %d messages, and none at %s", len(messages), outside)
-        chosen = [messages[place] for place in places if 0 <= place < len(messages)]
+        chosen = [messages[position] for position in positions if 0 <= position < len(messages)]
         return self._editor.plan(self._editor.retired(chosen), len(chosen))
 
     def load(self, memories: Any, overwrite: bool = False) -> list[str]:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
@@ -283,9 +283,9 @@ class TemporaryMemory(MemoryBase):
         values = [cast("dict[str, Value]", checked(_plain(unit))) for unit in units]
         editor = self._editor
         zone, named = editor.writer.timezone, dict[str | int, Item]()
-        for place, value in enumerate(values):
+        for position, value in enumerate(values):
             one = self._id(value)
-            named.setdefault(place if one is None else one, _item(one, value, zone))
+            named.setdefault(position if one is None else one, _item(one, value, zone))
         items = in_order(list(named.values()), editor.writer.now())
         if overwrite:
             arguments: list[Value] = [[item.value for item in items]]
@@ -325,7 +325,7 @@ class TemporaryMemory(MemoryBase):
         preserve_order: bool = True,  # noqa: FBT001, FBT002 - as AgentScope has it
         embedding_model: Embed | None = None,
     ) -> list[Found]:
-        """Return the messages whose embeddings are nearest, each with its score and place.
+        """Return the messages whose embeddings are nearest, each with its score and position.
 
         Args:
             query: A vector; or a text or a message, of which the model makes one.
@@ -345,8 +345,8 @@ class TemporaryMemory(MemoryBase):
             said = query if isinstance(query, str) else cast("Unit", query)
             asked = self._embedded([said], embedding_model)[0]
         found = [
-            {"score": score_of(metric, asked, unit["embedding"]), "index": place, "memory": unit}
-            for place, unit in enumerate(self._with_embeddings(embedding_model))
+            {"score": score_of(metric, asked, unit["embedding"]), "index": position, "memory": unit}
+            for position, unit in enumerate(self._with_embeddings(embedding_model))
             if unit.get("embedding") is not None
         ]
         if top_k is None:
@@ -367,11 +367,11 @@ class TemporaryMemory(MemoryBase):
         units = [_unit(item.value) for item in items]
         if model is None and self._embed is None:
             return units
-        missing = [place for place, unit in enumerate(units) if unit.get("embedding") is None]
-        made = self._embedded([units[place] for place in missing], model)
-        for place, vector in zip(missing, made, strict=True):
-            units[place]["embedding"] = vector
-        by_id = {items[place].id or "": units[place]["embedding"] for place in missing}
+        missing = [position for position, unit in enumerate(units) if unit.get("embedding") is None]
+        made = self._embedded([units[position] for position in missing], model)
+        for position, vector in zip(missing, made, strict=True):
+            units[position]["embedding"] = vector
+        by_id = {items[position].id or "": units[position]["embedding"] for position in missing}
         if by_id:
             self._editor.commit("embed", [*by_id], partial(self._with_vectors, by_id))
         return units
@@ -449,11 +449,11 @@ def _not_before(least: datetime | None, items: Sequence[Item]) -> list[Item]:
     return [replace(item, time=item.time and max(item.time, least or item.time)) for item in items]
 
 
-def _places(index: object) -> list[int]:
+def _positions(index: object) -> list[int]:
     listed = [index] if type(index) is int else index
     if isinstance(listed, str | bytes) or not isinstance(listed, Iterable):
-        raise InvalidValue("index", f"is a place or several, not {type(index).__name__}")
+        raise InvalidValue("index", f"is a position or several, not {type(index).__name__}")
     found = list(dict.fromkeys(cast("Iterable[object]", listed)))
     if wrong := [one for one in found if type(one) is not int]:
-        raise InvalidValue("index", f"is a place or several, not {wrong[0]!r}")
+        raise InvalidValue("index", f"is a position or several, not {wrong[0]!r}")
     return cast("list[int]", found)

@@ -245,8 +245,8 @@ def entry_of(
 def no_observation(item_id: str, where: str) -> InvalidInput:
     """Return the error that says that a set holds something else."""
     return InvalidInput(
-        f"set {where!r} holds item {item_id!r}, which is no observation; give the window a set of "
-        "its own by name="
+        f"set {where!r} holds item {item_id!r}, which is no observation; give the window "
+        "another set by name="
     )
 
 

@@ -1,8 +1,8 @@
-"""Reflection: when enough that matters has come, what follows from it is remembered too.
+"""Reflection: when enough importance has added up, an insight from it is remembered.
 
-What has come is added up in a note, which is a hidden set beside the window's, in the commits that
-bring it. The insight and the note that begins a new sum are one commit as well, which rests on the
-note: so what was added up is reflected on once, by whoever is first.
+The importance of each observation is added to a note, in a hidden set beside the window's, by the
+commit that keeps the observation. The insight and the note that begins a new sum are one commit,
+which is refused if the note changed: a sum is reflected on once, by the first writer.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ class Reflection:
             text, by = summary.text, summary.by
         else:
             text = infer(sources)
-        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - the user's own
+        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function
             raise InvalidInput(f"a reflection returns a text or None, not {text!r:.80}")
         if not text or not text.strip():
             return None

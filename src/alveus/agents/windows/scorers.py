@@ -230,7 +230,7 @@ class Novelty(Scorer):
         try:
             new, *rows = self._near.vectors(texts)
         except EmbedderFailed as error:
-            _LOG.warning("novelty is told by words", extra={"embedder": self._embedder.name})
+            _LOG.warning("novelty is computed by words", extra={"embedder": self._embedder.name})
             return Score(
                 _by_words(texts), f"novelty by words, not {self._embedder.name}", str(error)
             )
@@ -321,9 +321,9 @@ class Combined(Scorer):
 class ByModel(Scorer):
     """Has a language model rate an observation from 1 to 10, which is 0 to 1 here.
 
-    Every answer is checked; after one that cannot be used the model is told why, and asked again.
-    Where it cannot be asked, or gives no usable answer, *otherwise* scores, and ``scored_by`` says
-    so. What is wrong with the set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) is raised.
+    Every answer is checked; after one that cannot be used the model is asked again, with the
+    reason. If it cannot be asked, or gives no usable answer, *otherwise* scores, and ``scored_by``
+    says so. Errors of the set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
 
     Args:
         attempts: How often it is asked in all.

@@ -107,7 +107,7 @@ class Rows:
 
 
 SEMANTIC_CAP = 10_000
-"""Units that a window by meaning holds, unless it is told otherwise."""
+"""The default cap of a window by meaning, in units."""
 
 MOST_FOUND = 200
 """Units that it shows at most."""
@@ -139,7 +139,7 @@ class NearestObservations:
 class Semantic(Window):
     """Shows the newest unit, and what of the rest has most to do with the prompt, in order of time.
 
-    Without an embedder of its own, the search of the set finds it: by words and by meaning, with
+    Without an embedder, the search of the set finds it: by words and by meaning, with
     the embedder of the memory. With one, what was asked and what was answered have a vector each,
     made as they are committed unless the observation brings it (`relevance`), and the one that is
     nearer to the prompt counts. Where that embedder fails, the observation is kept, and embedded
@@ -149,7 +149,7 @@ class Semantic(Window):
         cap: How many units it holds; None: any number.
         stratum: What each context begins with; "": nothing.
         top_k: How many units it shows besides the newest.
-        embedder: Makes the vectors; a bundled one by name, or another. None: the memory's own; in
+        embedder: Makes the vectors; a bundled one by name, or another. None: the memory's; in
             RAM the default one.
         settings: What every window takes but for profile; see `Window`.
     """

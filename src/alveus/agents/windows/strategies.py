@@ -60,10 +60,10 @@ class Void(ContextMemory):
         self, prompt: Message | str | None, *, budget_tokens: int | Budget | None = None
     ) -> list[Message]:
         """Return the stratum and the prompt; see `Window.context`."""
-        told = [*self._begins, *([] if prompt is None else [Message.of(prompt, "user")])]
+        messages = [*self._begins, *([] if prompt is None else [Message.of(prompt, "user")])]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
-        budget.remaining(told)
-        return told
+        budget.remaining(messages)
+        return messages
 
 
 class Stream(Window):

@@ -77,7 +77,7 @@ ATTEMPTS = 100
 """How often a window is read again from which rows went while it was read."""
 
 CAP = 100
-"""Units that a window holds, unless it is told otherwise."""
+"""The default cap of a window, in units."""
 
 CAP_OF_WINDOW = "the cap of a window (None: no limit)"
 
@@ -133,7 +133,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
     for name in refused:
         if name in settings and (name, settings[name]) != ("profile", "alveus"):
             kind = type(window).__name__
-            raise InvalidInput(f"{kind} takes no {name}={settings[name]!r}; it has its own")
+            raise InvalidInput(f"{kind} takes no {name}={settings[name]!r}; it sets {name} itself")
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
@@ -152,11 +152,11 @@ class ContextMemory(ABC):
     Built in are `Void` (nothing), `Stream` (the last ones), `Priority` and `Importance` (those
     that matter most), `Hybrid` (recent and important), `Semantic` (those of the same meaning),
     `Hierarchical` (layers that hand on what they let go) and `Linked` (those that belong
-    together). Write your own for another rule:
+    together). Write another one for another rule:
 
     - search by meaning: ``observation.query.relevance`` and ``observation.reply.relevance``;
     - what matters most: ``observation.reply.importance``;
-    - layers: a memory of memories, each with a budget of its own;
+    - layers: a memory of memories, each with a budget;
     - what belongs together: ``observation.links``.
 
     A memory that keeps the longest answers::
@@ -174,8 +174,8 @@ class ContextMemory(ABC):
         ...         self.kept.sort(key=lambda o: o.reply.importance, reverse=True)
         ...         del self.kept[self.most:]
         ...     def context(self, prompt):
-        ...         told = sorted(self.kept, key=lambda o: o.created)
-        ...         return [m for o in told for m in o.messages] + ([prompt] if prompt else [])
+        ...         shown = sorted(self.kept, key=lambda o: o.created)
+        ...         return [m for o in shown for m in o.messages] + ([prompt] if prompt else [])
         >>> memory = Longest(1)
         >>> memory.commit(Observation("what is it?", "a vaulted structure"))
         >>> memory.commit(Observation("where?", "here"))
@@ -207,7 +207,7 @@ class ContextMemory(ABC):
 
     @abstractmethod
     def context(self, prompt: Message | None) -> list[Message]:
-        """Return what the model is told: instructions, what is remembered, and *prompt* last.
+        """Return the messages to the model: instructions, what is remembered, and *prompt* last.
 
         Here an implementation chooses: the last ones, those that a search finds, those that
         matter, as many as a budget of tokens has room for. None asks for what is remembered.
@@ -236,7 +236,7 @@ class Window(ContextMemory):
         stratum: What each context begins with; "": nothing.
         memory: Where observations are kept: `Memory.key(…)`. None: in RAM, until the process ends.
         name: Of the set that holds them; two windows of one name hold the same.
-        budget_tokens: The most tokens of a context, or a `Budget` with a counter of its own.
+        budget_tokens: The most tokens of a context, or a `Budget` with another counter.
         evict: What is let go first.
         keep_recent: How many of the newest units are never let go.
         scorer: Says how much an observation matters as it is committed; None: it says itself.
@@ -286,7 +286,7 @@ class Window(ContextMemory):
         self.stored_in = memory
 
     def sets(self) -> KeySets:
-        """Return the memory of the key that it is kept in, which may be RAM of its own."""
+        """Return the memory of the key that it is kept in, which may be RAM."""
         return self._storage.sets()
 
     def __repr__(self) -> str:
@@ -428,7 +428,7 @@ class Window(ContextMemory):
             return index.importance
         if self._is_weighing:
             raise Unusable(
-                f"window {self._name!r} is asked by its own scorer while that says how much "
+                f"window {self._name!r} is asked by its scorer while that says how much "
                 "matters by now; let it look at `index` instead"
             )
         column, self._is_weighing = index.importance.copy(), True
@@ -671,7 +671,7 @@ class Window(ContextMemory):
         What is remembered is of one moment; what is shown counts as accessed.
 
         Args:
-            budget_tokens: In place of the window's own.
+            budget_tokens: Instead of the budget of the window.
 
         Raises:
             BudgetTooSmall: The stratum and the prompt alone have more tokens, with the

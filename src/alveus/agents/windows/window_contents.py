@@ -245,12 +245,12 @@ class WindowIndex:
             return
         slot = self._free.pop() if self._free else self._grown()
         self._slots[entry.id], self._entries[slot] = slot, entry
-        place = self._sort_key(entry)
-        is_last = not self._order or self._order[-1][0] < place
+        key = self._sort_key(entry)
+        is_last = not self._order or self._order[-1][0] < key
         if is_last:
-            self._order.append((place, entry.id))
+            self._order.append((key, entry.id))
         else:
-            insort(self._order, (place, entry.id))
+            insort(self._order, (key, entry.id))
         self.live[slot], self.importance[slot] = True, entry.importance
         self.first[slot], self.unit[slot] = entry.first, slot
         self.made[slot], self.layer[slot] = ticks(entry.created), entry.layer
@@ -297,13 +297,13 @@ class WindowIndex:
 
     def _join(self, entry: ObservationHeader, slot: int) -> None:
         """Make an observation one unit with those whose tool calls it answers; it is the last."""
-        place = self._sort_key(entry)
+        key = self._sort_key(entry)
         for call in entry.answers:
-            asked = [one for one in self._callers.get(call, ()) if one[0] < place]
+            asked = [one for one in self._callers.get(call, ()) if one[0] < key]
             if asked:
                 self._merge(asked[-1][1], slot)
         for call in entry.calls:
-            insort(self._callers.setdefault(call, []), (place, slot))
+            insort(self._callers.setdefault(call, []), (key, slot))
 
     def _merge(self, one: int, other: int) -> None:
         name, lost = int(self.unit[one]), int(self.unit[other])
@@ -463,21 +463,21 @@ class Mirror:
                 index = self._paged(
                     writer
                 )  # a repetition, which sees what was there the first time
-                own: Mapping[str, StoredItem | None] = {}
+                drafted: Mapping[str, StoredItem | None] = {}
             else:
                 self._catch_up()
                 index = self._index
-                own = writer.drafted(self._ref) if isinstance(writer, Draft) else {}
-            hidden = index.remove(own)
+                drafted = writer.drafted(self._ref) if isinstance(writer, Draft) else {}
+            hidden = index.remove(drafted)
             try:
-                for stored in own.values():
+                for stored in drafted.values():
                     if stored is not None:
                         index.add(self._entry(stored.record, stored.row, stored.first))
                 self._in_use = index
                 yield index
             finally:
                 self._in_use = None
-                index.remove(own)
+                index.remove(drafted)
                 for entry in hidden:
                     index.add(entry)
 
@@ -525,7 +525,7 @@ class Mirror:
         if kind != OBSERVATIONS:
             holds = "items of any kind" if kind is None else f"items of the type {kind!r}"
             raise InvalidInput(
-                f"set {name!r} holds {holds}, not observations; give the window a set of its own "
+                f"set {name!r} holds {holds}, not observations; give the window another set "
                 "by name="
             )
         if info.definition.admission:

@@ -22,7 +22,7 @@ PIECES = "pieces"
 """What has the digests of a value's pieces, and what has the pieces of a thread."""
 
 MOST_WHOLE = 256 * 1024
-"""Bytes of a value that is stored whole, in one place."""
+"""Bytes of a value that is stored whole."""
 
 LEAST_PIECE, MOST_PIECE = 16 * 1024, 512 * 1024
 """Bytes of a piece; the last one of a value may have fewer."""
@@ -122,8 +122,8 @@ def piece_names(stored: Any) -> list[str]:  # noqa: ANN401 - of the tree
     return [digests[start : start + _DIGEST_BYTES].hex() for start in starts]
 
 
-def joined(tree: MemoryObject, place: tuple[str, ...], stored: Stored) -> tuple[str, bytes]:
-    """Return the type and the bytes of a stored value, whose pieces are below *place*.
+def joined(tree: MemoryObject, path: tuple[str, ...], stored: Stored) -> tuple[str, bytes]:
+    """Return the type and the bytes of a stored value, whose pieces are below *path*.
 
     Raises:
         PieceMissing: The tree has a piece no more.
@@ -131,7 +131,7 @@ def joined(tree: MemoryObject, place: tuple[str, ...], stored: Stored) -> tuple[
     kind, data = stored
     if isinstance(data, bytes):
         return kind, data
-    found = [tree.get((*place, name)) for name in piece_names(stored)]
+    found = [tree.get((*path, name)) for name in piece_names(stored)]
     if None in found:
         raise PieceMissing
     return kind, b"".join(found)

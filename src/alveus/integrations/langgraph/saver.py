@@ -1,4 +1,4 @@
-"""LangGraph's checkpointer: the state of a thread is exact memory of a key of its own.
+"""LangGraph's checkpointer: the state of a thread is exact memory of a separate key.
 
 Below ``langgraph`` in the tree of the key stand::
 
@@ -64,11 +64,11 @@ NO_VALUE = "empty"
 class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     """A checkpointer for LangGraph, sync and async in one object, safe between threads.
 
-    Each thread is a key of its own, ``langgraph.thread:ID``. All of `BaseCheckpointSaver` is there:
+    Each thread is a separate key, ``langgraph.thread:ID``. All of `BaseCheckpointSaver` is there:
     deleting for runs, copying and pruning threads too, and the history of delta channels.
 
     Args:
-        serde: Makes bytes of values; by default LangGraph's own, with MessagePack.
+        serde: Makes bytes of values; by default LangGraph's, with MessagePack.
         deleting: What `delete_thread` does: "retire" removes the thread's state, of which the
             history stays for as long as the memory keeps it; "forget" erases the key of the thread,
             and leaves a receipt.
@@ -88,7 +88,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
         """Return the checkpoint that is asked for, or the last one; None: there is none."""
-        thread, namespace = _place(config)
+        thread, namespace = _thread_and_namespace(config)
         tree = self._tree(thread)
         asked = get_checkpoint_id(config)
         if asked is None:
@@ -121,7 +121,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _listed(
         self, config: RunnableConfig | None, before: str | None
     ) -> Iterator[CheckpointTuple]:
-        threads = self._threads() if config is None else [_place(config)[0]]
+        threads = self._threads() if config is None else [_thread_and_namespace(config)[0]]
         configurable = {} if config is None else config.get("configurable", {})
         asked = configurable.get("checkpoint_ns")
         only = configurable.get("checkpoint_id")
@@ -195,7 +195,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
         """Store a checkpoint, with the values that are new in it; one commit."""
-        thread, namespace = _place(config)
+        thread, namespace = _thread_and_namespace(config)
         key = self._key(thread)
         writer = self._writer(key)
         stored: dict[str, Any] = {**checkpoint}
@@ -222,7 +222,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         task_path: str = "",
     ) -> None:
         """Store what a task wrote, in one commit; what it wrote before stays."""
-        thread, namespace = _place(config)
+        thread, namespace = _thread_and_namespace(config)
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id is None:
             raise InvalidInput("put_writes needs a checkpoint_id in config['configurable']")
@@ -412,7 +412,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         return self.serde.loads_typed(joined(tree, (ROOT, PIECES), stored))
 
 
-def _place(config: RunnableConfig) -> tuple[str, str]:
+def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:
     """Return the thread and the namespace that a config names."""
     configurable = config.get("configurable", {})
     if "thread_id" not in configurable:
@@ -450,7 +450,7 @@ def _names(
     limit: int | None = None,
     newest_first: bool = False,
 ) -> list[str]:
-    """Return names below a place; none where nothing is."""
+    """Return names below a path; none if nothing is stored there."""
     path = (ROOT, part) if namespace is None else _path(part, namespace, *names)
     found = tree.get(path)
     if isinstance(found, MemoryObject):

@@ -62,7 +62,7 @@ class AlveusStore(Connected, BaseStore):
 
     The puts of a batch are one commit, after its reads. What is put is found by words and by
     meaning without any setting, with the embedder of the memory. The score of what `search` finds
-    is its relevance to the query, 0..1; items are in the order of alveus's own score, of which
+    is its relevance to the query, 0..1; items are in the order of alveus's score, of which
     relevance is a part.
 
     Args:
@@ -113,7 +113,7 @@ class AlveusStore(Connected, BaseStore):
                     return None
                 if op.refresh_ttl:
                     self._renew([item])
-                return StoreItem(**_told(item))
+                return StoreItem(**_fields(item))
             case SearchOp():
                 return cast("Result", self._search(op))
             case ListNamespacesOp():
@@ -137,7 +137,7 @@ class AlveusStore(Connected, BaseStore):
         chosen = found[op.offset : last]
         if op.refresh_ttl:
             self._renew([item for item, _ in chosen])
-        return [SearchItem(**_told(item), score=score) for item, score in chosen]
+        return [SearchItem(**_fields(item), score=score) for item, score in chosen]
 
     def _first_items(
         self, names: Sequence[str], where: dict[str, Any], limit: int
@@ -226,7 +226,7 @@ def _matches(condition: MatchCondition, namespace: tuple[str, ...]) -> bool:
     )
 
 
-def _told(item: Item) -> dict[str, Any]:
+def _fields(item: Item) -> dict[str, Any]:
     return {
         "namespace": _namespace(cast("str", item.set_name)),
         "key": item.id,
