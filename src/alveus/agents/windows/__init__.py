@@ -1,4 +1,4 @@
-"""Windows: what an agent remembers of what was asked and answered, and shows its model."""
+"""Windows: the observations that an agent remembers and shows its model."""
 
 from alveus.agents.windows.observation import Input, Observation, Outcome, Reply, Stamp, Vector
 from alveus.agents.windows.reflection import Reflection

@@ -30,7 +30,7 @@ from alveus.values.ids import uuid7
 from alveus.values.storable import Value, checked_name, choice
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "aborted"]
-"""What became of a reply: taken; refused, and asked for again; the last before all was given up."""
+"""The outcome of a reply: accepted; rejected and asked for again; or its prompt was aborted."""
 
 
 _STAMP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -38,9 +38,9 @@ _STAMP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-
 
 
 class Stamp(str):
-    """An id that says when it was made: a UUID of version 7; they compare with ``<``.
+    """An id with a time: a UUID of version 7. Stamps compare with ``<``.
 
-    Those that one process makes rise strictly, whatever its clock does.
+    The stamps that one process makes rise strictly, whatever its clock does.
     """
 
     __slots__ = ()
@@ -53,12 +53,12 @@ class Stamp(str):
 
     @classmethod
     def new(cls) -> Self:
-        """Return one of now, later than all that this process made."""
+        """Return a stamp of now, later than all that this process made."""
         return super().__new__(cls, uuid7(_RISING.tick()))
 
     @classmethod
     def at(cls, time: datetime) -> Self:
-        """Return one of another time, for what is brought in from elsewhere.
+        """Return a stamp of another time, for imported observations.
 
         Raises:
             InvalidInput: The time has no zone, or is before 1970.
@@ -73,7 +73,7 @@ class Stamp(str):
 
 
 class _Rising:
-    """Nanoseconds of the clock, each more than the last by what a stamp can tell apart."""
+    """Nanoseconds of the clock, each later than the last by the resolution of a stamp."""
 
     STEP_NS = 1_000_000 // 4096 + 1
 
@@ -91,12 +91,12 @@ _RISING = _Rising()
 
 @dataclass(slots=True, eq=False)
 class Input:
-    """What was asked.
+    """The query of an observation.
 
     Attributes:
         content: The message to the model.
-        relevance: Its vector, float32, for search by the meaning of what was asked; None where
-            nobody made one. A window that searches makes it in `commit`.
+        relevance: Its vector, float32, for search by the meaning of the query; None: none was
+            made. A window that searches makes it in `commit`.
     """
 
     content: Message
@@ -108,14 +108,14 @@ class Input:
 
 @dataclass(slots=True, eq=False)
 class Reply:
-    """What was answered.
+    """The reply of an observation.
 
     Attributes:
         content: The message of the model.
-        relevance: Its vector, as in `Input`: what was answered is found apart from what was asked.
-        importance: How much it matters, from 0 to 1; 0.0 until somebody scores it. It says what
-            is forgotten last, what is recalled first, and when there is enough to reflect on.
-        scored_by: Who scored it: the name of a scorer, or "decoder"; None: nobody.
+        relevance: Its vector, as in `Input`; queries and replies are searched separately.
+        importance: From 0 to 1; 0.0 until it is scored. Used for eviction, weighted recall and
+            reflection.
+        scored_by: The name of its scorer, or "decoder"; None: it is not scored.
     """
 
     content: Message
@@ -129,17 +129,17 @@ class Reply:
 
 @dataclass(slots=True, eq=False, init=False)
 class Observation:
-    """One cycle of an agent: what was asked, what was answered, and what a memory notes of it.
+    """One cycle of an agent: a query, its reply, and the notes of a memory.
 
-    What is noted may be assigned until it is committed, and inside `commit`; the windows of
-    alveus keep a copy, so nothing that is done to it later changes what they hold.
+    The notes may be assigned until it is committed, and inside `commit`. The windows of alveus
+    keep a copy, so later assignments do not change them.
 
     Attributes:
         created: Its id, and when it was made; windows answer in this order.
-        accessed: When a window last showed it, as a stamp; None until then. What was not shown
-            for longest is forgotten first where `evict="least recently used"`.
-        query, reply: What was asked and answered.
-        outcome: What became of the reply.
+        accessed: When a window last showed it, as a stamp; None: never. The longest unshown is
+            evicted first with `evict="least recently used"`.
+        query, reply: The two messages, with their notes.
+        outcome: The outcome of the reply.
         links: The ids of observations that belong to this one, for windows that follow links.
     """
 
@@ -167,37 +167,37 @@ class Observation:
 
     @property
     def messages(self) -> tuple[Message, Message]:
-        """What was asked, and what was answered."""
+        """The messages of the query and of the reply."""
         return (self.query.content, self.reply.content)
 
 
 OUTCOMES = get_args(Outcome)
 
 RELATED = "related"
-"""How observations belong together, unless it is said."""
+"""The kind of a link, unless another is named."""
 
 Vectors: TypeAlias = tuple[tuple[Vector | None, Vector | None], str | None]
-"""Of what was asked and of what was answered, and the name of the embedder that made them."""
+"""The vectors of query and reply, and the name of the embedder that made them."""
 
 STAMP = 36
-"""Characters of a stamp: with more, an id is of an observation that was committed before."""
+"""Characters of a stamp. A longer id is of an observation that was committed again."""
 
 
 class ObservationHeader(NamedTuple):
-    """What a window knows of an observation without reading it.
+    """The part of an observation that a window keeps in RAM.
 
-    A tuple, because a large window has a hundred thousand of them to be made when it is opened.
+    A tuple, because a large window makes a hundred thousand of them when it is opened.
 
     Attributes:
         id: The id of its item.
         created: When it was made.
-        row, first: Where its item is in the store; see `StoredItem`.
+        row, first: The rows of its item in the store; see `StoredItem`.
         importance: See `Reply`.
-        calls: Ids of the tool calls that it asks for and that it does not answer itself.
+        calls: Ids of the tool calls that it asks for.
         answers: Ids of the tool calls that it answers.
-        links: Ids of observations that belong to it.
-        kinds: How it belongs to some of them; to the others as `RELATED`.
-        layer: Where it is in a window of several layers, from 0.
+        links: Ids of the observations that it links to.
+        kinds: The kinds of these links, if they are not `RELATED`.
+        layer: Its layer in a window of several layers, from 0.
     """
 
     id: str
@@ -213,14 +213,14 @@ class ObservationHeader(NamedTuple):
 
     @property
     def is_linked(self) -> bool:
-        """Whether other observations may belong to it."""
+        """Whether it may be part of a unit: it asks for tool calls, or answers some."""
         return bool(self.calls or self.answers)
 
 
 def entry_of(
     record: Feature | ItemRecord, row: int, first: int, *, where: str
 ) -> ObservationHeader:
-    """Return what is known of an item."""
+    """Return the header of an observation, from its item or the feature of it."""
     try:
         created = Stamp(record.id[:STAMP])
     except InvalidInput:
@@ -243,10 +243,10 @@ def entry_of(
 
 
 def no_observation(item_id: str, where: str) -> InvalidInput:
-    """Return the error that says that a set holds something else."""
+    """Return the error for a set that holds another kind of item."""
     return InvalidInput(
         f"set {where!r} holds item {item_id!r}, which is no observation; give the window "
-        "another set by name="
+        "a set of another name by name="
     )
 
 
@@ -283,7 +283,7 @@ def item_of_observation(observation: Observation) -> Item:
 
 
 def with_metadata(record: ItemRecord, name: str, value: Value) -> ItemRecord:
-    """Return a record with a field of its metadata set; None, 0 or nothing removes the field."""
+    """Return a record with a field of its metadata set; an empty value removes the field."""
     metadata = cast("dict[str, Value]", wire.decode(record.metadata))
     metadata.pop(name, None)
     if value:
@@ -323,18 +323,18 @@ def _packed(vector: Vector | Sequence[float], what: str) -> bytes:
 
 
 def messages_of(stored: StoredItem) -> tuple[Message, Message]:
-    """Return what was asked and answered in the observation that an item keeps."""
+    """Return the messages of the observation that an item keeps."""
     value = _value(stored)
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
 
 def vectors_of(stored: StoredItem) -> Vectors:
-    """Return the vectors of what was asked and answered, and whose embedder made them."""
+    """Return the vectors of query and reply, and the name of the embedder that made them."""
     return _vectors(_value(stored))
 
 
 def vectors_in(item: Item) -> Vectors:
-    """Return the same of an item that `item_of_observation` made."""
+    """Return the vectors of an item that `item_of_observation` made; see `vectors_of`."""
     return _vectors(item.value)
 
 

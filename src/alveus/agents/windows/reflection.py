@@ -50,13 +50,13 @@ PREFIX = f"{HIDDEN}reflection/"
 NOTE = "importance"
 
 FAILURES = (AlveusError, ValueError, OSError)
-"""What a function or a model raises when it cannot answer now; it is asked again later.
+"""Errors of a function or a model that is asked again later.
 
-Anything else is a fault in its code, and the commit raises it.
+The commit raises any other error.
 """
 
 Infer: TypeAlias = Callable[[Sequence[Observation]], str | None]
-"""Returns what follows from observations; None: nothing does."""
+"""A function that returns an insight from observations, or None."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -75,21 +75,21 @@ class CommitInsight(Protocol):
 
 
 Besides: TypeAlias = Callable[[PlannedWrite, ItemRecord], PlannedWrite]
-"""Returns a change that keeps an observation, with what is changed besides."""
+"""A function that adds changes to the commit of an observation."""
 
 
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Reflection:
-    """When a window reflects, and how.
+    """The settings of a window's reflection.
 
     Args:
-        threshold: Importance that has to add up; a reflection begins a new sum.
+        threshold: The sum of importance at which it reflects; each reflection begins a new sum.
         infer: Makes the insight: a function of the observations, oldest first; a language model,
-            which sums them up; or a `Summariser`. None: sentences of theirs, chosen without a
+            which summarises them; or a `Summariser`. None: the best sentences, chosen without a
             model.
         on_reflection: Called with each insight, after it was committed.
-        question: What an insight is remembered as the answer to.
+        question: The query of the observation that an insight is kept as.
         max_tokens: Of an insight that is a summary.
     """
 
@@ -111,7 +111,7 @@ class Reflection:
                 raise InvalidInput(f"{name} of a reflection cannot be called: {given!r}")
 
     def insight(self, sources: Sequence[Observation]) -> Observation | None:
-        """Return what follows from observations, as one that links to them."""
+        """Return an insight from observations, as an observation that links to them; or None."""
         infer = self.infer
         by = getattr(infer, "__name__", type(infer).__name__)
         if infer is None or isinstance(infer, (ChatModel, Summariser)):

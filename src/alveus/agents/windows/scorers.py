@@ -1,4 +1,4 @@
-"""Scorers: how much an observation matters, from 0 to 1, and who says so."""
+"""Scorers of the importance of observations, from 0 to 1."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ _LOG = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """How much an observation matters, and who says so.
+    """The importance of an observation.
 
     Attributes:
         value: From 0 to 1.
-        by: Who scored it; goes into ``reply.scored_by``. None: nobody did.
-        because: Why somebody else did than should have.
+        by: The name of the scorer, for ``reply.scored_by``; None: it is not scored.
+        because: Why another scorer than the chosen one scored it.
     """
 
     value: float
@@ -79,34 +79,34 @@ Observations: TypeAlias = Sequence[Observation]
 
 
 class Scorer(ABC):
-    """Says how much an observation matters.
+    """Scores the importance of an observation.
 
-    A function that takes an observation and returns a number from 0 to 1 will do as well.
+    A function of an observation that returns a number from 0 to 1 is a scorer, too.
     """
 
     ages: ClassVar[bool] = False
-    """Whether a score falls as time goes by; then it is made again when something is evicted."""
+    """Whether a score falls with time; it is computed again at each eviction and context."""
 
     once: ClassVar[bool] = False
-    """Whether making a score takes long, or costs something, so that it is not made again."""
+    """Whether a score is slow or costs money, so that it is computed once."""
 
     @abstractmethod
     def score(
         self, observation: Observation, *, now: datetime, newest: Observations
     ) -> Score | float:
-        """Return how much *observation* matters, from 0 to 1.
+        """Return the importance of *observation*, from 0 to 1.
 
-        It may be called several times for one observation, and by several threads at once.
+        Several threads may call it at once, and several times for one observation.
 
         Args:
-            observation: With the importance that it was committed with.
+            observation: With the importance of its commit.
             now: The time.
-            newest: The newest that the window holds besides, oldest first.
+            newest: The newest observations of the window, oldest first.
         """
 
 
 Scoring: TypeAlias = Scorer | Callable[[Observation], float]
-"""What a window scores by: a scorer, or a function."""
+"""A scorer, or a function."""
 
 
 def checked_scorer(given: Scoring) -> Scoring:
@@ -121,7 +121,7 @@ def checked_scorer(given: Scoring) -> Scoring:
 def scored(
     scorer: Scoring, observation: Observation, *, now: datetime, newest: Observations
 ) -> Score:
-    """Return what a scorer says, checked."""
+    """Return the score of an observation, checked."""
     if isinstance(scorer, Scorer):
         found, name = scorer.score(observation, now=now, newest=newest), _name(scorer)
     else:
@@ -133,9 +133,9 @@ def scored(
 
 
 def with_score(item: Item, score: Score) -> Item:
-    """Return an item with how much its observation matters, and who says so.
+    """Return an item with the score of its observation.
 
-    What it was committed with is kept, for scorers that are asked again.
+    The importance of the commit is kept, for scorers that are asked again.
     """
     value = {**item.value, "scored_by": score.by}
     if score.by is None:
@@ -146,12 +146,12 @@ def with_score(item: Item, score: Score) -> Item:
 
 
 def ages(scorer: Scoring) -> bool:
-    """Return whether scores of a scorer are made again as time goes by."""
+    """Return whether the scores of a scorer are computed again as time passes."""
     return isinstance(scorer, Scorer) and scorer.ages and not scorer.once
 
 
 def hours_since(observation: Observation, now: datetime) -> float:
-    """Return how old an observation is; 0 for one of the future."""
+    """Return the age of an observation in hours; 0 if its time is in the future."""
     return max(timedelta(0), now - observation.created.time()) / timedelta(hours=1)
 
 
@@ -168,7 +168,7 @@ class Recency(Scorer):
         self._hours = checked_number(hours, "hours", least=1e-6, most=1e9)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return it from the age alone."""
+        """Return the score from the age."""
         del newest
         return Score(1 / (1 + hours_since(observation, now) / self._hours), "recency")
 
@@ -180,13 +180,13 @@ class Length(Scorer):
         self._full = counted(full, "full")
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return it from the reply alone."""
+        """Return the score from the length of the reply."""
         del now, newest
         return Score(min(1.0, len(observation.reply.content.content) / self._full), "length")
 
 
 class Fading(Scorer):
-    """What thinker's guide weighs by, kept from 0 to 1: long replies matter more, old ones less.
+    """The score of thinker's guide, limited to 0..1: long replies matter more, old ones less.
 
     It is ``min(1, ln(1 + characters) / ln(1 + full)) / (1 + hours)``.
     """
@@ -197,19 +197,19 @@ class Fading(Scorer):
         self._full = counted(full, "full")
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return it from the reply and the age."""
+        """Return the score from the length of the reply and the age."""
         del newest
         size = math.log1p(len(observation.reply.content.content)) / math.log1p(self._full)
         return Score(min(1.0, size) / (1 + hours_since(observation, now)), "fading")
 
 
 class Novelty(Scorer):
-    """The less an observation is like any that the window holds, the higher; the first one is 1.
+    """The less an observation is like any of the window, the higher; the first one is 1.
 
     Args:
-        embedder: What tells how alike they are: a bundled embedder by name, or another. One
-            without vectors ("words") compares the words they share, as is done where an embedder
-            fails; ``scored_by`` says it then.
+        embedder: Compares observations: a bundled embedder by name, or another. One without
+            vectors ("words") compares shared words. So does an embedder that fails, and
+            ``scored_by`` says so.
         among: How many are compared, the newest.
     """
 
@@ -221,7 +221,7 @@ class Novelty(Scorer):
         self._among = counted(among, "among")
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return 1 without the cosine of the one that is most alike."""
+        """Return 1 minus the cosine of the most similar observation."""
         del now
         others = [one for one in newest if one.created != observation.created][-self._among :]
         texts = [text_of(one) for one in (observation, *others)]
@@ -239,22 +239,22 @@ class Novelty(Scorer):
 
 
 def text_of(observation: Observation) -> str:
-    """Return what was asked and answered, as one text."""
+    """Return query and reply as one text."""
     return "\n".join(message.content for message in observation.messages)
 
 
 def _by_words(texts: Sequence[str]) -> float:
-    """Return how unlike the first text is all others, by the words it shares with each."""
+    """Return the difference of the first text from all others, by shared words."""
     new, *others = (set(words.terms(text)) for text in texts)
     alike = (len(new & other) / len(new | other) for other in others if new | other)
     return 1 - max(alike, default=0.0)
 
 
 class Explicit(Scorer):
-    """What the decoder said: the importance that an observation is committed with.
+    """The importance that an observation is committed with, as the decoder set it.
 
     Args:
-        otherwise: Scores those of which it said nothing; None: they have 0.0.
+        otherwise: Scores observations without an importance; None: they have 0.0.
     """
 
     def __init__(self, otherwise: Scoring | None = None) -> None:
@@ -262,11 +262,11 @@ class Explicit(Scorer):
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of the other
-        """Whether what the other scorer says falls as time goes by."""
+        """Whether the score of the other scorer falls with time."""
         return self._otherwise is not None and ages(self._otherwise)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return the importance that is there."""
+        """Return the importance of the observation."""
         reply = observation.reply
         if reply.scored_by is not None or reply.importance != 0:
             return Score(reply.importance, reply.scored_by or "decoder")
@@ -276,10 +276,10 @@ class Explicit(Scorer):
 
 
 class Combined(Scorer):
-    """The weighted mean of what several scorers say.
+    """The weighted mean of several scores.
 
-    It falls as time goes by if a part does, unless another part is made only once, as `ByModel`
-    and `Novelty`: then all of it is.
+    It falls with time if one of them does, unless another one is computed once, as `ByModel` and
+    `Novelty`: then all of it is.
 
     Args:
         parts: Scorers, each with its weight: ``Combined((Recency(), 1), (Novelty(), 3))``.
@@ -300,16 +300,16 @@ class Combined(Scorer):
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
-        """Whether one of them falls as time goes by."""
+        """Whether one of the scores falls with time."""
         return any(isinstance(scorer, Scorer) and scorer.ages for scorer, _ in self._parts)
 
     @property
     def once(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
-        """Whether one of them is made once."""
+        """Whether one of the scores is computed once."""
         return any(isinstance(scorer, Scorer) and scorer.once for scorer, _ in self._parts)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return the mean, and all who had a part in it."""
+        """Return the mean, and the names of all scorers in it."""
         found = [scored(scorer, observation, now=now, newest=newest) for scorer, _ in self._parts]
         weights = [weight for _, weight in self._parts]
         value = sum(one.value * weight for one, weight in zip(found, weights, strict=True))
@@ -319,7 +319,7 @@ class Combined(Scorer):
 
 
 class ByModel(Scorer):
-    """Has a language model rate an observation from 1 to 10, which is 0 to 1 here.
+    """Asks a language model for a rating from 1 to 10, which is 0 to 1 here.
 
     Every answer is checked; after one that cannot be used the model is asked again, with the
     reason. If it cannot be asked, or gives no usable answer, *otherwise* scores, and ``scored_by``
@@ -342,7 +342,7 @@ class ByModel(Scorer):
         self._otherwise = Length() if otherwise is None else checked_scorer(otherwise)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return what the model says, or what is said instead."""
+        """Return the model's rating, or the score of *otherwise*."""
         by = f"model:{self._chat.name}"
         try:
             rating = ask_json(

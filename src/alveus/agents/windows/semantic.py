@@ -39,14 +39,14 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, checked_number, counted
 
 SIDES = 2
-"""Vectors of an observation: of what was asked, and of what was answered."""
+"""Vectors of an observation: one of the query and one of the reply."""
 
 BLOCK = 512
 """Slots compared at once: their float32 rows fit a processor's cache."""
 
 
 class Rows:
-    """Two int8 rows for each slot of a `WindowIndex`: a side without a vector has zeros.
+    """Two int8 rows for each slot of a `WindowIndex`; a missing vector is zeros.
 
     Used under the lock of the window's mirror.
     """
@@ -57,7 +57,7 @@ class Rows:
         self._first: Column = np.zeros(0, np.int64)
 
     def missing(self, index: WindowIndex) -> list[ObservationHeader]:
-        """Return those whose vectors are not at hand; those of a batch are always made again."""
+        """Return the observations without rows here; those of a batch never have any."""
         self._grow(len(index.live))
         slots = index.slots
         first = index.first[slots]
@@ -67,7 +67,7 @@ class Rows:
     def put(
         self, index: WindowIndex, entry: ObservationHeader, sides: Sequence[Vector | None]
     ) -> None:
-        """Have the vectors of an observation at hand, if it is still held."""
+        """Store the vectors of an observation, if the window still holds it."""
         if entry.id not in index:
             return
         slot = index.slot(entry.id)
@@ -79,7 +79,7 @@ class Rows:
         self._norms[slot] = np.sqrt(np.square(self._rows[slot].astype(np.float64)).sum(axis=1))
 
     def cosines(self, index: WindowIndex, query: Quantised) -> Column:
-        """Return, by slot, the cosine of the side that is nearer; -inf without vectors.
+        """Return, by slot, the greater cosine of query and reply; -inf without vectors.
 
         The same on every machine: see `alveus.search.index.vectors`.
         """
@@ -110,25 +110,25 @@ SEMANTIC_CAP = 10_000
 """The default cap of a window by meaning, in units."""
 
 MOST_FOUND = 200
-"""Units that it shows at most."""
+"""The most units that a window by meaning shows."""
 
 HITS = 4
-"""Observations that are searched for each unit that is wanted: a unit may have several."""
+"""Hits of a search for each unit that is shown: a unit may have several observations."""
 
 SCORE_OF_BEST = 3.0
-"""What search gives to the best in words and meaning: 1 + 2."""
+"""The greatest score of a search: 1 for words and 2 for meaning."""
 
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class NearestObservations:
-    """What is near a prompt.
+    """The result of preparing a prompt.
 
     Attributes:
-        scores: How near, 0..1 at best, by id, as search found it.
-        query: The prompt's vector, where vectors are compared.
-        fetched: Vectors that were not at hand, with whose they are.
+        scores: The nearness of the hits of a search, by id; 1 is the greatest.
+        query: The vector of the prompt, if vectors are compared.
+        fetched: Observations whose vectors were not in RAM, with their vectors.
     """
 
     scores: Mapping[str, float]
@@ -137,21 +137,21 @@ class NearestObservations:
 
 
 class Semantic(Window):
-    """Shows the newest unit, and what of the rest has most to do with the prompt, in order of time.
+    """Shows the newest unit and the units that are nearest to the prompt, in order of time.
 
-    Without an embedder, the search of the set finds it: by words and by meaning, with
-    the embedder of the memory. With one, what was asked and what was answered have a vector each,
-    made as they are committed unless the observation brings it (`relevance`), and the one that is
-    nearer to the prompt counts. Where that embedder fails, the observation is kept, and embedded
-    when the window is asked for a context. Without a prompt it shows the newest units.
+    Without an embedder, the search of the set finds them: by words and by meaning, with the
+    embedder of the memory. With an embedder, query and reply have a vector each, made at commit
+    unless the observation has one (`relevance`); the nearer of the two counts. If the embedder
+    fails, the observation is kept, and embedded at the next context. Without a prompt the newest
+    units are shown.
 
     Args:
         cap: How many units it holds; None: any number.
-        stratum: What each context begins with; "": nothing.
+        stratum: The first message of each context; "": none.
         top_k: How many units it shows besides the newest.
         embedder: Makes the vectors; a bundled one by name, or another. None: the memory's; in
             RAM the default one.
-        settings: What every window takes but for profile; see `Window`.
+        settings: The settings of every window but profile; see `Window`.
     """
 
     kind: ClassVar[str] = "semantic"
@@ -174,7 +174,7 @@ class Semantic(Window):
             self.ram_embedder = None
         super().__init__(cap, stratum, **settings)
 
-    # --- what is kept -------------------------------------------------------------------------
+    # --- committing ---------------------------------------------------------------------------
 
     def item(self, observation: Observation) -> Item:
         """Return the item that keeps an observation, with its vectors; see `Window`."""
@@ -209,7 +209,7 @@ class Semantic(Window):
         messages: Callable[[], tuple[Message, Message]],
         given: tuple[Vector | None, Vector | None],
     ) -> tuple[Vector, Vector]:
-        """Return both vectors; those that are given are not made."""
+        """Return both vectors; only missing ones are made."""
         query, reply = given
         if query is None or reply is None:
             wanted = [m.content for m, v in zip(messages(), given, strict=True) if v is None]
@@ -217,10 +217,10 @@ class Semantic(Window):
             query, reply = (next(made) if v is None else v for v in given)
         return query.astype(np.float32), reply.astype(np.float32)
 
-    # --- what is shown ------------------------------------------------------------------------
+    # --- contexts -----------------------------------------------------------------------------
 
     def prepare(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
-        """Return what is near a prompt; None: nothing was asked."""
+        """Return the observations near a prompt; None without a prompt."""
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
@@ -255,9 +255,9 @@ class Semantic(Window):
         return found
 
     def nearness(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return, by slot, how near each observation is to the prompt, 1 at best; -1: no idea.
+        """Return, by slot, the nearness of each observation to the prompt, 1 at most; -1: unknown.
 
-        Without a prompt all are alike.
+        Without a prompt all are equal.
         """
         found = np.full(len(index.live), -1.0)
         near = cast("NearestObservations | None", request.prepared)
@@ -273,7 +273,7 @@ class Semantic(Window):
         return found
 
     def hits(self, index: WindowIndex, request: WindowRequest) -> dict[int, float]:
-        """Return the *top_k* units that are nearest but for the newest, by a slot; and how near."""
+        """Return the nearness of the *top_k* nearest units, by a slot; not of the newest."""
         near = index.of_units(self.nearness(index, request))
         newest = {int(index.unit[index.slot(unit[0].id)]) for unit in index.last_units(1)}
         units: dict[int, int] = {}
@@ -285,7 +285,7 @@ class Semantic(Window):
         return {slot: float(near[slot]) for slot in units.values()}
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return how near each of the nearest is, and -inf for the others."""
+        """Return the nearness of the nearest units, and -inf for the others."""
         worth = np.full(len(index.live), -np.inf)
         for slot, near in self.hits(index, request).items():
             worth[slot] = near
@@ -300,16 +300,15 @@ def expanded(
     decay: float,
     cap: int,
 ) -> dict[str, float]:
-    """Return *hits* with what is linked to them, and what each is worth, best first.
+    """Return the worth of *hits* and of the ids linked to them, best first.
 
-    What is linked is worth the best of the ways to it: what the hit at its beginning is worth,
-    times *decay* for each hop. Of equals the later id comes first. Circles end where a way is no
-    better than one before.
+    A linked id is worth the best path to it: the worth of the hit where the path starts, times
+    *decay* for each hop. Of equals the later id comes first.
 
     Args:
-        neighbours: Returns the ids that are linked to one.
-        hops: How far away.
-        cap: The most that are returned besides *hits*, the best.
+        neighbours: Returns the ids that are linked to an id.
+        hops: The most links of a path.
+        cap: The most linked ids that are returned, the best.
     """
     found = dict(hits)
     edge = set(found)
@@ -332,26 +331,26 @@ def _best_first(worth: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 HOPS = 10
-"""The most that links are followed."""
+"""The most links of a path."""
 
 
 class Linked(Semantic):
-    """Shows what `Semantic` finds, and what is linked to that, in order of time.
+    """Shows the hits of `Semantic` and the observations linked to them, in order of time.
 
-    A link goes both ways. An observation brings some (``observation.links``), `link` adds others.
-    What is linked to a hit is worth *decay* times as much, and so on for each hop. The newest unit
-    is a hit as well. Links to what is not held lead nowhere.
+    A link goes both ways. An observation has some (``observation.links``); `link` adds others. An
+    observation that is linked to a hit is worth *decay* times as much, and so on for each hop. The
+    newest unit is a hit, too. Links to observations that left the window are ignored.
 
     Args:
         cap: How many units it holds; None: any number.
-        stratum: What each context begins with; "": nothing.
+        stratum: The first message of each context; "": none.
         top_k: How many units it finds besides the newest.
         hops: How far links are followed.
-        decay: What a hop leaves of what a hit is worth.
-        linked: How many observations it shows for their links, the best.
+        decay: The factor for each hop.
+        linked: The most observations that it shows for their links, the best.
         follow: The kinds of links that are followed; None: all.
         embedder: See `Semantic`.
-        settings: What every window takes but for profile; see `Window`.
+        settings: The settings of every window but profile; see `Window`.
     """
 
     kind: ClassVar[str] = "linked"
@@ -379,7 +378,7 @@ class Linked(Semantic):
         super().__init__(cap, stratum, top_k=top_k, embedder=embedder, **settings)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return how near hits are, and what is left of that for what is linked to them."""
+        """Return the nearness of the hits, and the worth of the observations linked to them."""
         worth = np.full(len(index.live), -np.inf)
         near = {index.at(slot).id: value for slot, value in self.hits(index, request).items()}
         begin = {item_id: value for item_id, value in near.items() if value > 0}
@@ -402,12 +401,12 @@ class Linked(Semantic):
     def link(
         self, first: Stamp | Observation, second: Stamp | Observation, kind: str = RELATED
     ) -> None:
-        """Have two observations belong together; linked before, they change how.
+        """Link two observations; a link that exists gets the new kind.
 
         Durable when it returns.
 
         Args:
-            kind: How they belong together.
+            kind: The kind of the link.
 
         Raises:
             NotFound: The window does not hold both.
@@ -416,7 +415,7 @@ class Linked(Semantic):
         self._change("link", _ids(first, second), kind)
 
     def unlink(self, first: Stamp | Observation, second: Stamp | Observation) -> None:
-        """Have two observations not belong together any more; not linked, they stay so.
+        """Remove the link of two observations, if there is one.
 
         Raises:
             NotFound: The window does not hold both.
@@ -424,7 +423,7 @@ class Linked(Semantic):
         self._change("unlink", _ids(first, second), None)
 
     def links(self, one: Stamp | Observation) -> Mapping[Stamp, str]:
-        """Return what belongs to an observation that is held, by its id, and how.
+        """Return the ids that are linked to an observation, and the kinds of the links.
 
         Raises:
             NotFound: The window does not hold it.

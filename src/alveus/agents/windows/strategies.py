@@ -1,4 +1,4 @@
-"""Windows that choose by time and importance; those that search by meaning are in `semantic`."""
+"""Windows that choose by time and importance; `semantic` has the windows by meaning."""
 
 from __future__ import annotations
 
@@ -37,10 +37,10 @@ TICKS_PER_HOUR = ticks_of(3_600_000_000)
 
 @suggest_names_in
 class Void(ContextMemory):
-    """Remembers nothing: for agents whose every prompt stands alone.
+    """Remembers nothing: for agents whose prompts are independent.
 
     Args:
-        stratum: What each context begins with; "": nothing.
+        stratum: The first message of each context; "": none.
         budget_tokens: The most tokens of a context.
     """
 
@@ -53,7 +53,7 @@ class Void(ContextMemory):
         """Do nothing: there is nothing to forget."""
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
-        """Let an observation go at once; return it."""
+        """Return the observation; it is not kept."""
         return (observation,)
 
     def context(
@@ -79,13 +79,13 @@ class Stream(Window):
 class Priority(Window):
     """Keeps the observations that matter most, and the newest; shows them in the order of time.
 
-    What matters is what the decoder said (`Reply.importance`), or else how long the reply is. Of
-    equals the older is let go. Under a budget the most important are shown.
+    The importance is that of the decoder (`Reply.importance`), or else the length of the reply. Of
+    equals the older leaves. Under a budget the most important are shown.
 
     Args:
         cap: How many units it holds; None: any number.
-        stratum: What each context begins with; "": nothing.
-        settings: What every window takes; see `Window`.
+        stratum: The first message of each context; "": none.
+        settings: The settings of every window; see `Window`.
     """
 
     kind: ClassVar[str] = "priority"
@@ -102,22 +102,22 @@ class Priority(Window):
         super().__init__(cap, stratum, **settings)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return how much each observation matters now."""
+        """Return the importance of each observation now."""
         return self.importance(index, request)
 
 
 class Importance(Priority):
-    """Keeps what matters most by now: what mattered once fades as hours go by.
+    """Keeps the observations that matter most now; importance fades with the hours.
 
     Importance counts in full when an observation is made, half after *hours*, a third after twice
-    as many. It is weighed again at each eviction and for each context, not only once. What matters
-    is what the decoder said, or else how long the reply is, on a logarithmic scale.
+    as many. It is computed again at each eviction and each context. The importance is that of the
+    decoder, or else the length of the reply, on a logarithmic scale.
 
     Args:
         cap: How many units it holds; None: any number.
-        stratum: What each context begins with; "": nothing.
+        stratum: The first message of each context; "": none.
         hours: After which importance counts half.
-        settings: What every window takes; see `Window`.
+        settings: The settings of every window; see `Window`.
     """
 
     kind: ClassVar[str] = "importance"
@@ -135,29 +135,28 @@ class Importance(Priority):
         self._hours = checked_number(hours, "hours", least=1e-6, most=1e9)
 
     def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return how much each observation matters by now."""
+        """Return the importance of each observation now."""
         age = ticks_of(microseconds(request.now)) - index.made
         hours = np.maximum(age, 0) / TICKS_PER_HOUR
         return index.importance / (1 + hours / self._hours)
 
     def scored_at(self, observation: Observation) -> datetime:
-        """Return when it was made: what time takes from it is `importance`'s."""
+        """Return when it was made: `importance` takes off the age."""
         return observation.created.time()
 
 
 class Hybrid(Window):
-    """Holds the newest units, and of the older ones those that matter most.
+    """Holds the newest units, and the most important of the older ones.
 
-    A unit that is not among the newest any more stays if its importance is above the threshold,
-    as long as there is room for it among the important ones; of these the least important goes
-    first, of equals the oldest. Where a budget has no room for all, units take turns: the newest,
-    the most important, the next newest, and so on.
+    An older unit stays if its importance is above the threshold, while there is room; the least
+    important leaves first, of equals the oldest. If a budget has no room for all, units take turns:
+    the newest, the most important, the next newest, and so on.
 
     Args:
         cap: How many units it holds in all; None: any number that are important.
-        stratum: What each context begins with; "": nothing.
+        stratum: The first message of each context; "": none.
         threshold: Importance above which an older one stays.
-        settings: What every window takes but for evict and profile; see `Window`. `keep_recent`
+        settings: The settings of every window but evict and profile; see `Window`. `keep_recent`
             is 20 unless it is given, or the cap if that is smaller.
     """
 
@@ -179,12 +178,12 @@ class Hybrid(Window):
         super().__init__(cap, stratum, **settings)
 
     def lasting(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return how much each matters, -inf where that is not above the threshold."""
+        """Return the importance of each; -inf if it is not above the threshold."""
         importance = self.importance(index, request)
         return np.where(importance > self._threshold, importance, -np.inf)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return how much each matters; `fill` takes turns with the newest."""
+        """Return the importance of each; `fill` takes turns with the newest."""
         return self.importance(index, request)
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
@@ -202,9 +201,9 @@ class Layer:
 
     Args:
         cap: How many units it holds.
-        budget_tokens: The most tokens of it in a context; None: as many as the window has left.
-        evict: What it hands on first. A layer that hands on the least important shows the most
-            important first, any other the newest.
+        budget_tokens: The most tokens of it in a context; None: all that are left.
+        evict: Which unit moves to the next layer first. A layer that evicts the least important
+            shows the most important first, any other the newest.
     """
 
     cap: int
@@ -219,16 +218,16 @@ class Layer:
 
 
 class Hierarchical(Window):
-    """Holds layers: what is committed is in the first, what leaves one is in the next.
+    """Holds layers: a new observation is in the first; one that leaves a layer is in the next.
 
-    An observation is in one layer, and moves in the commit that makes it move. What leaves the
-    last is what `commit` returns. A context takes from each layer what its budget has room for,
-    the first layer first, and is in order of time.
+    An observation is in one layer, and moves in the commit that causes it. `commit` returns the
+    observations that leave the last layer. A context takes from each layer as much as its budget
+    has room for, the first layer first, and is in order of time.
 
     Args:
         layers: From the first to the last; a number is the cap of a `Layer`.
-        stratum: What each context begins with; "": nothing.
-        settings: What every window takes but for evict and profile; see `Window`.
+        stratum: The first message of each context; "": none.
+        settings: The settings of every window but evict and profile; see `Window`.
     """
 
     kind: ClassVar[str] = "hierarchical"
@@ -247,7 +246,7 @@ class Hierarchical(Window):
         counted(self._keep_recent, "keep_recent", least=0, most=self._layers[0].cap)
 
     def layers(self) -> list[list[Observation]]:
-        """Return copies of what each layer holds, oldest first; nothing counts as accessed."""
+        """Return copies of each layer's observations, oldest first; none counts as accessed."""
         writer = self._storage.writer()
         found: list[list[Observation]] = [[] for _ in self._layers]
 
@@ -260,18 +259,20 @@ class Hierarchical(Window):
         return found
 
     def _layers_of(self, index: WindowIndex) -> Column:
-        """Return, by slot, the layer of each; there may have been more when it was kept."""
+        """Return, by slot, the layer of each; the window may have had more layers before."""
         return np.minimum(index.layer, len(self._layers) - 1)
 
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return what leaves the last layer, and which layer the others go to; see `Window`."""
+        """Return the observations that leave the last layer, and the new layers of others."""
         index.add(new)
         try:
             before, layers = index.layer.copy(), self._layers_of(index)
             for entry in index.unit_of(new):
-                layers[index.slot(entry.id)] = 0  # what the new one answers comes back to it
+                layers[index.slot(entry.id)] = (
+                    0  # the rest of its unit comes back to the first layer
+                )
             for number in range(len(self._layers)):
                 for entry in self._leaving(index, layers == number, number, request):
                     layers[index.slot(entry.id)] += 1
@@ -314,6 +315,6 @@ class Hierarchical(Window):
         return self.importance(index, request) if layer.evict == "least important" else index.age
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return when each was made; layers choose by `fill`."""
+        """Return the age of each; layers choose by `fill`."""
         _ = request
         return index.age

@@ -1,4 +1,4 @@
-"""What every window of alveus is: what it holds, what it shows within a budget, what it lets go."""
+"""The window: observations of a set, of which a context shows as many as a budget allows."""
 
 from __future__ import annotations
 
@@ -65,16 +65,16 @@ from alveus.values.storable import choice, counted
 R = TypeVar("R")
 
 CACHED, LONGEST = 1_024, 16_384
-"""Observations whose messages a window caches, and the most characters of one of them."""
+"""Observations whose messages a window caches, and the most characters of each."""
 
 COMPARED = 256
 """Observations, the newest, that a scorer may compare a new one with."""
 
 LAST = (1 << 63) - 1
-"""The row of an observation that is being committed: past all others."""
+"""The row of an observation that is being committed: after all others."""
 
 ATTEMPTS = 100
-"""How often a window is read again from which rows went while it was read."""
+"""How often a window is read again if rows were removed meanwhile."""
 
 CAP = 100
 """The default cap of a window, in units."""
@@ -82,14 +82,14 @@ CAP = 100
 CAP_OF_WINDOW = "the cap of a window (None: no limit)"
 
 Evict: TypeAlias = Literal["oldest", "least important", "least recently used"]
-"""What a full window lets go first."""
+"""Which unit leaves a full window first."""
 
 Profile: TypeAlias = Literal["alveus", "thinker"]
-"""Whose rules a window keeps; see `Window`."""
+"""The rules of a window; see `Window`."""
 
 
 class Settings(TypedDict, total=False):
-    """What every window takes besides its cap and its stratum; see `Window`."""
+    """The settings of every window besides its cap and its stratum; see `Window`."""
 
     memory: KeySets | None
     name: str | None
@@ -104,13 +104,13 @@ class Settings(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True)
 class WindowRequest:
-    """What a window is asked for.
+    """A call that reads a window.
 
     Attributes:
-        prompt: What comes last; None: nothing, or what is asked for is room.
+        prompt: The last message of the context; None: none, or the call is a commit.
         now: The time.
-        writer: What reads the window.
-        prepared: What `Window.prepare` found out about the prompt.
+        writer: The reader of the window.
+        prepared: The result of `Window.prepare`.
     """
 
     prompt: Message | None
@@ -123,7 +123,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
     """Check the settings that a strategy hands on to `Window`.
 
     Args:
-        refused: What this strategy sets itself.
+        refused: Settings that this strategy sets itself.
 
     Raises:
         TypeError: No window has a setting of this name.
@@ -137,27 +137,26 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
-    """Return what a context begins with: one message, or none."""
+    """Return the first message of a context, or none."""
     if given is None or given == "":
         return ()
     return (given if isinstance(given, Message) else Message.stratum(given),)
 
 
 class ContextMemory(ABC):
-    """What an agent remembers between its calls of a model, and shows the model of it.
+    """The memory of an agent between its calls of a model.
 
-    An agent commits what was asked and answered, and asks for a context before the next call.
-    Which observations that holds, and in which order, is the strategy.
+    An agent commits each observation, and asks for a context before the next call. The strategy
+    decides which observations the context shows, and in which order.
 
-    Built in are `Void` (nothing), `Stream` (the last ones), `Priority` and `Importance` (those
-    that matter most), `Hybrid` (recent and important), `Semantic` (those of the same meaning),
-    `Hierarchical` (layers that hand on what they let go) and `Linked` (those that belong
-    together). Write another one for another rule:
+    Built in are `Void` (nothing), `Stream` (the last), `Priority` and `Importance` (the most
+    important), `Hybrid` (recent and important), `Semantic` (by meaning), `Hierarchical` (layers)
+    and `Linked` (by links). Write another one for another rule:
 
     - search by meaning: ``observation.query.relevance`` and ``observation.reply.relevance``;
-    - what matters most: ``observation.reply.importance``;
+    - the most important: ``observation.reply.importance``;
     - layers: a memory of memories, each with a budget;
-    - what belongs together: ``observation.links``.
+    - by links: ``observation.links``.
 
     A memory that keeps the longest answers::
 
@@ -183,74 +182,75 @@ class ContextMemory(ABC):
         ['what is it?', 'a vaulted structure']
 
     Agents share memories, so an implementation must be safe under threads: hold one lock in all
-    three methods, `context` included. Those of alveus are, and are safe across processes where
+    three methods, `context` included. The windows of alveus are safe, also across processes if
     they are kept in a file. `alveus.testing.ContextContract` tests yours.
 
     Attributes:
-        stored_in: The memory of the key that it is kept on; None: it is in RAM, or does not say.
-            The prompts of an agent are runs of that key, and what they commit is theirs.
+        stored_in: The memory of the key that it is kept in; None: it is in RAM, or unknown. The
+            prompts of an agent are runs of that key, which hold its commits.
     """
 
     stored_in: KeySets | None = None
 
     @abstractmethod
     def purge(self) -> None:
-        """Forget every observation; what was set up stays. `Automata.prompt_once` calls it."""
+        """Forget every observation; the settings stay. `Automata.prompt_once` calls it."""
 
     @abstractmethod
     def commit(self, observation: Observation) -> object:
-        """Take in an observation; the next `context` may show it.
+        """Keep an observation; the next `context` may show it.
 
-        Here an implementation makes vectors, scores importance, forgets what there is no room
-        for, and keeps indexes. Those of alveus return what they forgot.
+        Here an implementation makes vectors, scores importance, evicts, and keeps indexes. The
+        windows of alveus return the evicted observations.
         """
 
     @abstractmethod
     def context(self, prompt: Message | None) -> list[Message]:
-        """Return the messages to the model: instructions, what is remembered, and *prompt* last.
+        """Return the messages to the model: instructions, observations, and *prompt* last.
 
-        Here an implementation chooses: the last ones, those that a search finds, those that
-        matter, as many as a budget of tokens has room for. None asks for what is remembered.
+        Here an implementation chooses observations: the last, the hits of a search, the most
+        important, as many as a budget of tokens has room for. Without a prompt it ends with them.
         """
 
     def reset(self) -> None:
-        """Do what `purge` does; the name that later versions of thinker have for it."""
+        """Purge it: the name that later versions of thinker use."""
         self.purge()
 
 
 @suggest_names_in
 class Window(ContextMemory):
-    """A window kept in a set: the units it holds, and those of them that a prompt has room for.
+    """A window kept in a set; a context shows as many of its units as the budget allows.
 
     A unit is an observation, or several of which one answers the tool calls of another. A window
-    holds up to *cap* units; a commit lets go of those above that, and returns them. A context is
-    the stratum, the chosen units in the order in which they were made, and the prompt; it never
-    has more tokens than the budget.
+    holds up to *cap* units; a commit evicts the others, and returns them. A context is the stratum,
+    the chosen units in the order in which they were made, and the prompt; it never has more tokens
+    than the budget.
 
     Each commit is one commit of the memory, durable when it returns; inside an action it belongs
-    to the action. Threads and processes may share a window: who was late plans again. A context
-    shows the window as it was at one moment. An observation that is committed again is there once.
+    to the action. Threads and processes may share a window. A context shows the window at one
+    moment. An observation that is committed twice is kept once.
 
     Args:
-        cap: How many units it holds; None: any number.
-        stratum: What each context begins with; "": nothing.
-        memory: Where observations are kept: `Memory.key(…)`. None: in RAM, until the process ends.
-        name: Of the set that holds them; two windows of one name hold the same.
+        cap: The most units; None: any number.
+        stratum: The first message of each context; "": none.
+        memory: The memory that keeps the observations: `Memory.key(…)`. None: RAM, until the
+            process ends.
+        name: The name of their set; two windows of one name are the same.
         budget_tokens: The most tokens of a context, or a `Budget` with another counter.
-        evict: What is let go first.
-        keep_recent: How many of the newest units are never let go.
-        scorer: Says how much an observation matters as it is committed; None: it says itself.
-        reflection: When it remembers what follows from what was committed; None: never.
+        evict: Which unit leaves first.
+        keep_recent: How many of the newest units never leave.
+        scorer: Scores an observation as it is committed; None: it keeps its importance.
+        reflection: When it keeps an insight from its observations; None: never.
         now: The clock of RAM.
-        profile: "thinker": a cap of 0 or less is none, observations stand as they arrived, and
-            as often as they did, and the newest may be let go.
+        profile: "thinker": a cap of 0 or less is none, observations are in the order of their
+            commits, twice if committed twice, and the newest may leave.
     """
 
     kind: ClassVar[str]
     evicts: ClassVar[Evict] = "oldest"
     ram_embedder: str | None = "words"
 
-    def __init__(  # noqa: PLR0913 - what any window is set up with; all but two by name
+    def __init__(  # noqa: PLR0913 - the settings of any window; all but two by name
         self,
         cap: int | None = CAP,
         stratum: str | Message | None = "",
@@ -286,7 +286,7 @@ class Window(ContextMemory):
         self.stored_in = memory
 
     def sets(self) -> KeySets:
-        """Return the memory of the key that it is kept in, which may be RAM."""
+        """Return the memory of its key, which may be in RAM."""
         return self._storage.sets()
 
     def __repr__(self) -> str:
@@ -301,10 +301,10 @@ class Window(ContextMemory):
     def _checked_recent(self, units: int) -> int:
         return counted(units, "keep_recent", least=0, most=self._cap)
 
-    # --- what it holds ------------------------------------------------------------------------
+    # --- observations -------------------------------------------------------------------------
 
     def __len__(self) -> int:
-        """Return how many observations it holds."""
+        """Return the number of observations."""
         with self._mirror.snapshot(self._storage.writer()) as index:
             return len(index)
 
@@ -314,11 +314,11 @@ class Window(ContextMemory):
         return self._name
 
     def close(self) -> None:
-        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        """Free its RAM, if it is in RAM. A memory that was passed stays open."""
         self._storage.close()
 
     def observations(self) -> list[Observation]:
-        """Return copies of all that it holds, in its order; nothing counts as accessed."""
+        """Return copies of all observations, in order; none counts as accessed."""
         writer = self._storage.writer()
         stored = self._read(writer, lambda index: self._stored(writer, index))
         return [observation_of(one) for one in stored]
@@ -336,7 +336,7 @@ class Window(ContextMemory):
             return self._opened
 
     def _read(self, writer: Writer, work: Callable[[WindowIndex], R]) -> R:
-        """Return what *work* makes of what the window holds; it is locked meanwhile."""
+        """Return the result of *work* on the window, which is locked meanwhile."""
         for _ in range(ATTEMPTS):
             with self._mirror.snapshot(writer) as index:
                 try:
@@ -352,10 +352,10 @@ class Window(ContextMemory):
         return [observation_of(stored) for stored in self._read(writer, newest)]
 
     def _stored(self, writer: Writer, entries: Iterable[ObservationHeader]) -> list[StoredItem]:
-        """Return the items of observations, as the window holds them, in the order asked for.
+        """Return the items of observations, in the order of *entries*.
 
         Raises:
-            SetMoved: One of them is gone for good, or, in a batch, was let go by others.
+            SetMoved: One of them was removed meanwhile.
         """
         wanted = [entry for entry in entries if entry.row != LAST]
         if isinstance(writer, Draft):
@@ -371,13 +371,13 @@ class Window(ContextMemory):
     def _messages(
         self, writer: Writer, entries: Sequence[ObservationHeader]
     ) -> list[tuple[Message, Message]]:
-        """Return what was asked and answered in each; the window is locked."""
+        """Return the messages of each observation; the window is locked."""
         cache = self._messages_by_row
         messages = {entry.row: cache[entry.row] for entry in entries if entry.row in cache}
         missing = [entry for entry in entries if entry.row not in messages]
         for entry, stored in zip(missing, self._stored(writer, missing), strict=True):
             messages[entry.row] = pair = messages_of(stored)
-            # What a batch gathered has the row of another observation in the next batch.
+            # A row of a batch belongs to another observation in the next batch.
             if entry.row < AFTER_ALL and sum(len(one.content) for one in pair) <= LONGEST:
                 cache[entry.row] = pair
         while len(cache) > CACHED:
@@ -385,7 +385,7 @@ class Window(ContextMemory):
         return [messages[entry.row] for entry in entries]
 
     def _size(self, writer: Writer, entry: ObservationHeader, budget: Budget) -> int:
-        """Return how many tokens an observation has; the window is locked."""
+        """Return the tokens of an observation; the window is locked."""
         sizes = self._mirror.sizes if budget.counts_as(self._budget) else {}
         size = sizes.get(entry.row)
         if size is None:
@@ -395,34 +395,34 @@ class Window(ContextMemory):
         return size
 
     def _note_shown(self, writer: Writer, shown: Sequence[ObservationHeader]) -> None:
-        """Note that observations were shown, and, in an action, that it read them."""
+        """Note that observations were shown, and that the action read them, if there is one."""
         if isinstance(writer, Draft):
             writer.get(self._ref, [entry.id for entry in shown], at=None)
         self._storage.engine.recall.touch([e.first for e in shown if e.first < AFTER_ALL])
 
-    # --- what a strategy says -----------------------------------------------------------------
+    # --- for strategies -----------------------------------------------------------------------
 
     @abstractmethod
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return, by slot, how much each observation is worth showing; more goes first.
+        """Return, by slot, the worth of showing each observation; the greatest is shown first.
 
-        Of equals the newer goes first, and None says that all are equal; what is worth -inf is not
-        shown. A unit is worth as much as the best of it. Called while the window is locked.
+        Of equals the newer is first; None: all are equal. -inf is not shown. A unit is worth as
+        much as its best observation. Called while the window is locked.
         """
 
     def prepare(self, prompt: Message | None, writer: Writer) -> object:
-        """Return what `worth` needs of a prompt, such as its vector; called without a lock."""
+        """Return data for `worth` about a prompt, such as its vector; called without a lock."""
         _ = prompt, writer
 
     def scored_at(self, observation: Observation) -> datetime:
-        """Return the time as of which a new observation is scored: now."""
+        """Return the time at which a new observation is scored: now."""
         _ = observation
         return self._storage.now()
 
     def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return, by slot, how much each observation matters now.
+        """Return, by slot, the importance of each observation now.
 
-        As it was scored when it was committed; a scorer whose scores fall is asked again.
+        It is the score of its commit; a scorer whose scores fall with time is asked again.
         """
         if self._scorer is None or not ages(self._scorer):
             return index.importance
@@ -441,15 +441,15 @@ class Window(ContextMemory):
         return column
 
     def lasting(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return, by slot, how much each observation is worth keeping; the least goes first.
+        """Return, by slot, the worth of keeping each observation; the least leaves first.
 
-        Of equals the older goes first, and None says that all are equal. What is worth -inf goes
-        at once, unless it is among the newest.
+        Of equals the older leaves first; None: all are equal. -inf leaves at once, unless it is
+        among the newest.
         """
         return self.lasting_by(self._evict, index, request)
 
     def lasting_by(self, evict: str, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return what `lasting` is where *evict* is let go first."""
+        """Return `lasting` under another rule of eviction."""
         if evict == "oldest":
             return None
         if evict == "least important":
@@ -457,20 +457,20 @@ class Window(ContextMemory):
         return self._mirror.accessed(index)
 
     def item(self, observation: Observation) -> Item:
-        """Return the item that keeps an observation; may take its time."""
+        """Return the item that keeps an observation; may be slow."""
         return item_of_observation(observation)
 
     @contextmanager
     def _one_by_one(self) -> Generator[None]:
-        """Have changes wait for each other: of two that are planned at once one is refused.
+        """Make the changes of this process one after the other.
 
         Raises:
-            Unusable: What a change asks, such as a scorer, would wait for the change itself.
+            Unusable: A function that a change calls, such as a scorer, changes the window.
         """
         if self._changing_thread == threading.get_ident():
             raise Unusable(
-                f"window {self._name!r} is being changed by what called this, its scorer or its "
-                "token counter say; change it after that"
+                f"window {self._name!r} is being changed by the caller of this, such as its "
+                "scorer or token counter; change it after that"
             )
         with self._turn:
             self._changing_thread = threading.get_ident()
@@ -479,10 +479,10 @@ class Window(ContextMemory):
             finally:
                 self._changing_thread = None
 
-    # --- what is committed --------------------------------------------------------------------
+    # --- committing ---------------------------------------------------------------------------
 
     def purge(self) -> None:
-        """Forget every observation, in one commit; what it was stays in the history of the set."""
+        """Forget every observation, in one commit; the history of the set keeps them."""
         editor = SetEditor(self._storage.writer(), self._ref)
         with self._one_by_one():
             editor.commit("purge", [], partial(self._purged, editor))
@@ -495,14 +495,14 @@ class Window(ContextMemory):
         return PlannedWrite(changes, None, retry=True)
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
-        """Keep an observation as it is now; return what was let go for it, oldest first.
+        """Keep an observation as it is now; return the evicted observations, oldest first.
 
-        Durable when it returns. One that is held already changes nothing; one that is older than
-        all that a full window holds may be what is let go.
+        Durable when it returns. An observation that is held already changes nothing. One that is
+        older than all others of a full window may be evicted itself.
 
         Raises:
-            InvalidInput: A part of it cannot be kept.
-            DuplicateItem: Another one has the same `created`.
+            InvalidInput: A part of it cannot be stored.
+            DuplicateItem: Another observation has the same `created`.
         """
         writer, reflecting = self._storage.writer(), self._reflecting
         if reflecting is None:
@@ -543,9 +543,9 @@ class Window(ContextMemory):
         return planned if new.besides is None else new.besides(planned, new.record)
 
     def reflect(self) -> Observation | None:
-        """Reflect on what has come since the last time, enough or not; return the insight.
+        """Reflect on the observations since the last reflection; return the insight.
 
-        None: nothing has come that matters, or nothing follows, or somebody else was first.
+        None: there are none that matter, nothing follows, or another process reflected first.
 
         Raises:
             InvalidInput: The window has no `reflection`.
@@ -557,14 +557,14 @@ class Window(ContextMemory):
 
     @property
     def failure(self) -> Exception | None:
-        """Why the last reflection failed, which is tried again with the next commit."""
+        """The error of the last reflection, which is tried again with the next commit; or None."""
         return None if self._reflecting is None else self._reflecting.failure
 
     def _planned_on(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
-        """Return what keeps an observation; its result is what goes for it. The window is locked.
+        """Return the change that keeps an observation; its result are the evicted observations.
 
-        It is refused if somebody added to the window since it was read: without that, two that
-        saw room for one more would both take it.
+        The store refuses it if another writer added to the window meanwhile: else two commits
+        could both use the last free unit. The window is locked.
         """
         record, writer = new.record, new.writer
         if record.id in index:
@@ -610,7 +610,7 @@ class Window(ContextMemory):
 
     @property
     def _retention(self) -> str | int:
-        """How long what was let go is kept: in RAM no longer than a reflection may ask for it."""
+        """How long evicted observations are kept; in RAM only for a reflection."""
         if not self._storage.is_ram:
             return "keep"
         return "purge" if self._reflecting is None else RAM_PAST_US
@@ -618,9 +618,9 @@ class Window(ContextMemory):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return what leaves the window once *new* is in it, oldest first, and who changes layer.
+        """Return the observations that leave for *new*, oldest first; and changed layers, by id.
 
-        The layers that they change to, by id. Called while the window is locked.
+        Called while the window is locked.
         """
         if self._cap is None:
             return [], {}
@@ -641,7 +641,7 @@ class Window(ContextMemory):
         *,
         among: Column | None = None,
     ) -> list[ObservationHeader]:
-        """Return so many units that are worth least, or -inf, but for those that are safe."""
+        """Return the *over* units that are worth least, and all worth -inf, but for safe ones."""
         kept_slots = {index.slot(entry.id) for unit in safe for entry in unit}
         gone = list[ObservationHeader]()
         worth = None if lasting is None else index.of_units(lasting)
@@ -661,21 +661,21 @@ class Window(ContextMemory):
         if messages_of(stored) != new.observation.messages:
             raise DuplicateItem(there.id, set_name=self._name)
 
-    # --- what is shown ------------------------------------------------------------------------
+    # --- contexts -----------------------------------------------------------------------------
 
     def context(
         self, prompt: Message | str | None, *, budget_tokens: int | Budget | None = None
     ) -> list[Message]:
-        """Return the stratum, what is remembered, and *prompt* last, within the budget.
+        """Return the stratum, the chosen observations, and *prompt* last, within the budget.
 
-        What is remembered is of one moment; what is shown counts as accessed.
+        The observations are of one moment, and count as accessed.
 
         Args:
             budget_tokens: Instead of the budget of the window.
 
         Raises:
-            BudgetTooSmall: The stratum and the prompt alone have more tokens, with the
-                observations whose tool calls the prompt answers.
+            BudgetTooSmall: The stratum, the prompt and the observations whose tool calls it
+                answers have more tokens.
         """
         last = [] if prompt is None else [Message.of(prompt, "user")]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
@@ -709,13 +709,13 @@ class Window(ContextMemory):
         return choice.in_order()
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
-        """Choose what is shown besides what has to be. Called while the window is locked."""
+        """Choose the optional observations. Called while the window is locked."""
         choice.take_newest()
         choice.fill(self.worth(index, request))
 
 
 def _nothing(gone: tuple[Observation, ...]) -> PlannedWrite:
-    """Return a commit that changes nothing, and lets go of what was only to be committed."""
+    """Return a commit without changes, with its result."""
     return PlannedWrite([], gone)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
 
 
@@ -724,8 +724,8 @@ class _New:
     """An observation that is being committed.
 
     Attributes:
-        sources: What it was derived from.
-        besides: Adds what else the commit changes; None: nothing.
+        sources: The observations it was derived from.
+        besides: Adds further changes to the commit; None: there are none.
     """
 
     observation: Observation
@@ -736,7 +736,7 @@ class _New:
 
 
 class Newest(Sequence[Observation]):
-    """The newest observations of a window, oldest first; read if a scorer looks at them."""
+    """The newest observations of a window, oldest first; read when a scorer asks."""
 
     def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
         self._all = cache(read)

@@ -35,7 +35,7 @@ from alveus.text.messages import OBSERVATIONS
 from alveus.values.forks import HandleLock
 
 Column: TypeAlias = NDArray[Any]
-"""A number for each slot of a `WindowIndex`; what stands in free slots means nothing."""
+"""A number for each slot of a `WindowIndex`; numbers of free slots have no meaning."""
 
 SortKey: TypeAlias = tuple[str, int]
 
@@ -44,25 +44,25 @@ FIRST_BLOCK = 128
 
 
 def by_time(entry: ObservationHeader) -> SortKey:
-    """Return where an observation stands in the order in which they were made."""
+    """Return the sort key of an observation in the order of creation."""
     return (entry.created, entry.first)
 
 
 def by_arrival(entry: ObservationHeader) -> SortKey:
-    """Return where an observation stands in the order in which they were committed."""
+    """Return the sort key of an observation in the order of commits."""
     return ("", entry.first)
 
 
 class WindowIndex:
-    """Observations of a window, without what they say.
+    """The headers of a window's observations.
 
     Attributes:
         live: Which slots are taken.
         importance: Of each observation.
         made: When each was made, in ticks; see `ticks`.
-        first: The rows of their items, which tell those of one time apart.
-        unit: The unit of each, by the slot of one of its members.
-        layer: Where each is in a window of several layers.
+        first: The rows of the items, which order observations of one time.
+        unit: The unit of each, as the slot of one of its members.
+        layer: The layer of each in a window of several layers.
     """
 
     def __init__(self, order: Callable[[ObservationHeader], SortKey] = by_time) -> None:
@@ -89,7 +89,7 @@ class WindowIndex:
         return item_id in self._slots
 
     def __iter__(self) -> Iterator[ObservationHeader]:
-        """Yield what is held, oldest first."""
+        """Yield all headers, oldest first."""
         return (self[item_id] for _, item_id in self._order)
 
     def __reversed__(self) -> Iterator[ObservationHeader]:
@@ -110,7 +110,7 @@ class WindowIndex:
 
     @property
     def age(self) -> Column:
-        """When each was made, or, in the order of arrival, came; larger is newer."""
+        """The order of each, by time or by arrival; larger is newer."""
         return self.made if self._by_time else self.first
 
     @property
@@ -134,7 +134,7 @@ class WindowIndex:
         return self.in_order(self.at(member) for member in members)
 
     def last_units(self, most: int) -> list[list[ObservationHeader]]:
-        """Return up to so many units, those with the newest observations, newest first."""
+        """Return up to *most* units with the newest observations, newest first."""
         if not self._members:
             return [[entry] for entry in islice(reversed(self), most)]
         found: dict[int, list[ObservationHeader]] = {}
@@ -147,12 +147,12 @@ class WindowIndex:
         return list(found.values())
 
     def caller(self, call: str) -> ObservationHeader | None:
-        """Return the observation that asked for a tool call last."""
+        """Return the last observation that asked for a tool call, or None."""
         callers = self._callers.get(call)
         return self.at(callers[-1][1]) if callers else None
 
     def linked(self, item_id: str) -> dict[str, str]:
-        """Return the ids that an observation links to, or that link to it, and how; those held."""
+        """Return the kinds of an observation's links, in either direction, by the other id."""
         if item_id not in self:
             return {}
         entry, found = self[item_id], dict[str, str]()
@@ -177,9 +177,9 @@ class WindowIndex:
         return largest[self.unit]
 
     def best_first(self, worth: Column | None) -> Iterator[int]:
-        """Yield slots by what they are worth, best first; of equals the newest first.
+        """Yield slots by their worth, best first; of equals the newest first.
 
-        Sorts no more than is asked for. What is worth -inf is left out. None: all are equal.
+        Sorts only as many as are read. Slots worth -inf are left out. None: all are equal.
         """
         if worth is None:
             yield from (self._slots[item_id] for _, item_id in reversed(self._order))
@@ -201,13 +201,13 @@ class WindowIndex:
         return (int(slot) for slot in slots[order[::-1]])
 
     def _ages(self, slots: Column) -> tuple[Column, Column]:
-        """Return what sorts slots from old to new, by the second first."""
+        """Return the keys that sort slots from old to new, the second one first."""
         return self.first[slots], self.age[slots]
 
     def worst(
         self, worth: Column | None, safe: Collection[int], *, among: Column | None = None
     ) -> int | None:
-        """Return the slot that is worth least but for those *safe*; of equals the oldest.
+        """Return the slot that is worth least and not *safe*; of equals the oldest.
 
         A unit is as old as the newest of it.
 
@@ -240,7 +240,7 @@ class WindowIndex:
     # --- changed ------------------------------------------------------------------------------
 
     def add(self, entry: ObservationHeader) -> None:
-        """Take an observation in; one that is held already stays as it is."""
+        """Add an observation; one that is held already stays as it is."""
         if entry.id in self._slots:
             return
         slot = self._free.pop() if self._free else self._grown()
@@ -260,7 +260,7 @@ class WindowIndex:
             self._join(entry, slot) if is_last else self._join_all()
 
     def remove(self, item_ids: Iterable[str]) -> list[ObservationHeader]:
-        """Let observations go, those that are held; return them."""
+        """Remove observations, and return those that were held."""
         slots = {self._slots[item_id] for item_id in item_ids if item_id in self._slots}
         gone = [self.at(slot) for slot in slots]
         units = [self._members.get(int(self.unit[slot]), slots) for slot in slots]
@@ -296,7 +296,7 @@ class WindowIndex:
         return slot
 
     def _join(self, entry: ObservationHeader, slot: int) -> None:
-        """Make an observation one unit with those whose tool calls it answers; it is the last."""
+        """Join an observation, the newest, to the observations whose tool calls it answers."""
         key = self._sort_key(entry)
         for call in entry.answers:
             asked = [one for one in self._callers.get(call, ()) if one[0] < key]
@@ -316,7 +316,7 @@ class WindowIndex:
         self.unit[list(joined)] = name
 
     def _join_all(self) -> None:
-        """Find all units again: one came between others, or went without the rest of its unit."""
+        """Find all units again, after an observation was added in between, or left its unit."""
         self._members.clear()
         self._callers.clear()
         self._joined = 0
@@ -338,15 +338,15 @@ def ticks_of(us: int) -> int:
 
 
 MISSES = 8
-"""Units in a row for which there is no room, after which no more are looked at."""
+"""Units in a row without room, after which the choice ends."""
 
 
 class UnitSelection:
-    """Units that are shown, in the making.
+    """The choice of the units that a context shows.
 
     Args:
-        room: How many tokens they may have; None: any number.
-        size: Returns how many an observation has.
+        room: The most tokens; None: any number.
+        size: Returns the tokens of an observation.
     """
 
     def __init__(
@@ -357,7 +357,7 @@ class UnitSelection:
         self._passed: set[str] = set()
 
     def take_newest(self) -> None:
-        """Take the newest unit, if there is room for it."""
+        """Take the newest unit, if there is room."""
         for unit in self._index.last_units(1):
             self.take(unit)
 
@@ -365,7 +365,7 @@ class UnitSelection:
         """Take the best units, as long as there is room.
 
         Args:
-            most: Tokens that they may have; None: as many as are left.
+            most: The most tokens of them; None: all that are left.
         """
         if most is None:
             self._fill(worth)
@@ -406,7 +406,7 @@ class UnitSelection:
         return True
 
     def in_order(self) -> list[ObservationHeader]:
-        """Return what was taken, in the order of the window."""
+        """Return the chosen observations, in the order of the window."""
         return self._index.in_order(self._chosen.values())
 
 
@@ -421,21 +421,20 @@ def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHead
 
 
 RELOAD = 256
-"""Lines of the change log past which a smaller set is read again: the log is of all sets."""
+"""Lines of the change log, which is of all sets, past which a smaller set is read again."""
 
 LINES = 10_000
 
 
 class Mirror:
-    """What is known of one set, for all threads of this process.
+    """The headers of one set's observations, for all threads of this process.
 
-    It is caught up with the store and used under one lock, so that a reader sees the set as it was
-    at one moment, and nobody changes it meanwhile.
+    It is brought up to date and used under one lock, so a reader sees the set at one moment.
 
     Attributes:
-        definition: Of the set; None: nobody added to it yet.
-        past: The last row of the set that is known; a plan that rests on what is held says so.
-        sizes: How many tokens observations have, as far as they were counted, by row.
+        definition: The definition of the set; None: it is not stored yet.
+        past: The last row of the set that it read, for the admission check of a plan.
+        sizes: The tokens of observations that were counted, by row.
     """
 
     def __init__(
@@ -454,15 +453,13 @@ class Mirror:
 
     @contextmanager
     def snapshot(self, writer: Writer) -> Generator[WindowIndex]:
-        """Give what a writer sees: what is committed, and what it gathered itself."""
+        """Give the observations that a writer sees: committed ones, and those of its batch."""
         with self._mutex:
-            if self._in_use is not None:  # by a token counter, or a scorer, which this one asked
+            if self._in_use is not None:  # a token counter or a scorer reads the window
                 yield self._in_use
                 return
             if isinstance(writer, Draft) and writer.before is not None:
-                index = self._paged(
-                    writer
-                )  # a repetition, which sees what was there the first time
+                index = self._paged(writer)  # a replay reads the state of its first run
                 drafted: Mapping[str, StoredItem | None] = {}
             else:
                 self._catch_up()
@@ -488,7 +485,7 @@ class Mirror:
         return index
 
     def accessed(self, index: WindowIndex) -> Column:
-        """Return, by slot, when each observation was shown last, or made; in ticks."""
+        """Return, by slot, when each observation was last shown, or made; in ticks."""
         times = index.made.copy()
         read = {} if self._number is None else dict(self._store.access_times(self._number))
         for row, time in read.items():
@@ -525,8 +522,8 @@ class Mirror:
         if kind != OBSERVATIONS:
             holds = "items of any kind" if kind is None else f"items of the type {kind!r}"
             raise InvalidInput(
-                f"set {name!r} holds {holds}, not observations; give the window another set "
-                "by name="
+                f"set {name!r} holds {holds}, not observations; give the window a set of another "
+                "name by name="
             )
         if info.definition.admission:
             raise InvalidInput(
@@ -558,7 +555,7 @@ class Mirror:
         self.past = max(self.past, entry.row)
 
     def _follow(self, info: SetInfo) -> None:
-        """Take in what changed, up to the last line of the log: all that is of one moment."""
+        """Apply all changes up to the last line of the log."""
         while True:
             changes = self._store.changes(self._seq, limit=LINES)
             if changes is None:
@@ -578,6 +575,6 @@ class Mirror:
             if item_id is not None and self._index[item_id].row == row:
                 self._index.remove([item_id])
         rows = {c.row for c in changes if c.kind == "added" and c.row not in self._ids} - ended
-        # One that has ended since is taken in nevertheless: the line that says so comes later.
+        # A row that has ended since is added as well: a later line of the log removes it.
         for feature in self._store.features_of(number, sorted(rows)):
             self._add(self._entry(feature, feature.row, feature.first))
