@@ -21,42 +21,43 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value
 
 OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
-"""How long a repetition of an op is recognised at least."""
+"""A repetition of an op is recognised for at least this long."""
 
 SWEEP_AFTER_US = 24 * 3600 * 1_000_000
-"""How long an expired node stays for work that began while it was there."""
+"""An expired node is kept this long for work that began while it was there."""
 
 
 MAX_SWEPT_VERSIONS = 2_000
-"""Ended versions of items that one sweep removes of a set at most."""
+"""The most ended versions of a set's items that one sweep removes."""
 
 OPS_KEPT = 10_000
-"""Commits whose ops are recognised whatever their age: the last ones of the store."""
+"""The ops of the store's last commits, this many, are recognised whatever their age."""
 
 CLOCK_STEP_US = 60 * 1_000_000
-"""How far a clock may go back for the times of commits to wait for it; past that they follow."""
+"""A clock that is behind the last commit by at most this is waited for; past that it is followed.
+"""
 
 CORROBORATED_TIME_NOTE = "corroborated time"
-"""The note that says which time a sweep may go by that nobody asked for."""
+"""The note with the time that a sweep may use when no caller gives one."""
 
 UNFINISHED_NOTE = "unfinished migration"
-"""The note of a store into which not everything was copied yet: the salt of the source."""
+"""The note of a store that is an unfinished copy: it holds the salt of the source."""
 
 MAX_SHRUNK_BYTES = 4_000_000
-"""Bytes that are given back to the disk in one transaction at most: some 20 ms."""
+"""The most bytes that one transaction gives back to the disk: some 20 ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoreStats:
-    """A few figures of a store.
+    """Figures of a store.
 
     Attributes:
         pending: Items that wait for their vectors.
-        oldest_pending: Time the longest waiting one was committed.
-        wal_bytes: Written but not yet moved into the main file; 0 where there is no such thing.
-        free_bytes: Of the file, those that hold nothing: `Ledger.shrink` gives them back.
-        runs_waiting: Runs that were accepted and have not ended, but for those that are parked.
-        runs_ended: Runs that were done, discarded or retried, and are kept.
+        oldest_pending: When the longest waiting one was committed.
+        wal_bytes: Bytes of the write-ahead log that are not in the main file yet.
+        free_bytes: Unused bytes of the file, which `Ledger.shrink` gives back.
+        runs_waiting: Accepted runs that have not ended and are not parked.
+        runs_ended: Runs that are done, discarded or retried, and are kept.
     """
 
     commits: int
@@ -78,42 +79,42 @@ class StoreStats:
 
 
 SMALL_BYTES = 1_000
-"""Values over this are left out where many are read because one is likely to be asked for."""
+"""Larger values are left out where many are read because one is likely to be needed."""
 
 
 class Ledger(Protocol):
-    """What was committed. Every method may be called from any thread."""
+    """The commits of a store. Every method may be called from any thread."""
 
     def commit(self, batch: Batch) -> Commit:
-        """Apply *batch*: atomic, and durable when this returns; visible to all reads after it.
+        """Apply *batch*: atomic, durable when this returns, and visible to all reads after it.
 
         Raises:
             StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, *after* not
-                the last commit, a run's status not the one that a turn expects; or the run of a
-                step or call does not wait.
-            KeyBusy: It changes an exact tree outside a run, while somebody alive runs the key.
-            NotFound: There is no such run, compaction or version, or no such source of an item.
+                the last commit, or a run does not have the expected status.
+            KeyBusy: It changes an exact tree outside a run, while a live owner runs the key.
+            NotFound: The run, compaction, version, or source of an item does not exist.
             InvalidInput: The run is of another key, its first step or call carries no begin, or a
                 past names rows that are not of this commit.
             Forgotten: The op was taken by a commit whose results were erased.
             StaleItem: An item to replace or retire has another live version, or none.
             DuplicateItem: An id to add or bring back is live.
-            CompactionChanged: A compaction to undo was undone, or what it made was changed.
+            CompactionChanged: A compaction to undo was undone, or the items that it made were
+                changed.
             IdempotencyConflict: The op was taken by another request.
             SetDefinitionConflict: A set to define exists with another definition.
-            EmbedderConflict: A note that is expected says something else.
-            SetMoved: What the adds were checked by or against is not so any more.
-            SetFull: A set that refuses what it has no room for would exceed its capacity.
+            EmbedderConflict: A note has another text than expected.
+            SetMoved: The rules or items that adds were checked by or against have changed.
+            SetFull: A set that refuses items when full would exceed its capacity.
             KeyFull: The key would exceed its limits.
             Unavailable: The store cannot be written now.
         """
         ...
 
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
-        """Apply batches in order, in one transaction; each has an answer of its own.
+        """Apply batches in order, in one transaction, and return an answer for each.
 
-        A batch that is refused changes nothing, and the others stand; where `commit` raises for
-        one alone, its error is its answer. What hinders all of them is raised, and none stands.
+        A refused batch changes nothing, and its answer is the error that `commit` would raise; the
+        others stand. An error that concerns all of them is raised, and none is applied.
         """
         ...
 
@@ -122,79 +123,75 @@ class Ledger(Protocol):
 
         Raises:
             IdempotencyConflict: It was taken by another request.
-            Forgotten: What that commit made was erased.
+            Forgotten: The results of that commit were erased.
         """
         ...
 
     def head(self, scope: Scope) -> int:
-        """Return the number of the last commit that changed the tree of *scope*; 0: none yet."""
+        """Return the number of the last commit that changed the tree of *scope*; 0: none did."""
         ...
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
         """Return the node at *path* after commit *at* (None: the latest), or None.
 
-        A node that expired by *now* is not there. The root is an object that always exists.
+        A node that expired by *now* does not exist. The root is an object that always exists.
         """
         ...
 
     def children(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, Node]]:
-        """Return the direct fields of the object at *path* in the order they were made.
+        """Return the direct fields of the object at *path*, in the order in which they were made.
 
-        Costs time in proportion to their number, whatever else the tree holds.
+        The time is proportional to their number, whatever else the tree holds.
         """
         ...
 
     def few_fields(
         self, scope: Scope, path: Path, *, at: int | None, most: int
     ) -> dict[str, Node | None] | None:
-        """Return the direct fields of the object at *path*, if it has at most so many; else None.
+        """Return the direct fields of the object at *path*; None: there are more than *most*.
 
-        Also those that have expired. In place of one whose value takes over `SMALL_BYTES` there may
-        be None: it is to be asked for by itself. A file reads hardly more than so many.
+        Fields that have expired are among them. A field whose value takes over `SMALL_BYTES` may be
+        None: read it by itself. A file reads hardly more than the fields that are returned.
         """
         ...
 
     def field_names(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, int | None]]:
-        """Return the names of what `children` returns, and when each expires; reads no values."""
+        """Return the names of the fields that `children` returns, and when each expires."""
         ...
 
     def names_in_range(
         self, scope: Scope, path: Path, chosen: NameRange, *, at: int | None, now: int
     ) -> list[str]:
-        """Return the names of the direct fields that are *chosen*, in their own order.
+        """Return the names of the direct fields that *chosen* selects, in the order of names.
 
-        In a file it costs time in proportion to how many it returns, not to how many there are.
+        In a file the time is proportional to the number of names that are returned.
         """
         ...
 
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
-        """Return the commits that put or removed a node at *path*, as far as kept, rising.
+        """Return the kept commits that put or removed a node at *path*, rising.
 
         Of the root: those that put or removed any node.
         """
         ...
 
     def effects(self, number: int) -> Effects | None:
-        """Return what commit *number* changed; None if there is no such commit."""
+        """Return the changes of commit *number*; None if there is no such commit."""
         ...
 
     def scopes_of_commits(self, after: int, *, limit: int = 1000) -> list[tuple[int, Scope]]:
-        """Return the numbers of the commits past *after*, and whose they are, in order.
+        """Return the numbers of the commits past *after* and their scopes, in order.
 
-        Of a key that was forgotten since, that is nobody whose name is known.
+        The scope of a key that was forgotten since has no known name.
         """
         ...
 
     def commit_at(self, time: int) -> int:
-        """Return the number of the last commit at or before *time*; 0: none.
-
-        Where a clock was ahead and went back, what was committed meanwhile came before what was
-        committed since, and so does in the answer: numbers, not times, say what came first.
-        """
+        """Return the number of the last commit, by number, at or before *time*; 0: none."""
         ...
 
     def time_of_commit(self, number: int) -> int:
@@ -202,16 +199,16 @@ class Ledger(Protocol):
         ...
 
     def live_items_by_commit(self) -> list[tuple[int, int]]:
-        """Return how many live items of the store each commit added, as (commit, items), rising.
+        """Return how many live items each commit added, as (commit, items), rising.
 
-        Costs time in proportion to the items.
+        The time is proportional to the number of items.
         """
         ...
 
     def history_start(self, scope: Scope) -> tuple[int, int]:
-        """Return the commit and the time from which on the past of the tree of *scope* is whole.
+        """Return the commit and the time from which on the past of a tree is complete.
 
-        What `prune_history` and `sweep` removed was there before; (0, 0): nothing was removed.
+        `prune_history` and `sweep` remove the past before; (0, 0): nothing was removed.
         """
         ...
 
@@ -220,21 +217,18 @@ class Ledger(Protocol):
     ) -> tuple[int, int | None]:
         """Remove versions of nodes that ended before the time *before*, in bounded steps.
 
-        Of trees alone; what work under way may need stays: what ended within `SWEEP_AFTER_US` of
-        the last commit, or since a run that has not ended began. Looks at *limit* versions past
-        *after*; returns how many went, and where to go on; None: it was all. Moves no number.
+        Versions that ended within `SWEEP_AFTER_US` of the last commit, or since a run began that
+        has not ended, stay. Looks at *limit* versions past *after*; returns how many were removed,
+        and where to go on; None: nowhere. Makes no commit.
         """
         ...
 
     def expired_items(self, *, now: int, limit: int = 1000) -> list[StoredItem]:
-        """Return live items of any set that have expired by *now*, in the order of their commits.
-
-        Where there are more than *limit*, it is some of them.
-        """
+        """Return up to *limit* live items of any set that have expired by *now*, oldest first."""
         ...
 
     def set_info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set, or None while nobody added to it."""
+        """Return the set, or None if it has never had an item."""
         ...
 
     def set_infos(self, scope: Scope) -> list[SetInfo]:
@@ -254,17 +248,18 @@ class Ledger(Protocol):
     def sets_of_item(self, space: str, item_id: str) -> list[SetRef]:
         """Return the sets of keys of *space* that have a version of an item of this id, in order.
 
-        The time of a call grows with the number of sets of the space.
+        The time is proportional to the number of sets of the space.
         """
         ...
 
     def sets_with_metadata(self, space: str, name: str, text: str) -> list[SetRef]:
-        """Return the sets called *name*, of keys of *space*, with a live item that has a metadata.
+        """Return the sets called *name*, of keys of *space*, that match *text*, in order of keys.
 
-        They are in order of keys. The time of a call grows with the number of items in such sets.
+        A set matches if the metadata of a live item hold *text*. The time is proportional to the
+        number of items in such sets.
 
         Args:
-            text: A part of the metadata in wire form, with the same letters.
+            text: A part of the metadata in wire form, case-sensitive.
         """
         ...
 
@@ -287,7 +282,7 @@ class Ledger(Protocol):
         ...
 
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
-        """Return every version of an id ever committed and kept, oldest first."""
+        """Return every kept version of an id, oldest first."""
         ...
 
     def compactions(
@@ -301,34 +296,34 @@ class Ledger(Protocol):
         ...
 
     def source_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return what versions were derived from: (row, source's row), by both."""
+        """Return the sources of versions, as (row, source's row), sorted."""
         ...
 
     def derived_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return what was derived from versions: (row, source's row), by both."""
+        """Return the versions that were derived from versions, as (row, source's row), sorted."""
         ...
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """Note that items (by `StoredItem.first`) were read; kept with a later commit.
+        """Note that items (by `StoredItem.first`) were read; written with a later commit.
 
-        Visible to reads of this handle at once; may be lost by a kill, and where a process that
-        commits nothing reads very many items. Moves no number.
+        Reads of this handle see it at once. It may be lost by a kill, or in a process that commits
+        nothing and reads very many items. Makes no commit.
         """
         ...
 
     def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
-        """Have live versions of items (by row) expire later; return how many do. Durable.
+        """Make live versions of items (by row) expire later; return how many did. Durable.
 
-        It makes no version, and moves no number. What never expires, has expired by *now*, or
-        expires later anyway stays as it is; so does what ended meanwhile.
+        It makes no version and no commit. Versions that never expire, have expired by *now*, expire
+        later anyway or have ended stay as they are.
         """
         ...
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        """Take the right to run *scope* for *owner*, or None while a live owner has it.
+        """Take the right to run *scope* for *owner*, or return None while a live owner has it.
 
-        The one who has it gets the same lease again. A dead owner's is taken over at once, under
-        a higher epoch.
+        The owner that has it gets the same lease again. A dead owner's lease is taken over at once,
+        under a higher epoch.
         """
         ...
 
@@ -337,23 +332,24 @@ class Ledger(Protocol):
         ...
 
     def note(self, name: str) -> str | None:
-        """Return what was noted under *name* (such as the embedder of a space), or None."""
+        """Return the text of the note *name* (such as the embedder of a space), or None."""
         ...
 
     def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
-        """Note *text* if what stands there is *expected*; return whether it did. Durable."""
+        """Write a note if its text is *expected*; return whether it was. Durable."""
         ...
 
     def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        """Remove what expired `SWEEP_AFTER_US` ago, and names of ops past `OP_RETENTION_US`.
+        """Remove nodes that expired `SWEEP_AFTER_US` ago, and ops older than `OP_RETENTION_US`.
 
-        *now* is the caller's word: it has to be a time that is corroborated, since nothing that
-        goes comes back. Ops of the last *ops_kept* commits stay, whatever it says.
-        And, up to `MAX_SWEPT_VERSIONS` of a set, versions of items that ended longer ago than its
-        retention, with their features and links; but for those that ended since a run that has
-        not ended began. Returns how much was removed. Moves no commit number; reads of the
-        present are the same before and after, and the floors of a tree and a set tell of which
-        past they are.
+        Ops of the last *ops_kept* commits stay. Also removes, up to `MAX_SWEPT_VERSIONS` of a set,
+        versions that ended longer ago than the set's retention, with their features and links,
+        unless they ended since a run began that has not ended. Returns how much was removed. Makes
+        no commit and changes no read of the present; the start of a history says how far back the
+        past is complete.
+
+        Args:
+            now: A corroborated time, since nothing that is removed comes back.
         """
         ...
 
@@ -371,19 +367,19 @@ class Ledger(Protocol):
     # --- forgetting
 
     def erase(self, erasure: Erasure) -> Erased:
-        """Erase, in one commit: gone from every read of every time when this returns.
+        """Erase items or a key, in one commit: they are in no read of any time when this returns.
 
-        Of a whole key: its tree, sets, and records of runs; runs that wait are discarded, and no
-        event id or op of it is accepted again. Only its numbers go on, under a digest in place of
-        its name, which finds them when the key is used again. Of items: all versions, and the
-        records of ended runs that wrote or read one.
+        Of a whole key: its tree, sets, and records of runs; waiting runs are discarded, and no
+        event id or op of it is accepted again. Its numbers go on under a digest of its name, by
+        which they are found when the key is used again. Of items: all versions, and the records of
+        ended runs that wrote or read one.
 
-        What was derived from erased items, to any depth, is erased with them; what it was derived
-        from besides comes back where only that compaction had retired it. Without anything to
-        erase, nothing is changed, and there is no commit and no receipt.
+        Items that were derived from erased ones, to any depth, are erased with them; their other
+        sources come back if only that compaction had retired them. If there is nothing to erase,
+        there is no commit and no receipt.
 
         Raises:
-            KeyBusy: Somebody alive runs the key; what is under way may have read what is to go.
+            KeyBusy: A live owner runs the key: work under way may have read the items.
             Unavailable: The store cannot be written now.
         """
         ...
@@ -391,12 +387,12 @@ class Ledger(Protocol):
     def scrub(self, *, now: int) -> list[str]:
         """Remove what erasures left in the files of the store; complete their receipts.
 
-        Before that, records of runs that were open when something of theirs was erased go, if
-        they have ended. Moves no commit number; costs time in proportion to the store.
+        First the records of runs that were open at an erasure are removed, if the runs have ended.
+        Makes no commit; the time is proportional to the store.
 
         Returns:
-            Who or what is in the way, in words; the receipts say so too, and a later call goes
-            on. Empty: nothing is left.
+            The hindrances, in words, which the receipts hold too; a later call goes on. Empty: it
+            is done.
         """
         ...
 
@@ -417,18 +413,15 @@ class Ledger(Protocol):
         ...
 
     def all_sets(self, scope: Scope) -> list[SetRef]:
-        """Return all sets of *scope*, those that no listing shows too, by name."""
+        """Return all sets of *scope*, hidden ones too, by name."""
         ...
 
     def stats(self) -> StoreStats:
-        """Return figures of the store.
-
-        Most are counted for that, so that it costs time in proportion to what there is.
-        """
+        """Return figures of the store. Most are counted, in time proportional to its contents."""
         ...
 
     def size_bytes(self) -> int:
-        """Return what the store takes on the disk, counting nothing in it; 0 in RAM."""
+        """Return the bytes of the store on the disk; 0 in RAM."""
         ...
 
     def salt(self) -> bytes:
@@ -436,7 +429,7 @@ class Ledger(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush touches, close. Further use is `StoreClosed`. Closing twice is fine."""
+        """Write pending access times, and close; twice is fine. Later calls raise `StoreClosed`."""
         ...
 
 
@@ -478,7 +471,7 @@ class RunObserver:
         """Note the error that parks the run."""
 
     def end(self, outcome: Outcome) -> None:
-        """Note that this process has done with the run, for now or for good; twice is fine."""
+        """Note that this process has finished with the run, for now or for good; twice is fine."""
 
 
 class Observer:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from itertools import repeat
 from typing import Any, NamedTuple, TypeAlias, cast
 
 from alveus.embed import Embedder, embed_quantised
@@ -108,27 +109,22 @@ class RecordMaker:
         if any(offsets):
             read = list(map(with_offset, read[0], offsets)), *read[1:]
         rows = zip(items, texts, *read, self._vectors_of_texts(texts), strict=True)
+        said_by: Iterable[tuple[str | None, str | None, str | None, int | None]] = (
+            repeat((None, None, None, None), len(items))
+            if said is None
+            else zip(said.speakers, said.roles, said.sessions, said.times, strict=True)
+        )
         # fmt: off
-        if said is None:
-            return [
-                ItemRecord(
-                    item_id, None, text, metadata, 0.0, None, None, None, None, (),
-                    False,  # noqa: FBT003 - all by place, as there may be thousands
-                    None, None, None, None, terms, tokens, temporal, minute, vectors,
-                )
-                for (item_id, _), text, metadata, terms, tokens, temporal, vectors in rows
-            ]
-        by_whom = zip(said.speakers, said.roles, said.sessions, said.times, strict=True)
         return [
             ItemRecord(
                 item_id, None, text, metadata, 0.0, speaker, role, session, time, (),
-                False,  # noqa: FBT003 - as above
+                False,  # noqa: FBT003 - all by position, as there may be thousands
                 None, None, None, None, terms, tokens, temporal,
                 minute if time is None else None, vectors,
             )
             for ((item_id, _), text, metadata, terms, tokens, temporal, vectors),
                 (speaker, role, session, time)
-            in zip(rows, by_whom, strict=True)
+            in zip(rows, said_by, strict=True)
         ]
         # fmt: on
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import field, replace
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from alveus.errors import KeyBusy
 from alveus.store import Batch, Revive, Scope, SetRef
@@ -55,25 +55,6 @@ MAX_SEARCHED_IDS = 32
 """Ids up to which a text is looked through for each before it is decoded."""
 
 
-class Erasable(Protocol):
-    """What is looked at of a version that goes."""
-
-    @property
-    def set_id(self) -> int:
-        """The number of its set."""
-        ...
-
-    @property
-    def id(self) -> str:
-        """The id of its item."""
-        ...
-
-    @property
-    def begin_commit(self) -> int:
-        """The commit that began it."""
-        ...
-
-
 @dataclass(slots=True)
 class ErasedRuns:
     """Runs whose records go, and what is told of them.
@@ -100,7 +81,7 @@ def runs_of_scope(db: Connection, scope: int) -> ErasedRuns:
     return _gone(db, [number for (number,) in query(db, sql, scope)])
 
 
-def runs_of_items(db: Connection, versions: Iterable[Erasable]) -> ErasedRuns:
+def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
     """Return the runs that wrote or read one of *versions*."""
     begun: set[int] = set()
     ids: dict[int, set[str]] = {}

@@ -46,7 +46,14 @@ from alveus.store.sql import journal
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.past import apply_past
 from alveus.store.sql.rows import LIVE_OF_IDS
-from alveus.store.sql.writer import PendingRows, ScopeRows
+from alveus.store.sql.writer import (
+    INHERIT_LINKS,
+    INHERIT_STUBS,
+    INSERT_ACCESS,
+    INSERT_LINK,
+    PendingRows,
+    ScopeRows,
+)
 from alveus.values.lazy_dataclass import dataclass
 
 LAST_VERSION = """
@@ -394,7 +401,7 @@ class Changes:
         if sources:
             self._link(row, sources)
         if add.accessed is not None:
-            self._gathered.access_times.append((row, add.accessed))
+            self._gathered.add(INSERT_ACCESS, (row, add.accessed))
         return row
 
     def _new_records(self) -> list[ItemRecord]:
@@ -465,12 +472,13 @@ class Changes:
         new = self._insert(
             number, record, version=live.version + 1, first=live.first, created=live.created
         )
-        self._gathered.heirs.append((new, live.row))
+        self._gathered.add(INHERIT_LINKS, (new, live.row))
+        self._gathered.add(INHERIT_STUBS, (new, live.row))
         self._link(new, sources)
         return new
 
     def _link(self, row: int, sources: Iterable[int]) -> None:
-        self._gathered.links.extend((row, source) for source in sources)
+        self._gathered.add(INSERT_LINK, *[(row, source) for source in sources])
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
         """Return the rows of what an item is derived from."""

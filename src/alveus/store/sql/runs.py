@@ -16,7 +16,16 @@ from alveus.store.runs import ENDED, CallStatus, DurableCall, Progress, RunStatu
 from alveus.store.scope import Scope
 from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
 from alveus.store.sql.rows import found_again
-from alveus.store.sql.writer import PendingRows, RunCache, RunRow
+from alveus.store.sql.writer import (
+    BEGIN_RUN,
+    END_RUN,
+    END_SENSORY,
+    INSERT_OUTPUT,
+    INSERT_STEP,
+    PendingRows,
+    RunCache,
+    RunRow,
+)
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 
@@ -178,17 +187,9 @@ class RunWriter:
                 return commit
         run.next_ordinal = max(run.next_ordinal, step.ordinal + 1)
         sensory = None if step.done else packed(step.sensory)
-        gathered.steps.append(
-            (
-                task_row_id,
-                number,
-                step.action,
-                packed(step.sent),
-                sensory,
-                step.read_set,
-                step.skipped,
-            )
-        )
+        sent = packed(step.sent)
+        row = (task_row_id, number, step.action, sent, sensory, step.read_set, step.skipped)
+        gathered.add(INSERT_STEP, row)
         return None
 
     def check(self, batch: Batch, progress: Progress) -> RunRow:
@@ -202,7 +203,7 @@ class RunWriter:
         gathered = self._gathered
         if progress.begin is not None and not run.has_begun:
             begin = progress.begin
-            gathered.run_begins.append((begin.now, _names(tuple(begin.actions)), progress.run))
+            gathered.add(BEGIN_RUN, (begin.now, _names(tuple(begin.actions)), progress.run))
             run.has_begun = True
         if isinstance(progress, Step):
             run.has_sensory = run.has_sensory or (
@@ -211,7 +212,8 @@ class RunWriter:
             if progress.outputs:
                 place, start = task_row(progress.run, progress.ordinal), number << ROW_BITS
                 events = enumerate(map(packed, progress.outputs))
-                gathered.outputs.extend((run.agent, start + i, place, event) for i, event in events)
+                rows = [(run.agent, start + i, place, event) for i, event in events]
+                gathered.add(INSERT_OUTPUT, *rows)
             if progress.done:
                 self.change_status(run, progress.run, "done", time=time)
         elif isinstance(progress, DurableCall):
@@ -238,9 +240,9 @@ class RunWriter:
             sql = "UPDATE run SET status = ?, error = coalesce(?, error) WHERE id = ?"
             query(self._db, sql, code, error, number)
             return
-        gathered.run_ends.append((code, time, status == "done", error, number))
+        gathered.add(END_RUN, (code, time, status == "done", error, number))
         if run.has_sensory:
-            gathered.sensory_ends.append(task_rows(number))
+            gathered.add(END_SENSORY, task_rows(number))
         lane = self._cache.lanes.get((run.agent, run.scope))
         if lane is not None:
             lane.open_runs -= 1

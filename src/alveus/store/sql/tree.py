@@ -20,7 +20,7 @@ from alveus.store.packed_values import (
 from alveus.store.runs import LARGEST
 from alveus.store.scope import NameRange, end_of_prefix, escaped
 from alveus.store.sql.connection import Connection, Query, Row, first, query
-from alveus.store.sql.writer import LiveNode, LiveNodes, PendingRows
+from alveus.store.sql.writer import END_NODE, INSERT_NODE, LiveNode, LiveNodes, PendingRows
 from alveus.values import wire
 from alveus.values.storable import Path, Value
 
@@ -235,7 +235,7 @@ class TreeWriter:
 
     def _gather(self, row: Row, size: int) -> None:
         """Take a row to be inserted; write the rows once their values have many bytes."""
-        self._gathered.nodes.append(row)
+        self._gathered.add(INSERT_NODE, row)
         self._gathered_bytes += size
         if self._gathered_bytes > GATHERED_BYTES:
             self._flush()
@@ -283,13 +283,13 @@ class TreeWriter:
             self._flush()
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         else:
-            self._gathered.node_ends.append((self._number, row))
+            self._gathered.add(END_NODE, (self._number, row))
             self._replaced_rows[position] = row
 
     def _remove(self, row: int, begin_commit: int, position: int) -> None:
         """End a node; of what this very commit replaced, the version before it is the one."""
         if begin_commit != self._number:
-            self._gathered.node_ends.append((self._number, row))
+            self._gathered.add(END_NODE, (self._number, row))
             self._removed_rows.append(row)
             return
         self._flush()

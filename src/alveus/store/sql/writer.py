@@ -40,11 +40,11 @@ INSERT_ACCESS = """
     ON CONFLICT (first) DO UPDATE SET time = excluded.time
 """
 
-_INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
-_INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
+INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
+INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
 """A version comes from what an earlier one came from."""
 
-_INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
+INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
 COUNT = """
     UPDATE memory_set SET items = items + ?2, bytes = bytes + ?3, tokens = tokens + ?4
@@ -57,29 +57,29 @@ INSERT_JOURNAL = """
 """
 
 
-_END_NODE = "UPDATE node SET ended = ? WHERE id = ?"
+END_NODE = "UPDATE node SET ended = ? WHERE id = ?"
 
-_INSERT_NODE = """
+INSERT_NODE = """
     INSERT INTO node (id, scope, parent, name, place, value, expires, begun)
     VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 """
 
-_MOVE_HEAD = "UPDATE scope SET head = ?2 WHERE id = ?1"
+MOVE_HEAD = "UPDATE scope SET head = ?2 WHERE id = ?1"
 
-_BEGIN_RUN = "UPDATE run SET now = ?, actions = ? WHERE id = ?"
+BEGIN_RUN = "UPDATE run SET now = ?, actions = ? WHERE id = ?"
 
-_INSERT_STEP = """
+INSERT_STEP = """
     INSERT INTO step (id, n, action, sent, sensory, looked, skipped) VALUES (?, ?, ?, ?, ?, ?, ?)
 """
 
-_INSERT_OUTPUT = "INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)"
+INSERT_OUTPUT = "INSERT INTO output (agent, id, step, event) VALUES (?, ?, ?, ?)"
 
-_END_RUN = """
+END_RUN = """
     UPDATE run SET status = ?1, ended = ?2,
         error = CASE WHEN ?3 THEN NULL ELSE coalesce(?4, error) END WHERE id = ?5
 """
 
-_END_SENSORY = """
+END_SENSORY = """
     UPDATE step SET sensory = NULL WHERE id BETWEEN ? AND ? AND sensory IS NOT NULL
 """
 
@@ -101,46 +101,42 @@ class RunRow:
     next_ordinal: int
 
 
+NODE_WRITES = (END_NODE, INSERT_NODE)
+"""Ends come first, as a name has one live version."""
+
+_ORDER = (
+    INHERIT_LINKS, INHERIT_STUBS, INSERT_LINK, INSERT_ACCESS, *NODE_WRITES, MOVE_HEAD, BEGIN_RUN,
+    INSERT_STEP, INSERT_OUTPUT, END_RUN, END_SENSORY,
+)  # fmt: skip
+"""The order of the statements: after items, and rows before those that refer to them."""
+
 _Added: TypeAlias = tuple[int, int, int, int, int, int]
-"""Items that were taken by one call: set, commit, first row, count, tokens, bytes."""
+"""Items that one call added: set, commit, first row, count, tokens, bytes."""
 
 
 @dataclass(slots=True, eq=False)
 class PendingRows:
-    """Rows of items, of their features, of nodes, of runs and of the journal, in commit order.
+    """Rows that a transaction is about to write, each table's in one statement.
 
-    Whoever is going to read one of them, or to end it, has it flushed first.
+    Before one of them is read or ended they are flushed.
 
     Attributes:
-        runs: What is remembered of runs that have not ended.
+        runs: The runs in the cache; those that end leave it when that is written.
+        rows: The rows by statement.
         node_scopes: Scopes of the nodes in it.
-        node_ends: The commit that ended it, and the id, of nodes.
         heads: The last commit that changed the tree of a scope.
         key_usages: Items and bytes of keys with limits, once all of it is inserted.
-        run_ends: Runs that ended, which stay cached until they are written.
-        access_times: When items among them were last read.
-        heirs: Versions among them, and the version before each.
-        links: Versions among them, and the rows that they come from.
-        item_ids: Those of every item in it, by set.
-        item_scopes: Of batches that changed items since it was empty.
+        item_ids: The ids of every item in it, by set.
+        item_scopes: Scopes of the batches that changed items since it was empty.
         ops: Names of the ops in it.
     """
 
     connection: Connection
     runs: dict[int, RunRow]
+    rows: dict[str, list[Row]] = field(default_factory=dict[str, "list[Row]"])
     node_scopes: set[int] = field(default_factory=set[int])
-    node_ends: list[Row] = field(default_factory=list[Row])
-    nodes: list[Row] = field(default_factory=list[Row])
     heads: dict[int, int] = field(default_factory=dict[int, int])
     key_usages: dict[Scope, tuple[int, int]] = field(default_factory=dict[Scope, tuple[int, int]])
-    run_begins: list[Row] = field(default_factory=list[Row])
-    steps: list[Row] = field(default_factory=list[Row])
-    outputs: list[Row] = field(default_factory=list[Row])
-    run_ends: list[Row] = field(default_factory=list[Row])
-    sensory_ends: list[Row] = field(default_factory=list[Row])
-    access_times: list[Row] = field(default_factory=list[Row])
-    heirs: list[Row] = field(default_factory=list[Row])
-    links: list[Row] = field(default_factory=list[Row])
     item_ids: dict[int, set[str]] = field(default_factory=dict[int, set[str]])
     item_scopes: set[Scope] = field(default_factory=set[Scope])
     ops: set[bytes] = field(default_factory=set[bytes])
@@ -149,38 +145,43 @@ class PendingRows:
     _journal: list[Row] = field(default_factory=list[Row])
     _added: list[_Added] = field(default_factory=list[_Added])
 
+    def add(self, statement: str, *rows: Row) -> None:
+        """Add rows of one of the statements in `_ORDER`."""
+        if rows:
+            self.rows.setdefault(statement, []).extend(rows)
+
     def add_item(
         self, number: int, commit: int, r: ItemRecord, version: tuple[int, int, int, int, int]
     ) -> None:
-        """Take a *version* that a commit begins in set *number*.
+        """Add a version that a commit begins in set *number*.
 
         Args:
             version: Its row, the row of its first version, its number, and when the item was
                 created and updated.
         """
         row, first, n, created, updated = version
-        sources = json.dumps(r.sources) if r.sources else None
         # fmt: off
-        self._items.append((
+        item = (
             row, number, r.id, first, n, commit, r.time, created, updated,
             None if r.value is None else packed(r.value), r.text, r.metadata, r.importance,
-            r.speaker, r.role, r.session, sources, int(r.compacted), r.tokens, r.until, r.expires,
-            r.valid_from, r.valid_to,
-        ))
+            r.speaker, r.role, r.session, json.dumps(r.sources) if r.sources else None,
+            int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
+        )
         self._features.append((
             number, 0, row, first, r.id, commit, r.time, r.importance, r.speaker, r.role,
             r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
         ))
         # fmt: on
-        self._added.append((number, commit, row, 1, r.tokens, _size(self._items[-1:])))
+        self._items.append(item)
+        self._added.append((number, commit, row, 1, r.tokens, _size((item,))))
         self.item_ids.setdefault(number, set()).add(r.id)
 
     def add_items(
         self, number: int, commit: int, records: list[ItemRecord], row: int, now: int
     ) -> None:
-        """Take first versions, which a commit begins at a time from *row* on; see `add_item`."""
+        """Add first versions, which a commit begins at a time, from *row* on."""
         self.item_ids.setdefault(number, set()).update([r.id for r in records])
-        rows = [row + place for place in range(len(records))]  # a range would drop what they are
+        rows = [row + place for place in range(len(records))]  # a range would drop a row's type
         # fmt: off
         self._items += [
             (
@@ -203,15 +204,15 @@ class PendingRows:
         self._added.append((number, commit, row, len(records), tokens, size))
 
     def has_items_of(self, number: int) -> bool:
-        """Whether any is of a set."""
+        """Return whether it has items of a set."""
         return number in self.item_ids
 
     def has_item(self, number: int, item_id: str) -> bool:
-        """Whether any is of a set, and has this id."""
+        """Return whether it has an item of this id, in a set."""
         return number in self.item_ids and item_id in self.item_ids[number]
 
     def usage_of_last(self, now: int) -> tuple[int, int, int] | None:
-        """Return how many items were taken last, their tokens and bytes; None: one has expired."""
+        """Return the number, tokens and bytes of the items added last; None: one has expired."""
         usage = self._added[-1][3:]
         for row in self._items[-usage[0] :]:
             if row[_EXPIRES] is not None and row[_EXPIRES] <= now:
@@ -219,13 +220,13 @@ class PendingRows:
         return usage
 
     def size_of_last(self) -> int:
-        """Return the bytes of the items that were taken last."""
+        """Return the bytes of the items that were added last."""
         return self._added[-1][5]
 
     def until(self, number: int, now: int) -> tuple[int, int]:
-        """Return up to which time all that is written of a set is older than what is not.
+        """Return up to which time all written items of a set are older than the pending ones.
 
-        As a time, and how much is to be taken from it.
+        As a time, and how much to take from it.
         """
         rows = [row for row in self._items if row[1] == number]
         times = [row[6] for row in rows]
@@ -235,34 +236,34 @@ class PendingRows:
         return min([now if time is None else time for time in times]), int(is_version)
 
     def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
-        """Count items that were inserted from *row* on as they were before, and log them."""
+        """Count and log items that were inserted from *row* on as copies of earlier versions."""
         self.connection.execute(LOG_ADDED, (number, row, count))
         self.connection.execute(COUNT, (number, count, size, tokens))
 
     def add_commit(self, row: Row) -> None:
-        """Take a row of the journal, which begins (n, time, scope, op, …)."""
+        """Add a row of the journal, which begins (n, time, scope, op, …)."""
         self._journal.append(row)
         if row[3] is not None:
             self.ops.add(row[3])
 
     def flush(self) -> None:
-        """Insert it all.
+        """Write all rows.
 
         Raises:
             `Connection.taken`: An id has such a version, or an op is taken.
         """
         self.key_usages.clear()  # what comes next may count by itself
         self.item_scopes.clear()
-        writes: list[Write] = []
-        if self._items:
-            self._take_items(writes)
-        if self.node_ends or self.nodes:
-            self._take_nodes(writes)
+        writes = self._item_writes() if self._items else list[Write]()
         if self.heads:
-            writes.append((_MOVE_HEAD, list(self.heads.items())))
+            self.rows[MOVE_HEAD] = list(self.heads.items())
             self.heads = {}
-        if self.run_begins or self.steps or self.outputs or self.run_ends:
-            self._take_runs(writes)
+        if self.rows:
+            for row in self.rows.get(END_RUN, ()):
+                self.runs.pop(row[-1], None)
+            writes += [(sql, self.rows[sql]) for sql in _ORDER if sql in self.rows]
+            self.rows = {}
+            self.node_scopes.clear()
         if self._journal:
             writes.append((INSERT_JOURNAL, self._journal))
             self._journal = []
@@ -271,47 +272,13 @@ class PendingRows:
             self.connection.write(*writes)
 
     def flush_nodes(self) -> None:
-        """Insert the nodes."""
-        writes: list[Write] = []
-        self._take_nodes(writes)
+        """Write the nodes."""
+        writes = [(sql, self.rows.pop(sql)) for sql in NODE_WRITES if sql in self.rows]
+        self.node_scopes.clear()
         self.connection.write(*writes)
 
-    def _take_nodes(self, writes: list[Write]) -> None:
-        """Write the nodes; ends first, as a name has one live version."""
-        if self.node_ends:
-            writes.append((_END_NODE, self.node_ends))
-        if self.nodes:
-            writes.append((_INSERT_NODE, self.nodes))
-        self.node_ends, self.nodes = [], []
-        self.node_scopes.clear()
-
-    def _take_runs(self, writes: list[Write]) -> None:
-        """Write what runs did, and end them once their steps are there."""
-        of_runs = (
-            (_BEGIN_RUN, self.run_begins),
-            (_INSERT_STEP, self.steps),
-            (_INSERT_OUTPUT, self.outputs),
-            (_END_RUN, self.run_ends),
-            (_END_SENSORY, self.sensory_ends),
-        )
-        writes.extend(each for each in of_runs if each[1])
-        for row in self.run_ends:
-            self.runs.pop(row[-1], None)
-        self.run_begins, self.steps, self.outputs = [], [], []
-        self.run_ends, self.sensory_ends = [], []
-
-    def _take_items(self, writes: list[Write]) -> None:
-        """Insert items and features, count them, and say so in the change log."""
-        writes += [(INSERT_ITEM, self._items), (INSERT_FEATURE, self._features)]
-        lines, counts = self._counted()
-        writes += [(LOG_ADDED, lines), (COUNT, counts)]
-        if self.heirs or self.links or self.access_times:
-            self._take_what_refers_to_items(writes)
-        self._items, self._features, self._added = [], [], []
-        self.item_ids.clear()
-
-    def _counted(self) -> tuple[list[Row], list[Row]]:
-        """Return lines for the change log, and what is to be counted of each set."""
+    def _item_writes(self) -> list[Write]:
+        """Return what inserts and counts items and features, and logs that they changed."""
         lines: list[Row] = []
         counts: dict[int, tuple[int, int, int]] = {}
         last = None
@@ -324,17 +291,15 @@ class PendingRows:
             last = number, commit
             items, all_bytes, all_tokens = counts.get(number, (0, 0, 0))
             counts[number] = (items + count, all_bytes + size, all_tokens + tokens)
-        return lines, [(number, *count) for number, count in counts.items()]
-
-    def _take_what_refers_to_items(self, writes: list[Write]) -> None:
-        """Insert what refers to items, which are there by then."""
-        if self.heirs:
-            writes += [(_INHERIT_LINKS, self.heirs), (_INHERIT_STUBS, self.heirs)]
-        if self.links:
-            writes.append((_INSERT_LINK, self.links))
-        if self.access_times:
-            writes.append((INSERT_ACCESS, self.access_times))
-        self.heirs, self.links, self.access_times = [], [], []
+        writes: list[Write] = [
+            (INSERT_ITEM, self._items),
+            (INSERT_FEATURE, self._features),
+            (LOG_ADDED, lines),
+            (COUNT, [(number, *count) for number, count in counts.items()]),
+        ]
+        self._items, self._features, self._added = [], [], []
+        self.item_ids.clear()
+        return writes
 
 
 _EXPIRES = 20
