@@ -640,7 +640,7 @@ class _LearningSource(BatchSource):
         planned.take(self.decided)
         self.learnt = planned.learnt()
         items = [*planned.items, *self.notes.changes(self.learnt, self.about)]
-        engine.compactions.relieve(items)
+        engine.relieve(items)
         now, corroborated = engine.clock.times()
         return Batch(
             scope=self.notes.records.scope,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-import time
 import weakref
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -26,9 +25,9 @@ from alveus.search.index import Index
 from alveus.sets.writer import Engine
 from alveus.state import Ttl
 from alveus.store import UNFINISHED_NOTE, Limits, Store
-from alveus.store.times import DisciplinedClock, elapsed_beside
+from alveus.store.times import DisciplinedClock, elapsed_beside, wall_clock
 from alveus.text import Summariser
-from alveus.values.storable import checked_function, choice, counted, microseconds
+from alveus.values.storable import choice, counted
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
 if TYPE_CHECKING:
@@ -352,15 +351,7 @@ def embedder_for(
 
 def clock_for(store: Store, clock: Callable[[], datetime] | None) -> DisciplinedClock:
     """Return the clock of a memory on *store*, which keeps what is known of its time."""
-    disciplined = DisciplinedClock(ticks_of(clock), elapsed_beside(clock), store)
+    disciplined = DisciplinedClock(wall_clock(clock), elapsed_beside(clock), store)
     if not store.read_only:
         disciplined.settle()
     return disciplined
-
-
-def ticks_of(clock: Callable[[], datetime] | None) -> Callable[[], int]:
-    """Return what gives the time in microseconds."""
-    if clock is None:
-        return lambda: time.time_ns() // 1000
-    checked_function(clock, "a clock is a function that returns a datetime")
-    return lambda: microseconds(clock(), "the clock's time")

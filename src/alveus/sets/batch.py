@@ -73,8 +73,7 @@ class Draft(Writer):
     """
 
     def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
-        super().__init__(engine)
-        self.scope = scope
+        super().__init__(engine, scope)
         self.calls: list[Value] = []
         self.define: list[Define] = []
         self.items: list[ItemChange] = []
@@ -145,7 +144,7 @@ class Draft(Writer):
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
         if self.before is None:
-            self._engine.compactions.relieve(items)
+            self._engine.relieve(items)
         done, defined = len(self.items), self.define[:]
         self.define.extend(define)
         try:

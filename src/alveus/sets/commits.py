@@ -85,10 +85,6 @@ def _with_room(engine: Engine, batch: Batch) -> Batch:
 class CommitWriter(Writer):
     """Makes each call a commit of its own: atomic, durable when it returns."""
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
-        super().__init__(engine)
-        self._scope = scope
-
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
         engine, op, request = self._engine, None, None
@@ -97,14 +93,14 @@ class CommitWriter(Writer):
             if added is not None:
                 return added
         else:
-            op = engine.op(self._scope, idempotency_key)
+            op = engine.op(self.scope, idempotency_key)
             request = engine.request([call.name, call.arguments()])
-        source = _CallSource(engine, self._scope, call, op, request, idempotency_key or "")
+        source = _CallSource(engine, self.scope, call, op, request, idempotency_key or "")
         earlier = source.earlier()
         if earlier is not None:
             return earlier.result
         try:
-            commit = commit_with_retries(engine, self._scope, source)
+            commit = commit_with_retries(engine, self.scope, source)
         except AlveusError:  # the same call may have been carried out since it was looked for
             earlier = source.earlier()
             if earlier is None:
@@ -119,7 +115,7 @@ class CommitWriter(Writer):
             return None
         if engine.store.observer is not UNOBSERVED:  # an add is observed in its caller's thread
             return None
-        add = _SimpleAdd(engine, self._scope, call)
+        add = _SimpleAdd(engine, self.scope, call)
         commit = engine.joint_adds.commit(add)
         if commit is None:
             return None
@@ -166,7 +162,7 @@ class _SimpleAdd:
         """See `JointAdd.batch_of`."""
         engine = self._engine
         self.items = self._call.added(records)
-        engine.compactions.relieve(self.items)
+        engine.relieve(self.items)
         return Batch(
             scope=self._scope,
             time=time,
@@ -206,7 +202,7 @@ class _CallSource(BatchSource):
         planned = self.planned = self._call.plan(new_id if op is None else derived_ids(op))
         if not (planned.items or planned.define or op):
             return None
-        engine.compactions.relieve(planned.items)
+        engine.relieve(planned.items)
         now, corroborated = engine.clock.times()
         return Batch(
             scope=self._scope,

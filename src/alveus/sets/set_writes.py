@@ -17,13 +17,11 @@ from alveus.sets.admission.barrier import (
     Adding,
     Barrier,
     OnRejected,
-    added,
-    check_on_rejected,
     check_update,
     judge_by_current_rules,
 )
 from alveus.sets.admission.quarantine import Quarantine
-from alveus.sets.admission.verdicts import ACCEPT, Added, Verdict
+from alveus.sets.admission.verdicts import ACCEPT, Added, Outcome, Verdict
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
 from alveus.sets.origins import check_sources, linked
 from alveus.sets.set_editor import SetEditor
@@ -213,6 +211,20 @@ class AddCall:
         return changes
 
 
+_StoredVerdict: TypeAlias = tuple[Outcome, str, str, str | None]
+
+
+def _added(answer: Value) -> Added:
+    """Return the result of a call that added items, from what its commit keeps."""
+    if isinstance(answer, list):
+        return Added(map(str, answer))
+    assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
+    ids, verdicts = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
+    result = Added(str(item_id) for item_id in ids)
+    result.verdicts = tuple(Verdict(*cast("_StoredVerdict", verdict)) for verdict in verdicts)
+    return result
+
+
 def check_adding(items: Sequence[Item], on_existing: object) -> None:
     """Refuse what no set takes, whatever it holds."""
     choice(on_existing, "on_existing", "error", "keep", "update")
@@ -314,14 +326,14 @@ class SetWrites(SetReads):
         *,
         checked: bool = True,
     ) -> Added:
-        check_on_rejected(on_rejected)
+        choice(on_rejected, "on_rejected", "error", "skip")
         check_adding(items, on_existing)
         editor = SetEditor(self._writer, self._ref)
         call = AddCall(
             editor, items, on_existing, on_rejected, self._definitions, checked, self._life
         )
         answer = self._writer.write(call, idempotency_key=idempotency_key)
-        result = added(answer)
+        result = _added(answer)
         if isinstance(answer, list) or any(v.outcome == "accept" for v in result.verdicts):
             self._define = ()
         return result

@@ -205,10 +205,16 @@ class Engine(ProcessBound):
         return self.lanes.of(scope)
 
     def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
-        """Have what waits for its vectors embedded, and what is full compacted, after a commit."""
+        """Have pending items embedded, and full sets compacted, after a commit."""
         if await_vectors(items):
             self.worker.notify()
-        self.compactions.committed(items, commit)
+        if commit.sets_to_compact or self.compactions.listeners.kinds:
+            self.compactions.committed(items, commit)
+
+    def relieve(self, items: Sequence[ItemChange]) -> None:
+        """Compact sets that are twice full before *items* are added; see `Compactions.relieve`."""
+        if self.compactions.pressed:
+            self.compactions.relieve(items)
 
     def moved(self, batch: Batch) -> None:
         """Look up again what *batch* was checked by, and against: it was refused."""
@@ -448,7 +454,10 @@ class SetReader:
 
 
 class Writer(SetReader, ABC):
-    """Where changes of sets go: a commit of their own, or a batch; and reads that see them."""
+    """The destination of changes of sets: commits or a batch; its reads see them."""
+
+    def __init__(self, engine: Engine, scope: Scope) -> None:
+        self._engine, self.scope = engine, scope
 
     @abstractmethod
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:

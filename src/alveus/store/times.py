@@ -41,7 +41,7 @@ from alveus.store import (
 )
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted, microseconds
+from alveus.values.storable import checked_function, counted, microseconds
 
 AsOf: TypeAlias = int | datetime
 """A moment of the past: a commit number, or a time with a zone."""
@@ -274,6 +274,14 @@ class _Followed:
                 self._at += max(0, min(wall - self._last[0], now - self._last[1]))
             self._last = wall, now
             return self._era, self._at
+
+
+def wall_clock(clock: Callable[[], datetime] | None) -> Callable[[], int]:
+    """Return a function that gives the time in microseconds; None: of the host."""
+    if clock is None:
+        return lambda: time.time_ns() // 1000
+    checked_function(clock, "a clock is a function that returns a datetime")
+    return lambda: microseconds(clock(), "the clock's time")
 
 
 def elapsed_beside(clock: Callable[[], datetime] | None) -> Elapsed:

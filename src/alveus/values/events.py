@@ -16,7 +16,7 @@ A value that an event cannot carry, such as NaN, is left out: reporting never fa
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, fields
 from datetime import datetime
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, dataclass_transform
@@ -401,29 +401,32 @@ def silent(event: Event) -> bool:
 # --- who listens ------------------------------------------------------------------------------
 
 
-Listener: TypeAlias = Callable[[MemoryEvent], object]
+Listener: TypeAlias = Callable[[Any], object]
 
 
 class EventListeners:
-    """Who is told of memory events in this process, once they are committed.
+    """The listeners of this process, which are called with events after their commits.
 
     Attributes:
-        kinds: What somebody listens for.
+        kinds: The kinds of events that have a listener.
+
+    Args:
+        known: The kinds of events; by default memory events.
     """
 
-    def __init__(self) -> None:
-        self.kinds: frozenset[type[MemoryEvent]] = frozenset()
-        self._lock = HandleLock()
-        self._all: list[tuple[Listener, frozenset[type[MemoryEvent]]]] = []
+    def __init__(self, known: Collection[type[Any]] = MEMORY_EVENTS) -> None:
+        self.kinds: frozenset[type[Any]] = frozenset()
+        self._known, self._lock = known, HandleLock()
+        self._all: list[tuple[Listener, frozenset[type[Any]]]] = []
 
     def subscribe(
-        self, listener: Listener, kinds: Iterable[type[MemoryEvent]] | None
+        self, listener: Listener, kinds: Iterable[type[Any]] | None = None
     ) -> Callable[[], None]:
-        """Have *listener* called; return what ends that. See `Memory.subscribe`."""
-        checked_function(listener, "subscribe takes a function of one event")
-        chosen = frozenset(MEMORY_EVENTS if kinds is None else kinds)
+        """Have *listener* called; return a function that ends it. See `Memory.subscribe`."""
+        checked_function(listener, "a listener is a function of one event")
+        chosen = frozenset(self._known if kinds is None else kinds)
         for kind in chosen:
-            if kind not in MEMORY_EVENTS:
+            if kind not in self._known:
                 raise InvalidInput(f"kinds are classes of memory events, not {kind!r}")
         entry = (listener, chosen)
         with self._lock:
@@ -435,20 +438,20 @@ class EventListeners:
 
         return unsubscribe
 
-    def _set(self, entries: list[tuple[Listener, frozenset[type[MemoryEvent]]]]) -> None:
+    def _set(self, entries: list[tuple[Listener, frozenset[type[Any]]]]) -> None:
         self._all = entries
         self.kinds = frozenset(kind for _, kinds in entries for kind in kinds)
 
-    def tell(self, events: Iterable[Event]) -> None:
-        """Call who listens for each of *events*; who raises is not called again."""
+    def tell(self, events: Iterable[Any]) -> None:
+        """Call the listeners of each event; a listener that raises is not called again."""
         for event in events:
             for entry in self._all:
                 listener, kinds = entry
                 if type(event) not in kinds:
                     continue
                 try:
-                    listener(cast("MemoryEvent", event))
+                    listener(event)
                 except Exception:  # noqa: BLE001 - the user's code: told in the log, and dropped
-                    _LOG.exception("a listener to memory events raised, and was dropped")
+                    _LOG.exception("a listener raised, and was dropped")
                     with self._lock:
                         self._set([each for each in self._all if each is not entry])

@@ -76,7 +76,7 @@ class RemoteWriter(Writer):
     def __init__(
         self, calls: RemoteCalls, wait_s: float, place: Callable[[], dict[str, Any]] | None = None
     ) -> None:
-        super().__init__(no_engine(wait_s, calls.timezone))
+        super().__init__(no_engine(wait_s, calls.timezone), Scope("", None))
         self.calls, self.wait_s, self._place = calls, wait_s, place
 
     def of_set(self, place: Callable[[], dict[str, Any]]) -> RemoteWriter:

@@ -14,10 +14,8 @@ from alveus.sets.admission.rules import rules_of
 from alveus.sets.admission.verdicts import (
     ACCEPT,
     LONGEST_REASON,
-    Added,
     Candidate,
     Other,
-    Outcome,
     Rule,
     Verdict,
     strictest,
@@ -40,7 +38,7 @@ from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, choice
+from alveus.values.storable import Value
 
 Judged = TypeVar("Judged")
 
@@ -249,22 +247,8 @@ class Adding:
             self.writer.touch([stored for stored in targets if stored is not None])
 
 
-_StoredVerdict: TypeAlias = tuple[Outcome, str, str, str | None]
-
-
 def _as_list(verdict: Verdict) -> Value:
     return [verdict.outcome, verdict.reason, verdict.rule, verdict.into]
-
-
-def added(answer: Value) -> Added:
-    """Return the result of a call that added items, from what its commit keeps."""
-    if isinstance(answer, list):
-        return Added(map(str, answer))
-    assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
-    ids, verdicts = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
-    result = Added(str(item_id) for item_id in ids)
-    result.verdicts = tuple(Verdict(*cast("_StoredVerdict", verdict)) for verdict in verdicts)
-    return result
 
 
 def judge_by_current_rules(
@@ -309,11 +293,6 @@ def check_update(
 
     check = judge_by_current_rules(writer, ref, None, judge)
     return [] if check is None else [check]
-
-
-def check_on_rejected(on_rejected: object) -> None:
-    """Refuse what is no `OnRejected`."""
-    choice(on_rejected, "on_rejected", "error", "skip")
 
 
 class Since(SetReader):

@@ -8,7 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeAlias, cast
+from typing import cast
 
 from alveus.errors import (
     AlveusError,
@@ -50,6 +50,7 @@ from alveus.store.checks import ROW_BITS
 from alveus.store.scope import Lease, Scope, SetRef
 from alveus.store.sets import IN_THE_COMMIT
 from alveus.values import wire
+from alveus.values.events import EventListeners
 from alveus.values.forks import (
     NO_THREAD,
     BackgroundThread,
@@ -144,40 +145,6 @@ class Compacted:
     set: SetRef
     retired: tuple[str, ...]
     added: tuple[str, ...]
-
-
-Listener: TypeAlias = Callable[[Compacted], object]
-
-
-class CompactionListeners:
-    """Those who are told, in this process, after each commit that compacted."""
-
-    def __init__(self) -> None:
-        self._lock, self._listeners = HandleLock(), list[Listener]()
-
-    def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Have *listener* called from now on; return what ends that."""
-        with self._lock:
-            self._listeners = [*self._listeners, listener]
-
-        def end() -> None:
-            with self._lock:
-                self._listeners = [other for other in self._listeners if other is not listener]
-
-        return end
-
-    def tell(self, items: Sequence[ItemChange], commit: Commit) -> None:
-        """Tell of the compactions that a commit made; who raises is dropped."""
-        if not self._listeners:
-            return
-        for done in compactions_of(items, commit):
-            for listener in self._listeners:
-                try:
-                    listener(done)
-                except Exception:  # noqa: BLE001 - the edge to a user's function: logged, dropped
-                    _LOG.exception("a listener of compactions raised, and is dropped")
-                    with self._lock:
-                        self._listeners = [x for x in self._listeners if x is not listener]
 
 
 def compactions_of(items: Sequence[ItemChange], commit: Commit) -> list[Compacted]:
@@ -396,16 +363,17 @@ class Compactions:
 
     Attributes:
         local_strategies: Strategies that only this process knows.
-        listeners: Who is told of compactions.
+        listeners: Called with each `Compacted`.
+        pressed: Sets that hold twice their capacity: an add compacts them first.
     """
 
     def __init__(self, tools: CompactionTools) -> None:
         self.tools = tools
         self.local_strategies: LocalStrategies = {}
-        self.listeners = CompactionListeners()
+        self.listeners = EventListeners((Compacted,))
         self.worker = CompactionWorker(self._in_background, self._note)
         self._locks = KeyLocks[SetRef]()
-        self._pressed: set[SetRef] = set()
+        self.pressed: set[SetRef] = set()
         self._warned: set[SetRef] = set()
 
     # --- for whoever adds ---------------------------------------------------------------------
@@ -420,10 +388,9 @@ class Compactions:
         Raises:
             SetFull: It failed; the cause says why.
         """
-        if self._pressed:
-            for ref in adds(items):
-                if ref in self._pressed:
-                    self._relieve(ref)
+        for ref in adds(items):
+            if ref in self.pressed:
+                self._relieve(ref)
 
     def _relieve(self, ref: SetRef) -> None:
         deadline = time.monotonic() + self.tools.wait_s
@@ -440,13 +407,14 @@ class Compactions:
             except AlveusError as error:
                 problem = f"{type(error).__name__}: {error}"
                 raise full(info.definition, ref, SetSize.of(info), problem) from error
-        self._pressed.discard(ref)
+        self.pressed.discard(ref)
 
     def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
-        """Take note of a commit: tell of its compactions, and see to sets at their mark."""
+        """Call the listeners of a commit's compactions, and have full sets compacted."""
         if commit.adopted:
             return
-        self.listeners.tell(items, commit)
+        if self.listeners.kinds:
+            self.listeners.tell(compactions_of(items, commit))
         for ref in commit.sets_to_compact:
             info = self.tools.store.set_info(ref)
             if info is None:
@@ -455,7 +423,7 @@ class Compactions:
                 self.tools.store.observer.compaction_due(ref)
                 self.worker.notify(ref)
                 if pressed(info):
-                    self._pressed.add(ref)
+                    self.pressed.add(ref)
             elif info.definition.execution == "external":
                 self._look_for_compactor(info)
 
@@ -465,7 +433,7 @@ class Compactions:
         """Do a step if the set is at its mark; return whether it may need another one."""
         info = self._info(ref)
         if info is None or info.definition.execution != "background" or not due(info):
-            self._pressed.discard(ref)
+            self.pressed.discard(ref)
             return False
         return self.step(ref, by="background") is not None
 
