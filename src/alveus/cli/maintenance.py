@@ -24,7 +24,7 @@ from alveus.errors import (
     StoreDamaged,
     StoreTooOld,
 )
-from alveus.memory import grants
+from alveus.memory import opening
 from alveus.memory.maintenance import SPARE
 from alveus.memory.memory import Memory
 from alveus.memory.opening import schema_version
@@ -40,7 +40,7 @@ from alveus.values.times import format_time
 from alveus.values.urls import without_password
 
 if TYPE_CHECKING:
-    from alveus.memory.grants import RoleGrants
+    from alveus.memory.opening import RoleGrants
 
 TESTED = ("Linux",)
 """Platforms that the tests run on."""
@@ -537,7 +537,7 @@ def grant_command(
     Example: alveus grant ada --space travel
     """
     _show_grants(
-        session, grants.grant(_url(session), role, space=session.space, knowledge=knowledge)
+        session, opening.grant(_url(session), role, space=session.space, knowledge=knowledge)
     )
 
 
@@ -553,7 +553,7 @@ def revoke_command(
     Example: alveus revoke ada --space travel
     """
     _show_grants(
-        session, grants.revoke(_url(session), role, space=session.space, knowledge=knowledge)
+        session, opening.revoke(_url(session), role, space=session.space, knowledge=knowledge)
     )
 
 
@@ -566,7 +566,7 @@ def grants_command(session: Session) -> None:
 
     Example: alveus grants
     """
-    found = grants.grants(_url(session))
+    found = opening.grants(_url(session))
     session.listing(
         ("role", "spaces", "knowledge"),
         found,

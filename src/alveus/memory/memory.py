@@ -19,7 +19,6 @@ from alveus.memory.maintenance import (
     Difference,
     Maintenance,
     dimensions_of,
-    embedder_notes,
     reindex,
     sweep,
 )
@@ -27,23 +26,12 @@ from alveus.memory.opening import (
     NO_FILE,
     WAIT_S,
     alone,
-    check_access,
-    check_backup,
-    check_modes,
     check_settings,
-    clock_for,
-    embedder_for,
-    end_threads_with,
-    extractive_summariser,
     file_path,
-    index_for,
-    observed,
-    open_server,
+    open_engine,
     open_store,
     refuse_for_server_only,
-    side_folder,
     sqlite_store,
-    summariser_of,
 )
 from alveus.memory.prompt import (
     ALL,
@@ -57,23 +45,18 @@ from alveus.memory.prompt import (
     Shares,
 )
 from alveus.memory.remote.local_only import no_engine, refused, unsupported
-from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.index import Index
-from alveus.search.near_duplicates import Alike
-from alveus.search.query import Searcher
 from alveus.search.signals import Signals
 from alveus.sets.admission import Rule, plans
-from alveus.sets.compaction import Compacted, Compactions, CompactionTools
+from alveus.sets.compaction import Compacted
 from alveus.sets.forgetting import Receipt, Scrub
 from alveus.sets.writer import Engine, Where
 from alveus.state import Ttl
 from alveus.store import Lease, Limits, Scope, Store, StoreStats
-from alveus.store.records import RecordMaker
 from alveus.store.times import AsOf, ValidAt
 from alveus.text.budget import Budget
 from alveus.values.events import MemoryEvent
 from alveus.values.forks import FORKS, variant_of
-from alveus.values.ids import new_id
 from alveus.values.keywords import made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.markup import Html
@@ -83,6 +66,7 @@ from alveus.values.storable import (
     checked_prefix,
     checked_progress,
     checked_wait,
+    choice,
     counted,
     moment,
 )
@@ -204,7 +188,8 @@ class Memory(Maintenance):
         """
         space = checked_name(space, "a space")
         knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
-        check_modes(mode, durability)
+        choice(mode, "mode", "rw", "ro")
+        choice(durability, "durability", "full", "normal")
         zone = Zone.of(timezone)
         if is_http(url):
             of_store = {
@@ -222,7 +207,9 @@ class Memory(Maintenance):
                 "telemetry": telemetry,
             }
             given = [name for name, passed in of_store.items() if passed]
-            connection = open_server(url, given, space, mode, token, timeout_s)
+            from alveus.memory.remote.connection import connected
+
+            connection = connected(url, given, space, mode, token, timeout_s)
             return RemoteMemory(connection, space, timezone)
         refuse_for_server_only(token=token, timeout_s=timeout_s)
         check_settings(limits, short_term_ttl, cache_bytes, telemetry, reranker)
@@ -231,47 +218,23 @@ class Memory(Maintenance):
             url, mode=mode, durability=durability, wait_s=wait_s, shared=telemetry is None
         )
         try:
-            check_access(store, space, knowledge)
-            chosen = embedder_for(store, space, knowledge, embedder)
-            now, folder = clock_for(store, clock), side_folder(store) if mode == "rw" else None
-            expects = tuple((n, chosen.name) for n in embedder_notes(space, knowledge))
-            index = index_for(store, dimensions=chosen.dimensions, budget_bytes=cache_bytes)
-            worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
-            recorder = RecordMaker(chosen)
-            tools = CompactionTools(
+            engine, index = open_engine(
                 store,
-                recorder,
-                extractive_summariser,
-                summariser_of(model),
-                now,
-                new_id,
-                expects,
-                wait_s,
-            )
-            engine = Engine(
-                store=store,
-                recorder=recorder,
-                recall=Searcher(store, index, chosen, worker, now, expects, reranker=reranker),
-                alike=Alike(store, index, dimensions=chosen.dimensions),
-                worker=worker,
-                compactions=Compactions(tools),
-                clock=now,
-                limits=limits,
-                wait_s=wait_s,
-                expects=expects,
-                admission=rules,
-                knowledge=knowledge,
-                timezone=zone,
-            )
-            memory = cls(
-                end_threads_with(observed(engine, telemetry)),
-                index,
                 space=space,
                 knowledge=knowledge,
+                embedder=embedder,
+                model=model,
+                reranker=reranker,
+                wait_s=wait_s,
+                limits=limits,
+                admission=rules,
+                cache_bytes=cache_bytes,
+                clock=clock,
+                timezone=zone,
+                telemetry=telemetry,
             )
+            memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = short_term_ttl
-            if worker.needed and store.pending_vectors(limit=1):
-                worker.notify()
         except BaseException:
             store.close()
             raise
@@ -294,7 +257,9 @@ class Memory(Maintenance):
         # First, and all of it for a store that is not there yet, as that is made by being opened.
         is_place = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         is_there = is_place and os.path.exists(url)  # noqa: PTH110 - a URL is no path
-        check_backup(source, whole=not is_there)
+        from alveus.store.sqlite import SqliteStore
+
+        SqliteStore.check_backup(source, whole=not is_there)
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
         try:
             file = sqlite_store(store)

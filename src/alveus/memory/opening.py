@@ -5,36 +5,43 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
 
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
 from alveus.errors.short_repr import short_repr
-from alveus.llm import ChatModel, checked_reranker
+from alveus.llm import ChatModel, Reranker, checked_reranker
 from alveus.memory.maintenance import (
     alone_with_file,
     embedder_notes,
     query_prefix_note,
     query_prefix_of,
 )
+from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.index import Index
+from alveus.search.near_duplicates import Alike
+from alveus.search.query import Searcher
+from alveus.sets.compaction import Compactions, CompactionTools
 from alveus.sets.writer import Engine
 from alveus.state import Ttl
 from alveus.store import UNFINISHED_NOTE, Limits, Store
+from alveus.store.records import RecordMaker
+from alveus.store.sets import Plan
 from alveus.store.times import DisciplinedClock, elapsed_beside, wall_clock
 from alveus.text import Summariser
-from alveus.values.storable import choice, counted
+from alveus.values.ids import new_id
+from alveus.values.storable import counted
+from alveus.values.times import Zone
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
 if TYPE_CHECKING:
-    from alveus.memory.remote.connection import ServerConnection
-    from alveus.search.embedding_worker import EmbeddingWorker
-    from alveus.sets.compaction.executor import CompactionWorker
     from alveus.store.postgres import PostgresStore
+    from alveus.store.postgres.schema import RoleGrants
     from alveus.store.sqlite import SharedStore, SqliteStore
     from alveus.telemetry import OpenTelemetry
 
@@ -46,43 +53,6 @@ DEFAULT_EMBEDDER = "minilm"
 
 WAIT_S: float = 10
 """How long is waited for other writers, unless the call says."""
-
-
-def summariser_of(model: ChatModel | None) -> Callable[[], Summariser] | None:
-    """Return what makes summaries by a model; None without one."""
-    if model is None:
-        return None
-    from alveus.text import ModelSummariser
-
-    summariser = ModelSummariser(model)
-    return lambda: summariser
-
-
-def extractive_summariser() -> Summariser:
-    """Return what makes summaries without a model."""
-    from alveus.text import ExtractiveSummariser
-
-    return ExtractiveSummariser()
-
-
-def check_modes(mode: object, durability: object) -> None:
-    """Refuse what is neither way of opening a store."""
-    choice(mode, "mode", "rw", "ro")
-    choice(durability, "durability", "full", "normal")
-
-
-def open_server(
-    url: str,
-    given: Sequence[str],
-    space: str,
-    mode: Literal["rw", "ro"],
-    token: str | None,
-    timeout_s: float | None,
-) -> ServerConnection:
-    """Return the way to a server of alveus; see `connected`."""
-    from alveus.memory.remote.connection import connected
-
-    return connected(url, given, space, mode, token, timeout_s)
 
 
 def refuse_for_server_only(**given: object) -> None:
@@ -107,38 +77,11 @@ def check_settings(
     counted(cache_bytes, "cache_bytes", least=0)
     checked_reranker(reranker)
     if telemetry is not None:
-        _check_telemetry(telemetry)
+        from alveus.telemetry import OpenTelemetry
 
-
-def _check_telemetry(telemetry: object) -> None:
-    from alveus.telemetry import OpenTelemetry
-
-    if not isinstance(telemetry, OpenTelemetry):
-        raise InvalidInput(f"telemetry must be an OpenTelemetry(…), not {short_repr(telemetry)}")
-
-
-def observed(engine: Engine, telemetry: OpenTelemetry | None) -> Engine:
-    """Return *engine*; *telemetry*, if it is not None, observes its store."""
-    if telemetry is not None:
-        from alveus.telemetry.memory_telemetry import MemoryTelemetry
-
-        engine.store.observer = MemoryTelemetry(telemetry, engine.store, engine.clock)
-    return engine
-
-
-def end_threads_with(engine: Engine) -> Engine:
-    """Return *engine*; its threads end when nobody has it any more, closed or not.
-
-    They hold on to the store, which then is collected too.
-    """
-    threads = engine.worker, engine.compactions.worker
-    weakref.finalize(engine, _leave, *threads).atexit = False  # all end as Python does
-    return engine
-
-
-def _leave(worker: EmbeddingWorker, compacting: CompactionWorker) -> None:
-    worker.leave()
-    compacting.leave()
+        if not isinstance(telemetry, OpenTelemetry):
+            shown = short_repr(telemetry)
+            raise InvalidInput(f"telemetry must be an OpenTelemetry(…), not {shown}")
 
 
 def open_store(
@@ -198,11 +141,6 @@ def check_access(store: Store, space: str, knowledge: str) -> None:
         _of_server(store).check_access(space, knowledge)
 
 
-def server_store(url: str) -> PostgresStore:
-    """Return the store on a server, for what only its owner does."""
-    return _of_server(open_store(url, mode="rw", durability="full", wait_s=10))
-
-
 def _of_server(store: Store) -> PostgresStore:
     from alveus.store.postgres import PostgresStore
 
@@ -231,13 +169,6 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
         return _of_server(store).alone("reindex", wait_s=wait_s)
     file = sqlite_store(store)
     return nullcontext() if file is None else alone_with_file(file.folder, wait_s=wait_s)
-
-
-def check_backup(source: Path, *, whole: bool) -> None:
-    """Refuse what is no backup of an SQLite file; see `SqliteStore.check_backup`."""
-    from alveus.store.sqlite import SqliteStore
-
-    SqliteStore.check_backup(source, whole=whole)
 
 
 def sqlite_store(store: Store) -> SqliteStore | None:
@@ -349,9 +280,124 @@ def embedder_for(
     return embedder
 
 
-def clock_for(store: Store, clock: Callable[[], datetime] | None) -> DisciplinedClock:
-    """Return the clock of a memory on *store*, which keeps what is known of its time."""
-    disciplined = DisciplinedClock(wall_clock(clock), elapsed_beside(clock), store)
+def open_engine(  # noqa: PLR0913 - the settings of a memory, by name
+    store: Store,
+    *,
+    space: str,
+    knowledge: str,
+    embedder: str | Embedder | None,
+    model: ChatModel | None,
+    reranker: Reranker | None,
+    wait_s: float,
+    limits: Limits | None,
+    admission: Sequence[Plan],
+    cache_bytes: int,
+    clock: Callable[[], datetime] | None,
+    timezone: Zone,
+    telemetry: OpenTelemetry | None,
+) -> tuple[Engine, Index]:
+    """Return the engine of a memory on *store*, with its index.
+
+    Its threads end when nobody has the engine any more, closed or not; they hold the store, which
+    then is collected too. What waits for vectors is embedded from now on.
+    """
+    check_access(store, space, knowledge)
+    chosen = embedder_for(store, space, knowledge, embedder)
+    now = DisciplinedClock(wall_clock(clock), elapsed_beside(clock), store)
     if not store.read_only:
-        disciplined.settle()
-    return disciplined
+        now.settle()
+    expects = tuple((note, chosen.name) for note in embedder_notes(space, knowledge))
+    index = index_for(store, dimensions=chosen.dimensions, budget_bytes=cache_bytes)
+    folder = None if store.read_only else side_folder(store)
+    worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
+    recorder = RecordMaker(chosen)
+    tools = CompactionTools(
+        store,
+        recorder,
+        _extractive_summariser,
+        None if model is None else partial(_model_summariser, model),
+        now,
+        new_id,
+        expects,
+        wait_s,
+    )
+    engine = Engine(
+        store=store,
+        recorder=recorder,
+        recall=Searcher(store, index, chosen, worker, now, expects, reranker=reranker),
+        alike=Alike(store, index, dimensions=chosen.dimensions),
+        worker=worker,
+        compactions=Compactions(tools),
+        clock=now,
+        limits=limits,
+        wait_s=wait_s,
+        expects=expects,
+        admission=admission,
+        knowledge=knowledge,
+        timezone=timezone,
+    )
+    if telemetry is not None:
+        from alveus.telemetry.memory_telemetry import MemoryTelemetry
+
+        store.observer = MemoryTelemetry(telemetry, store, now)
+    for each in (worker, engine.compactions.worker):
+        weakref.finalize(engine, each.leave).atexit = False  # all end as Python does
+    if worker.needed and store.pending_vectors(limit=1):
+        worker.notify()
+    return engine, index
+
+
+def _model_summariser(model: ChatModel) -> Summariser:
+    from alveus.text import ModelSummariser
+
+    return ModelSummariser(model)
+
+
+def _extractive_summariser() -> Summariser:
+    from alveus.text import ExtractiveSummariser
+
+    return ExtractiveSummariser()
+
+
+# --- who may use which space of a server ---------------------------------------------------------
+
+
+def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
+    """Let *role* use a space, with the knowledge of that name; return all that it may use by now.
+
+    Twice is fine.
+
+    Args:
+        knowledge: This knowledge alone, instead of the space.
+
+    Raises:
+        AccessDenied: The user of the URL does not own the tables.
+        InvalidInput: It is no server, or the server has no such role.
+    """
+    with _opened(url) as store:
+        return store.grant(role, space=space, knowledge=knowledge)
+
+
+def revoke(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
+    """Take back what `grant` gave; raises as it does."""
+    with _opened(url) as store:
+        return store.revoke(role, space=space, knowledge=knowledge)
+
+
+def grants(url: str) -> list[RoleGrants]:
+    """Return what every role was granted; raises as `grant` does."""
+    with _opened(url) as store:
+        return store.grants()
+
+
+@contextmanager
+def _opened(url: str) -> Generator[PostgresStore]:
+    if not is_server(url):
+        raise InvalidInput(
+            "only a server has users; who may use a file is up to its permissions: chmod 600 FILE"
+        )
+    store = open_store(url, mode="rw", durability="full", wait_s=10)
+    try:
+        yield _of_server(store)
+    finally:
+        store.close()
