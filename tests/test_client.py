@@ -303,16 +303,14 @@ def test_what_is_forgotten_is_gone_and_the_receipt_says_so(served: ServedHere) -
             assert one.counts.get("items") == other.counts.get("items")
             assert one.changed == other.changed
             assert one.out_of_reach[:1] == other.out_of_reach[:1]
-    wrong = {"call": "forget", "of": "key", "ids": ["a"]}
-    assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
-    assert served.ask("POST", "/v1/call", {"call": "forget", "of": "key"})[0] == 400
-    add = {"call": "add_many", "set": {"name": "notes"}, "items": [{"value": "x", "id": "x"}]}
+    assert served.ask("POST", "/v1/call", {"call": "key.forget"})[0] == 400
+    add = {"call": "set.add_many", "set": {"name": "notes"}, "items": [{"value": "x", "id": "x"}]}
     assert served.ask("POST", "/v1/call", add, key="x")[0] == 200
-    for more in ({}, {"where": {}}):  # which would be the whole key, or more than the item
-        wrong = {"call": "forget", "of": "sets", "ids": ["x"], **more}
+    for more in ({"where": {}}, {"of": "key"}):  # which would be more than the item
+        wrong = {"call": "key.forget", "ids": ["x"], **more}
         assert served.ask("POST", "/v1/call", wrong, key="x")[0] == 400
-    found = served.ask("POST", "/v1/call", {"call": "sets"}, key="x")
-    assert found[1]["sets"] == [{"name": "notes", "items": 1}]
+    found = served.ask("POST", "/v1/call", {"call": "key.sets", "counts": True}, key="x")
+    assert found[1]["result"] == {"notes": 1}
 
 
 def test_a_set_that_is_open_is_made_again_once_its_key_was_forgotten(served: ServedHere) -> None:
@@ -359,7 +357,7 @@ def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
 
 
 WHOLE = (
-    f'HTTP/1.1 200 OK\r\nAlveus-Version: {__version__}\r\nContent-Length: 12\r\n\r\n{{"value": 7}}'
+    f'HTTP/1.1 200 OK\r\nAlveus-Version: {__version__}\r\nContent-Length: 13\r\n\r\n{{"result": 7}}'
 ).encode()
 
 
@@ -376,7 +374,7 @@ def test_an_answer_that_is_cut_off_anywhere_is_asked_for_again() -> None:
     assert len(set(keys)) == len(cut)
 
 
-@pytest.mark.parametrize("whole", [0, len(WHOLE) - 12])
+@pytest.mark.parametrize("whole", [0, len(WHOLE) - 13])
 def test_an_answer_that_trickles_is_given_up(whole: int) -> None:
     """In its head or its body; each byte comes in time, and all of them do not."""
     answers: list[Any] = [[WHOLE[:whole], *(WHOLE[at : at + 1] for at in range(whole, len(WHOLE)))]]
@@ -400,10 +398,10 @@ def test_an_answer_that_comes_twice_is_not_that_of_the_next_request() -> None:
         def post(self) -> None:
             self.body()
             Handler.number += 1
-            self.answer({"value": Handler.number}, headers=OURS)
+            self.answer({"result": Handler.number}, headers=OURS)
             if not sent.is_set():
                 assert taken.wait(LIMIT_S)
-                self.answer({"value": Handler.number}, headers=OURS)
+                self.answer({"result": Handler.number}, headers=OURS)
                 sent.set()
 
     with listening(Handler) as url, Memory.open(url) as memory:
@@ -446,7 +444,7 @@ def told(answers: list[Any]) -> Iterator[tuple[str, list[Any]]]:
                 return
             status, kind = answer
             error = {"error": {"type": kind, "message": "told", "facts": {"key": "ada"}}}
-            self._answer(status, {"value": 7} if kind is None else error if kind else "a page")
+            self._answer(status, {"result": 7} if kind is None else error if kind else "a page")
 
         def _answer(self, status: int, body: Any) -> None:
             asked.append((self.path, self.headers["Idempotency-Key"]))

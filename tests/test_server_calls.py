@@ -31,23 +31,26 @@ CALLS: dict[str, dict[str, Any]] = {
     "exact.move": {"path": ["a"], "new_path": ["c"]},
     "exact.increment": {"path": ["n"]},
     "exact.copy": {"path": ["d"], "source": ["b"]},
-    **{name: {"set": NOTES} for name in ("describe", "list", "recent", "pop", "points")},
-    **{name: {"set": NOTES, "id": "a"} for name in ("history", "sources", "lineage")},
-    "compactions": {"set": NOTES},
-    "undo": {"set": NOTES, "compaction": 1},
-    "get": {"set": NOTES, "ids": ["a"]},
-    "admit": {"set": NOTES, "item": ITEM},
-    "add_many": {"set": NOTES, "items": [ITEM]},
-    "update": {"set": NOTES, "id": "a", "changes": {"text": "x"}},
-    "delete": {"set": NOTES, "ids": ["a"]},
-    "supersede": {"set": NOTES, "id": "b", "item": ITEM},
-    "renew": {"set": NOTES, "ids": ["a"], "ttl_s": 9},
-    "forget": {"set": NOTES, "ids": ["a"]},
-    "redefine": {"set": NOTES, "definition": {"capacity": 9}},
-    "sets": {},
-    "search": {"set": NOTES, "query": "tea"},
-    "context": {"query": "tea"},
-    "diff": {"since": "0"},
+    **{f"set.{name}": {"set": NOTES} for name in ("size", "definition", "list", "recent", "pop")},
+    **{f"set.{name}": {"set": NOTES, "id": "a"} for name in ("history", "sources", "lineage")},
+    **{f"set.{name}": {"set": NOTES} for name in ("points", "compactions")},
+    "set.undo": {"set": NOTES, "compaction": 1},
+    "set.get": {"set": NOTES, "ids": ["a"]},
+    "set.admit": {"set": NOTES, "value": ITEM},
+    "set.add_many": {"set": NOTES, "items": [ITEM]},
+    "set.update": {"set": NOTES, "id": "a", "text": "x"},
+    "set.delete": {"set": NOTES, "ids": ["a"]},
+    "set.supersede": {"set": NOTES, "id": "b", "value": ITEM},
+    "set.renew": {"set": NOTES, "ids": ["a"], "ttl_s": 9},
+    "set.forget": {"set": NOTES, "ids": ["a"]},
+    "set.redefine": {"set": NOTES, "definition": {"capacity": 9}},
+    "set.search": {"set": NOTES, "query": "tea"},
+    "key.sets": {},
+    "key.search": {"query": "tea"},
+    "key.points": {},
+    "key.context": {"query": "tea"},
+    "key.forget": {"where": {"none": 1}},
+    "key.diff": {"a": "0"},
     "conversation.add": {"conversation": "chat", "messages": [MESSAGE]},
     **{
         f"conversation.{name}": {"conversation": "chat"}
@@ -65,7 +68,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "conversation.load_state_dict": {"conversation": "chat", "state": {"content": []}},
     "conversation.update_messages_mark": {"conversation": "summed", "new_mark": "seen"},
     "conversation.update_compressed_summary": {"conversation": "chat", "summary": "They met."},
-    "quarantine.list": {},
+    **{f"quarantine.{name}": {} for name in ("list", "size")},
     **{f"quarantine.{name}": {"id": "x"} for name in ("get", "release", "discard")},
     **{
         f"facts.{name}": {}
@@ -129,14 +132,14 @@ def test_only_who_may_write_has_items_live_longer(tmp_path: Path) -> None:
             f'"call": "exact.set", "path": ["a"], "value": {value}'
             for value in ('{"$int": "zz"}', '{"$float": "x"}', '{"$bytes": "a"}', HALF)
         ),
-        '"call": "list", "where": {"$bytes": "é"}',
+        '"call": "set.list", "where": {"$bytes": "é"}',
         f'"call": "exact.get", "path": [{HALF}]',
-        f'"call": "get", "ids": [{HALF}]',
+        f'"call": "set.get", "ids": [{HALF}]',
         f'"call": {HALF}',
-        f'"call": "context", "query": "tea", "budget_tokens": {LONG}',
-        f'"call": "describe", "set": {{"definition": {{"item_type": {HALF}}}}}',
+        f'"call": "key.context", "query": "tea", "budget_tokens": {LONG}',
+        f'"call": "set.size", "set": {{"definition": {{"item_type": {HALF}}}}}',
         *(
-            f'"call": "redefine", "definition": {{{wanted}}}'
+            f'"call": "set.redefine", "definition": {{{wanted}}}'
             for wanted in (
                 '"item_type": "x"',
                 '"retention": NaN',
@@ -144,10 +147,10 @@ def test_only_who_may_write_has_items_live_longer(tmp_path: Path) -> None:
                 '"compaction": {"name": "trim", "half_life": 1' + "0" * 30 + "}",
             )
         ),
-        *(f'"call": "list", "limit": {wrong}' for wrong in ("true", '"3"', "3.0")),
-        '"call": "list", "newest_first": "off"',
-        '"call": "update", "id": "a", "changes": {}, "if_version": "1"',
-        '"call": "supersede", "id": "a", "item": {"value": "x", "sources": ["b"]}',
+        *(f'"call": "set.list", "limit": {wrong}' for wrong in ("true", '"3"', "3.0")),
+        '"call": "set.list", "newest_first": "off"',
+        '"call": "set.update", "id": "a", "if_version": "1"',
+        '"call": "set.supersede", "id": "a", "item": {"value": "x", "sources": ["b"]}',
         *(
             f'"call": "conversation.{name}", "conversation": "chat", {more}, "msg_ids": [{HALF}]'
             for name, more in (
@@ -156,7 +159,7 @@ def test_only_who_may_write_has_items_live_longer(tmp_path: Path) -> None:
             )
         ),
         '"call": "__class__"',
-        '"call": "compact"',
+        '"call": "set.compact"',
     ],
 )
 def test_nonsense_is_refused_and_no_fault(served: ServedHere, fields: str) -> None:
@@ -167,7 +170,7 @@ def test_nonsense_is_refused_and_no_fault(served: ServedHere, fields: str) -> No
     assert served.ask("POST", "/v1/batch", body, key="ada")[0] == 400
     assert served.ask("POST", "/v1/call", {"call": "exact.to_dict", "path": []}, key="ada") == (
         200,
-        {"nodes": []},
+        {"result": []},
     )
 
 
@@ -177,10 +180,10 @@ def test_what_is_beyond_all_bounds_means_all_or_nothing(served: ServedHere) -> N
     def call(**fields: Any) -> tuple[int, Any]:
         return served.ask("POST", "/v1/call", fields, key="bounds")
 
-    assert call(call="add_many", items=[{"value": "x", "id": "a", "sources": None}])[0] == 200
-    assert call(call="admit", item={"value": "x", "sources": None})[0] == 200
-    status, told = call(call="pop", n=10**30)
-    assert (status, [item["id"] for item in told["items"]]) == (200, ["a"])
+    assert call(call="set.add_many", items=[{"value": "x", "id": "a", "sources": None}])[0] == 200
+    assert call(call="set.admit", value={"value": "x", "sources": None})[0] == 200
+    status, told = call(call="set.pop", n=10**30)
+    assert (status, [item["id"] for item in told["result"]]) == (200, ["a"])
 
 
 @pytest.mark.parametrize("as_of", [-1, True, "x", 10**30, 1 << 62])
@@ -213,9 +216,9 @@ def test_no_call_reaches_beyond_its_token(tmp_path: Path) -> None:
     whole = file.add("whole", access="write", space=None, keys="")
     made = ServedHere(tmp_path, tokens=file)
     made_of = [
-        {"call": "add_many", "items": [{"value": "bea secret", "id": "s"}]},
+        {"call": "set.add_many", "items": [{"value": "bea secret", "id": "s"}]},
         {
-            "call": "add_many",
+            "call": "set.add_many",
             "set": {"knowledge": True},
             "items": [{"value": "a tip", "id": "a", "sources": ["s"]}],
         },
@@ -232,12 +235,34 @@ def test_no_call_reaches_beyond_its_token(tmp_path: Path) -> None:
             assert (own == 403) == writes, (name, own)
             shared = made.ask("POST", "/v1/call", body, token=here)[0]
             assert (shared == 403) if writes else (shared in (200, 400, 404)), (name, shared)
-            for of in ({"set": {"knowledge": True}}, {"knowledge": True}):
+            for of in ({"set": {"knowledge": True}}, {"of_knowledge": True}):
                 if of.keys() <= every[name].model_fields.keys():
                     status = made.ask("POST", "/v1/call", body | of, token=here, key="ada")[0]
                     assert (status == 403) == writes, (name, of, status)
                     read = made.ask("POST", "/v1/call", body | of, token=reader, key="ada")
                     assert "bea secret" not in str(read), name
+    finally:
+        made.stop()
+
+
+def test_a_call_that_reads_commits_nothing(tmp_path: Path) -> None:
+    """So none is taken for one that a token which only reads may make."""
+    made = ServedHere(tmp_path)
+    try:
+        said = [
+            {"role": "user", "content": f"I live in place {n}.", "id": f"{n}"} for n in range(4)
+        ]
+        for body in (
+            {"call": "exact.set", "path": ["a"], "value": 1},
+            {"call": "set.add_many", "set": NOTES, "items": [ITEM | {"id": "a"}]},
+            {"call": "conversation.add", "conversation": "chat", "messages": said},
+        ):
+            assert made.ask("POST", "/v1/call", body, key="ada")[0] == 200
+        before = made.ask("GET", "/v1/stats")[1]["store"]["commits"]
+        for name, kind in kinds().items():
+            if kind.access == "read":
+                made.ask("POST", "/v1/call", {"call": name, **CALLS[name]}, key="ada")
+                assert made.ask("GET", "/v1/stats")[1]["store"]["commits"] == before, name
     finally:
         made.stop()
 
@@ -251,7 +276,7 @@ def shown_of_a_tip(
     """Return what each way tells of the sources of an item of knowledge, with the way's name."""
     place, found = {"key": "ada", "space": space}, list[tuple[str, int, Any]]()
     for name in ("sources", "lineage"):
-        body = {"call": name, "set": TIPS, "id": "t"}
+        body = {"call": f"set.{name}", "set": TIPS, "id": "t"}
         found.append((name, *served.ask("POST", "/v1/call", body, token=token, **place)))
         if writes:
             told = served.ask("POST", "/v1/batch", {"calls": [body]}, token=token, **place)
@@ -277,10 +302,10 @@ def test_items_of_other_keys_are_not_shown_as_sources(tmp_path: Path) -> None:
         lambda space: Memory.open(made.file, space=space, knowledge="common", embedder="words")
     )
     calls = [
-        {"call": "add_many", "items": [{"value": "bea root", "id": "r"}]},
-        {"call": "add_many", "items": [{"value": "bea secret", "id": "s", "sources": ["r"]}]},
+        {"call": "set.add_many", "items": [{"value": "bea root", "id": "r"}]},
+        {"call": "set.add_many", "items": [{"value": "bea secret", "id": "s", "sources": ["r"]}]},
         {
-            "call": "add_many",
+            "call": "set.add_many",
             "set": TIPS,
             "items": [{"value": "a tip", "id": "t", "sources": ["s"]}],
         },
@@ -315,16 +340,16 @@ def sources_of_a_tip(served: ServedHere, token: str, space: str, *, writes: bool
     """Return what each read of an item of knowledge says that it was made of."""
     place = {"space": space} | ({"key": "ada-1"} if writes else {})
     calls: list[dict[str, Any]] = [
-        {"call": "get", "ids": ["t"]},
-        {"call": "list"},
-        {"call": "recent"},
-        {"call": "history", "id": "t"},
-        {"call": "search", "query": "tip"},
-        {"call": "search", "query": "tip", "sets": "all"},
+        {"call": "set.get", "ids": ["t"]},
+        {"call": "set.list"},
+        {"call": "set.recent"},
+        {"call": "set.history", "id": "t"},
+        {"call": "set.search", "query": "tip"},
+        {"call": "key.search", "query": "tip", "of_knowledge": True},
     ]
     told: list[Any] = []
     for call in calls:
-        body = call | {"set": TIPS}
+        body = call | ({} if call["call"] == "key.search" else {"set": TIPS})
         told.append(served.ask("POST", "/v1/call", body, token=token, **place)[1])
         if writes:
             answer = served.ask("POST", "/v1/batch", {"calls": [body]}, token=token, **place)
@@ -346,7 +371,7 @@ def sources_of_a_tip(served: ServedHere, token: str, space: str, *, writes: bool
 @pytest.mark.parametrize(
     ("path", "body"),
     [
-        ("/v1/call", f'{{"call": "renew", "ids": [{HALF}], "ttl_s": 1}}'),
+        ("/v1/call", f'{{"call": "set.renew", "ids": [{HALF}], "ttl_s": 1}}'),
         ("/v1/call", f'{{"call": "quarantine.release", "id": {HALF}}}'),
         ("/v1/call", f'{{"call": "quarantine.discard", "id": {HALF}}}'),
     ],
@@ -366,15 +391,15 @@ def test_lives_and_definitions_are_changed_once_under_a_name(served: ServedHere)
         headers = {"Idempotency-Key": once}
         return client.ask("POST", "/v1/call", body, headers, key="once")
 
-    assert call("add_many", "add", items=[{**ITEM, "id": "x", "ttl_s": 60}])[0] == 200
-    renewed = call("renew", "longer", ids=["x"], ttl_s=600)
-    assert renewed == (200, {"renewed": 1})
-    assert call("renew", "longer", ids=["x"], ttl_s=600) == renewed
-    assert call("renew", "longer", ids=["x"], ttl_s=6_000)[0] == 409
-    first = call("redefine", "small", definition={"capacity": 5})
-    assert call("redefine", "large", definition={"capacity": 50})[0] == 200
-    assert call("redefine", "small", definition={"capacity": 5}) == first
-    assert call("redefine", "large", definition={"capacity": 50})[1]["definition"]["capacity"] == 50
+    assert call("set.add_many", "add", items=[{**ITEM, "id": "x", "ttl_s": 60}])[0] == 200
+    renewed = call("set.renew", "longer", ids=["x"], ttl_s=600)
+    assert renewed == (200, {"result": 1})
+    assert call("set.renew", "longer", ids=["x"], ttl_s=600) == renewed
+    assert call("set.renew", "longer", ids=["x"], ttl_s=6_000)[0] == 409
+    first = call("set.redefine", "small", definition={"capacity": 5})
+    assert call("set.redefine", "large", definition={"capacity": 50})[0] == 200
+    assert call("set.redefine", "small", definition={"capacity": 5}) == first
+    assert call("set.redefine", "large", definition={"capacity": 50})[1]["result"]["capacity"] == 50
 
 
 def test_a_repeated_call_is_answered_as_the_first_one_was(served: ServedHere) -> None:
@@ -387,7 +412,7 @@ def test_a_repeated_call_is_answered_as_the_first_one_was(served: ServedHere) ->
         return client.ask("POST", "/v1/call", body, headers, key="repeated")
 
     call("exact.set", path=["a"], value=[1])
-    call("add_many", items=[{**ITEM, "id": name} for name in "ab"], set=NOTES)
+    call("set.add_many", items=[{**ITEM, "id": name} for name in "ab"], set=NOTES)
     said = [{"role": "user", "content": f"I live in place {n}.", "id": f"{n}"} for n in range(6)]
     for name in ("chat", "summed"):
         call("conversation.add", conversation=name, messages=said)

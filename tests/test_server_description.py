@@ -14,7 +14,7 @@ from inspected import remember
 from test_server import ServedHere
 
 NOTES = {"key": "ada", "set": "notes"}
-AT_ONCE = {"call": "add_many", "items": [{"value": "Ordered a tent."}]}
+AT_ONCE = {"call": "set.add_many", "items": [{"value": "Ordered a tent."}]}
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def asked_of(client):
         ("GET", "/v1/compactions", None, {"key": "ada", "set": "diary"}),
         ("POST", "/v1/compactions/undo", None, {"key": "ada", "set": "diary", "id": done["id"]}),
         ("POST", "/v1/call", {"call": "exact.increment", "path": ["n"]}, {"key": "bea"}),
-        ("POST", "/v1/batch", {"calls": [{"call": "sets"}, AT_ONCE]}, {"key": "bea"}),
+        ("POST", "/v1/batch", {"calls": [{"call": "key.sets"}, AT_ONCE]}, {"key": "bea"}),
         ("POST", "/v1/forget", {"everything": True}, {"key": "bea"}),
         ("GET", "/v1/receipts", None, {}),
         ("GET", "/v1/runs", None, {}),

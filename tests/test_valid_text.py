@@ -192,11 +192,15 @@ def test_a_request_is_answered_with_the_number(served):
 
 
 EXACT_CALLS: dict[str, dict[str, Any]] = {
-    "add": {"call": "add_many", "set": {}, "items": [{"value": HALF}]},
-    "metadata": {"call": "add_many", "set": {}, "items": [{"value": "x", "metadata": {"a": HALF}}]},
-    "update": {"call": "update", "set": {}, "id": "i", "changes": {"value": HALF}},
-    "supersede": {"call": "supersede", "set": {}, "id": "i", "item": {"value": HALF}},
-    "admit": {"call": "admit", "set": {}, "item": {"value": HALF}},
+    "add": {"call": "set.add_many", "set": {}, "items": [{"value": HALF}]},
+    "metadata": {
+        "call": "set.add_many",
+        "set": {},
+        "items": [{"value": "x", "metadata": {"a": HALF}}],
+    },
+    "update": {"call": "set.update", "set": {}, "id": "i", "value": HALF},
+    "supersede": {"call": "set.supersede", "set": {}, "id": "i", "value": {"value": HALF}},
+    "admit": {"call": "set.admit", "set": {}, "value": {"value": HALF}},
     "set": {"call": "exact.set", "path": ["x"], "value": {HALF: 1}},
     "append": {"call": "exact.append", "path": ["x"], "value": HALF},
 }

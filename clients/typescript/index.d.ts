@@ -4,15 +4,6 @@ import { CallOptions, Connection, GuardedWriteOptions, ServerEvent, WriteOptions
 
 export * from "./connection.js";
 
-/** Add items. */
-export interface AddItems {
-  set?: NamedSet;
-  call: "add_many";
-  items: Array<NewItem>;
-  on_existing?: "error" | "keep" | "update";
-  on_rejected?: "error" | "skip";
-}
-
 /** The ids of items that were added, in the order of the request. */
 export interface AddedIds {
   ids: Array<string>;
@@ -44,7 +35,7 @@ export interface BatchAnswer {
 
 /** Calls that are made together, or not at all. */
 export interface BatchBody {
-  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize | MakePrompt>;
+  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList-Input | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
   /** Commit nothing; tell the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
@@ -123,16 +114,15 @@ export interface CompactionList {
   compactions: Array<CompactionAnswer>;
 }
 
-/** Tell what changed in the memory of a key between two moments. */
+/** Return what changed in the memory of a key between two moments; see `Memory.diff`. */
 export interface CompareMoments {
-  call: "diff";
-  since: string;
-  /** Left out: now. */
-  until?: string | null;
-  /** Left out: all. */
+  call: "key.diff";
+  a: string | number;
+  /** By default now. */
+  b?: string | number | null;
+  /** By default all. */
   sets?: Array<string> | null;
-  /** Whether exact memory is looked at. */
-  tree?: boolean;
+  tree?: "show" | "skip";
 }
 
 /** A prompt: as messages of a chat, and as one text. */
@@ -332,33 +322,24 @@ export interface CopyObject {
   nodes?: Array<NewNode> | null;
 }
 
-/** Retire items by id, or those that match a filter; `{}` matches all. */
-export interface DeleteItems {
-  set?: NamedSet;
-  call: "delete";
-  ids?: Array<string> | null;
-  where?: any;
-  if_version?: number | null;
+/** How a set is to be; what is left out is as by default. See `Definition` of alveus. */
+export interface DefinitionOptions {
+  capacity?: number | null;
+  compaction?: string | Record<string, any> | null;
+  capacity_tokens?: number | null;
+  capacity_bytes?: number | null;
+  high_water?: number | null;
+  low_water?: number | null;
+  execution?: "background" | "sync" | "external" | null;
+  retention?: "keep" | "purge" | number | null;
+  signals?: Record<string, number> | null;
+  admission?: Array<Record<string, any>> | null;
+  item_type?: string | null;
 }
 
 /** How many items were retired. */
 export interface DeletedCount {
   deleted: number;
-}
-
-/** Tell how many items a set has, and how it is kept; refuse another definition. */
-export interface Describe {
-  set?: NamedSet;
-  call: "describe";
-}
-
-/** Retire what is held. */
-export interface DiscardHeld {
-  /** The set; left out: all of them. */
-  name?: string | null;
-  knowledge?: boolean;
-  call: "quarantine.discard";
-  id: string;
 }
 
 /** What is known of a person, a place or a thing. */
@@ -572,26 +553,6 @@ export interface ForgetBody {
   dry_run?: boolean;
 }
 
-/** Erase items of a set, of all sets of the key, or all of the key, for good. */
-export interface ForgetItems {
-  set?: NamedSet;
-  call: "forget";
-  ids?: Array<string> | null;
-  where?: any;
-  /** Of the set, of all sets; or the key. */
-  of?: "set" | "sets" | "key";
-  scrub?: "now" | "later" | null;
-  dry_run?: boolean;
-}
-
-/** Read items by id, in that order; null where none is. */
-export interface GetItems {
-  set?: NamedSet;
-  call: "get";
-  ids: Array<string>;
-  as_of?: string | null;
-}
-
 /** Tell whether a value or an object is there. */
 export interface HasValue {
   /** The names from the root down. */
@@ -637,6 +598,28 @@ export interface IncrementValue {
   expires_at?: string | null;
   call: "exact.increment";
   by?: any;
+}
+
+/** One thing that a memory set holds. */
+export interface Item {
+  value?: any;
+  id?: string;
+  text?: string;
+  metadata?: Record<string, any>;
+  importance?: number;
+  speaker?: string | null;
+  role?: string | null;
+  session?: string | null;
+  time?: string;
+  sources?: Array<string>;
+  compacted?: boolean;
+  until?: string | null;
+  expire_at?: string | null;
+  valid_from?: string | null;
+  valid_to?: string | null;
+  ttl_s?: number | string | null;
+  texts?: Array<string> | null;
+  timezone?: any;
 }
 
 /** An item; times are ISO 8601, in UTC, and `time` with the offset that it came with. */
@@ -688,13 +671,6 @@ export interface ItemBody {
   valid_to?: string | null;
 }
 
-/** Read every version of an item, the oldest first. */
-export interface ItemHistory {
-  set?: NamedSet;
-  call: "history";
-  id: string;
-}
-
 /** Items of a set by their names. */
 export interface ItemIds {
   ids: Array<string>;
@@ -741,11 +717,48 @@ export interface ItemVersions {
   versions: Array<ItemAnswer>;
 }
 
-/** Tell what the rules of a set say of an item; nothing is stored. */
-export interface JudgeItem {
-  set?: NamedSet;
-  call: "admit";
-  item: NewItem;
+/** Return a prompt for *query*: what of the key's memory matters to it, and why. */
+export interface KeyContext {
+  of_knowledge?: boolean;
+  call: "key.context";
+  query: string | null;
+  budget_tokens?: number | Budget | null;
+  system?: string | null;
+  messages?: string | "newest" | null;
+  recent?: number | null;
+  sets?: Array<string> | "all" | null;
+  knowledge?: Array<string> | "all" | null;
+  exact?: Array<string | Array<string>> | "all" | null;
+  profile?: string | null;
+  blocks?: Array<string> | "all" | null;
+  where?: Record<string, any> | null;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+  signals?: Signals | null;
+  limit?: number | null;
+  reranker?: "as the memory was opened" | null;
+  min_score?: number | null;
+  /** How a budget is divided among the parts of a prompt. */
+  shares?: {
+    exact?: number;
+    knowledge?: number;
+    recent?: number;
+    items?: number;
+    profile?: number;
+    blocks?: number;
+  };
+  secrets?: "mask" | "show";
+  details?: "hide" | "show";
+}
+
+/** Erase the whole key, for good; or *ids* of the set "default"; or, of all sets, *where*. */
+export interface KeyForget {
+  of_knowledge?: boolean;
+  call: "key.forget";
+  ids?: string | Array<string> | null;
+  where?: Record<string, any> | null;
+  scrub?: "now" | "later" | null;
+  dry_run?: boolean;
 }
 
 /** Keys, sorted. */
@@ -753,6 +766,39 @@ export interface KeyPage {
   keys: Array<string>;
   /** Whether others follow. */
   more: boolean;
+}
+
+/** Return the items of all sets, or of those in *sets*, in one plane; see `MemorySet`. */
+export interface KeyPoints {
+  of_knowledge?: boolean;
+  call: "key.points";
+  sets?: Array<string> | null;
+  where?: Record<string, any> | null;
+  limit?: number | null;
+}
+
+/** Search sets together, all of them unless *sets* names some; see `MemorySet.search`. */
+export interface KeySearch {
+  of_knowledge?: boolean;
+  call: "key.search";
+  query: string;
+  sets?: Array<string> | null;
+  prefix?: string | null;
+  limit?: number;
+  where?: Record<string, any> | null;
+  as_of?: number | string | null;
+  signals?: Signals | null;
+  valid_at?: string | "any" | null;
+  min_score?: number | null;
+  reranker?: "as the memory was opened" | null;
+}
+
+/** Return the names of the sets that something was added to, sorted. */
+export interface KeySets {
+  of_knowledge?: boolean;
+  call: "key.sets";
+  prefix?: string;
+  counts?: boolean;
 }
 
 /** What was learnt; ids, but for the new facts. */
@@ -816,35 +862,6 @@ export interface LearnSettings {
   calls_per_hour?: number | null;
 }
 
-/** List what compacted a set, the latest first. */
-export interface ListCompactions {
-  set?: NamedSet;
-  call: "compactions";
-  before?: number | null;
-  limit?: number;
-}
-
-/** List what is held, by set and time. */
-export interface ListHeld {
-  /** The set; left out: all of them. */
-  name?: string | null;
-  knowledge?: boolean;
-  call: "quarantine.list";
-  limit?: number | null;
-}
-
-/** List items by time. */
-export interface ListItems {
-  set?: NamedSet;
-  call: "list";
-  where?: any;
-  limit?: number | null;
-  after?: string | null;
-  newest_first?: boolean;
-  as_of?: string | null;
-  valid_at?: string | null;
-}
-
 /** List names of fields in their own order, from one on, so many of them. */
 export interface ListNames {
   /** The names from the root down. */
@@ -855,41 +872,6 @@ export interface ListNames {
   after?: string | null;
   limit?: number | null;
   newest_first?: boolean;
-}
-
-/** List sets by name, with how many items each has. */
-export interface ListSets {
-  call: "sets";
-  prefix?: string;
-  knowledge?: boolean;
-}
-
-/** Make a prompt, and say what is in it and why; see `context` of alveus. */
-export interface MakePrompt {
-  call: "context";
-  query: string | null;
-  budget_tokens?: number | null;
-  message_tokens?: number;
-  system?: string | null;
-  /** The set of the conversation; left out: the newest. */
-  messages?: string | null;
-  recent?: number | null;
-  sets?: "all" | Array<string> | null;
-  knowledge?: "all" | Array<string> | null;
-  /** Paths; an empty one is all. */
-  exact?: Array<Array<string>>;
-  profile?: string | null;
-  blocks?: "all" | Array<string> | null;
-  where?: any;
-  as_of?: string | null;
-  valid_at?: string | null;
-  signals?: Record<string, number> | null;
-  limit?: number | null;
-  rerank?: boolean;
-  min_score?: number | null;
-  shares?: PromptShares;
-  secrets?: "mask" | "show";
-  details?: "hide" | "show";
 }
 
 /** One message; a value: what it says is never changed. */
@@ -914,9 +896,9 @@ export interface MoveValue {
 export interface NamedSet {
   name?: string;
   knowledge?: boolean;
-  definition?: SetDefinition | null;
+  definition?: DefinitionOptions | null;
   /** How it was made: if it was forgotten since, it is made so again. */
-  made?: SetDefinition | null;
+  made?: DefinitionOptions | null;
   ttl?: SetLife | null;
 }
 
@@ -992,23 +974,6 @@ export interface PieceAnswer {
   parts: Record<string, number>;
 }
 
-/** Tell where items are that mean nearly the same: columns of one length. */
-export interface PlaceItems {
-  set?: NamedSet;
-  call: "points";
-  /** Several sets, or "all" of them, in place of `set`. */
-  sets?: "all" | Array<string> | null;
-  where?: any;
-  limit?: number | null;
-}
-
-/** Retire the last items by time, and answer with them. */
-export interface PopItems {
-  set?: NamedSet;
-  call: "pop";
-  n?: number;
-}
-
 /** An answer that says what is wrong. */
 export interface Problem {
   error: Fault;
@@ -1023,14 +988,48 @@ export interface ProfileAnswer {
   left_out: number;
 }
 
-/** How a budget is divided among the parts of a prompt; see `Shares` of alveus. */
-export interface PromptShares {
-  exact?: number;
-  knowledge?: number;
-  recent?: number;
-  items?: number;
-  profile?: number;
-  blocks?: number;
+/** Retire what is held; only the history keeps it, until its key is forgotten. */
+export interface QuarantineDiscard {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  of_knowledge?: boolean;
+  call: "quarantine.discard";
+  id: string;
+}
+
+/** Return what is held under an id, or None. */
+export interface QuarantineGet {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  of_knowledge?: boolean;
+  call: "quarantine.get";
+  id: string;
+}
+
+/** Return what is held, by set and time; all of it unless *limit* says so. */
+export interface QuarantineList {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  of_knowledge?: boolean;
+  call: "quarantine.list";
+  limit?: number | null;
+}
+
+/** Move what is held into its set, in one commit; return its id there. */
+export interface QuarantineRelease {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  of_knowledge?: boolean;
+  call: "quarantine.release";
+  id: string;
+  by?: string | null;
+}
+
+export interface QuarantineSize {
+  /** The set; left out: all of them. */
+  name?: string | null;
+  of_knowledge?: boolean;
+  call: "quarantine.size";
 }
 
 /** The words of a message that a fact rests on. */
@@ -1055,29 +1054,6 @@ export interface ReadFields {
   path: Array<string>;
   as_of?: string | null;
   call: "exact.get_fields";
-}
-
-/** Read what is held under an id; null: nothing is. */
-export interface ReadHeld {
-  /** The set; left out: all of them. */
-  name?: string | null;
-  knowledge?: boolean;
-  call: "quarantine.get";
-  id: string;
-}
-
-/** Read all that an item was derived from, to any depth: nodes, and pairs of places in them. */
-export interface ReadLineage {
-  set?: NamedSet;
-  call: "lineage";
-  id: string;
-}
-
-/** Read the items that an item was derived from, as they were then. */
-export interface ReadSources {
-  set?: NamedSet;
-  call: "sources";
-  id: string;
 }
 
 /** Read a value; of an object only that it is one. */
@@ -1110,30 +1086,11 @@ export interface ReceiptList {
   receipts: Array<ReceiptAnswer>;
 }
 
-/** Read the last items by time, the oldest first. */
-export interface RecentItems {
-  set?: NamedSet;
-  call: "recent";
-  n?: number;
-  as_of?: string | null;
-  valid_at?: string | null;
-}
-
 /** Change how a set is kept; what is left out stays. */
 export interface RedefineSet {
   set?: NamedSet;
-  call: "redefine";
-  definition: SetDefinition;
-}
-
-/** Move what is held into its set. */
-export interface ReleaseHeld {
-  /** The set; left out: all of them. */
-  name?: string | null;
-  knowledge?: boolean;
-  call: "quarantine.release";
-  id: string;
-  by?: string | null;
+  call: "set.redefine";
+  definition: DefinitionOptions;
 }
 
 /** Remove a value, or an object with all below it. */
@@ -1146,14 +1103,6 @@ export interface RemoveValue {
 /** Whether there was something to remove. */
 export interface Removed {
   removed: boolean;
-}
-
-/** Have items that expire live so long from now on. */
-export interface RenewItems {
-  set?: NamedSet;
-  call: "renew";
-  ids: Array<string>;
-  ttl_s: number;
 }
 
 /** Set a value if what is there is `expected`; without that: if nothing is there. */
@@ -1221,21 +1170,40 @@ export interface SearchBody {
   min_score?: number | null;
 }
 
-/** Find what answers a question best, in one set, or in several together. */
-export interface SearchItems {
+/** Add items in one commit: all of them, or none; return their ids in order. */
+export interface SetAddMany {
   set?: NamedSet;
-  call: "search";
-  query: string;
-  /** Several sets, or "all" of them, in place of `set`. */
-  sets?: "all" | Array<string> | null;
-  limit?: number;
-  where?: any;
-  as_of?: string | null;
-  valid_at?: string | null;
-  signals?: Record<string, number> | null;
-  min_score?: number | null;
-  /** By the re-ranker of the server, if any. */
-  rerank?: boolean;
+  call: "set.add_many";
+  items: Array<Item>;
+  on_existing?: "error" | "keep" | "update";
+  on_rejected?: "error" | "skip";
+}
+
+/** Return what the rules of the set say of a value, or an `Item`; stores nothing. */
+export interface SetAdmit {
+  set?: NamedSet;
+  call: "set.admit";
+  /** One thing that a memory set holds. */
+  value: {
+    value?: any;
+    id?: string;
+    text?: string;
+    metadata?: Record<string, any>;
+    importance?: number;
+    speaker?: string | null;
+    role?: string | null;
+    session?: string | null;
+    time?: string;
+    sources?: Array<string>;
+    compacted?: boolean;
+    until?: string | null;
+    expire_at?: string | null;
+    valid_from?: string | null;
+    valid_to?: string | null;
+    ttl_s?: number | string | null;
+    texts?: Array<string> | null;
+    timezone?: any;
+  };
 }
 
 /** A set, and how many items it has. */
@@ -1244,19 +1212,52 @@ export interface SetAndSize {
   items: number;
 }
 
-/** How a set is to be; what is left out is as by default. See `Definition` of alveus. */
+/** Return the compactions of the set, the latest first; *before* an id for older ones. */
+export interface SetCompactions {
+  set?: NamedSet;
+  call: "set.compactions";
+  before?: number | null;
+  limit?: number;
+}
+
+/** What the set is kept by; of an empty one, what it will be with its next add. */
 export interface SetDefinition {
-  capacity?: number | null;
-  compaction?: string | Record<string, any> | null;
-  capacity_tokens?: number | null;
-  capacity_bytes?: number | null;
-  high_water?: number | null;
-  low_water?: number | null;
-  execution?: "background" | "sync" | "external" | null;
-  retention?: "keep" | "purge" | number | null;
-  signals?: Record<string, number> | null;
-  admission?: Array<Record<string, any>> | null;
-  item_type?: string | null;
+  set?: NamedSet;
+  call: "set.definition";
+}
+
+/** Retire items by id, or all that match *where*; return how many there were. */
+export interface SetDelete {
+  set?: NamedSet;
+  call: "set.delete";
+  ids?: string | Array<string> | null;
+  where?: Record<string, any> | null;
+  if_version?: number | null;
+}
+
+/** Erase items by id, or all of which a version matches *where*: for good. */
+export interface SetForget {
+  set?: NamedSet;
+  call: "set.forget";
+  ids?: string | Array<string> | null;
+  where?: Record<string, any> | null;
+  scrub?: "now" | "later" | null;
+  dry_run?: boolean;
+}
+
+/** Return the item of an id, or None; for several ids, a list in their order. */
+export interface SetGet {
+  set?: NamedSet;
+  call: "set.get";
+  ids: string | Array<string>;
+  as_of?: number | string | null;
+}
+
+/** Return every version of an item that is kept, oldest first, also after it was deleted. */
+export interface SetHistory {
+  set?: NamedSet;
+  call: "set.history";
+  id: string;
 }
 
 /** How long items of a set stay that do not say. */
@@ -1265,9 +1266,193 @@ export interface SetLife {
   refresh?: "write" | "read";
 }
 
+/** Return all that an item was derived from, to any depth, as a graph. */
+export interface SetLineage {
+  set?: NamedSet;
+  call: "set.lineage";
+  id: string;
+}
+
+/** Return all items (that match *where*), by time; nothing is cut unless *limit* says so. */
+export interface SetList-Input {
+  set?: NamedSet;
+  call: "set.list";
+  where?: Record<string, any> | null;
+  limit?: number | null;
+  after?: string | null;
+  newest_first?: boolean;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
 /** The sets of a key, or of knowledge. */
-export interface SetList {
+export interface SetList-Output {
   sets: Array<SetAndSize>;
+}
+
+/** Return all items (that match *where*) as points, near each other if they mean the same. */
+export interface SetPoints {
+  set?: NamedSet;
+  call: "set.points";
+  where?: Record<string, any> | null;
+  limit?: number | null;
+}
+
+/** Retire the last *n* items by time and return them, oldest first; fewer if there are. */
+export interface SetPop {
+  set?: NamedSet;
+  call: "set.pop";
+  n?: number;
+}
+
+/** Return the last *n* items by time, oldest first; 0 gives none. */
+export interface SetRecent {
+  set?: NamedSet;
+  call: "set.recent";
+  n?: number;
+  as_of?: number | string | null;
+  valid_at?: string | "any" | null;
+}
+
+/** Have items that expire live for *ttl* from now on; return how many now live longer. */
+export interface SetRenew {
+  set?: NamedSet;
+  call: "set.renew";
+  ids: string | Array<string>;
+  ttl_s: number;
+}
+
+/** Return the items that answer *query* best, by words, meaning and signals. */
+export interface SetSearch {
+  set?: NamedSet;
+  call: "set.search";
+  query: string;
+  limit?: number;
+  where?: Record<string, any> | null;
+  as_of?: number | string | null;
+  signals?: Signals | null;
+  valid_at?: string | "any" | null;
+  min_score?: number | null;
+  reranker?: "as the memory was opened" | null;
+}
+
+export interface SetSize {
+  set?: NamedSet;
+  call: "set.size";
+}
+
+/** Return the items that an item was derived from, as they were then, oldest first. */
+export interface SetSources {
+  set?: NamedSet;
+  call: "set.sources";
+  id: string;
+}
+
+/** Say what holds instead of an item from *at* on; return the id of the new item. */
+export interface SetSupersede {
+  set?: NamedSet;
+  call: "set.supersede";
+  id: string;
+  /** One thing that a memory set holds. */
+  value: {
+    value?: any;
+    id?: string;
+    text?: string;
+    metadata?: Record<string, any>;
+    importance?: number;
+    speaker?: string | null;
+    role?: string | null;
+    session?: string | null;
+    time?: string;
+    sources?: Array<string>;
+    compacted?: boolean;
+    until?: string | null;
+    expire_at?: string | null;
+    valid_from?: string | null;
+    valid_to?: string | null;
+    ttl_s?: number | string | null;
+    texts?: Array<string> | null;
+    timezone?: any;
+  };
+  at?: string | null;
+  new_id?: string | null;
+  text?: string | null;
+  texts?: Array<string> | null;
+  time?: string | null;
+  metadata?: Record<string, any> | null;
+  importance?: number;
+  speaker?: string | null;
+  role?: string | null;
+  session?: string | null;
+  expire_at?: string | null;
+  ttl_s?: number | string | null;
+  valid_from?: string | null;
+  valid_to?: string | null;
+  timezone?: any;
+}
+
+/** Bring back what a compaction retired, as it was, and remove what stood for it. */
+export interface SetUndo {
+  set?: NamedSet;
+  call: "set.undo";
+  compaction: number;
+}
+
+/** Change what is passed of an item, as a new version of it; return that. */
+export interface SetUpdate {
+  set?: NamedSet;
+  call: "set.update";
+  id: string;
+  value?: any;
+  if_version?: number | null;
+  text?: string | null;
+  texts?: Array<string> | null;
+  time?: string | null;
+  metadata?: Record<string, any> | null;
+  importance?: number;
+  speaker?: string | null;
+  role?: string | null;
+  session?: string | null;
+  expire_at?: string | null;
+  ttl_s?: number | string | null;
+  valid_from?: string | null;
+  valid_to?: string | null;
+  timezone?: any;
+}
+
+/** How a budget is divided among the parts of a prompt. */
+export interface Shares {
+  exact?: number;
+  knowledge?: number;
+  recent?: number;
+  items?: number;
+  profile?: number;
+  blocks?: number;
+}
+
+/** How much each sign of a match weighs in a score; 0 switches a sign off. */
+export interface Signals {
+  words?: number;
+  meaning?: number;
+  previous?: number;
+  next?: number;
+  reply?: number;
+  speaker?: number;
+  user?: number;
+  date?: number;
+  when?: number;
+  session?: number;
+  instruction?: number;
+  short_question?: number;
+  recency?: number;
+  importance?: number;
+  mean?: number;
+  entities?: number;
+  names?: number;
+  decay?: number;
+  half_life_days?: number;
+  k1?: number;
+  b?: number;
 }
 
 /** How large a memory is, and what waits. */
@@ -1302,15 +1487,6 @@ export interface Subtree {
   call: "exact.to_dict";
 }
 
-/** Say what holds instead of an item from a time on. */
-export interface SupersedeItem {
-  set?: NamedSet;
-  call: "supersede";
-  id: string;
-  item: NewItem;
-  at?: string | null;
-}
-
 /** A version of an item that a batch changes; 0 where it adds one. */
 export interface TouchedItem {
   key: string | null;
@@ -1319,28 +1495,12 @@ export interface TouchedItem {
   version: number;
 }
 
-/** Bring back what a compaction retired, and remove what it added. */
-export interface UndoCompaction {
-  set?: NamedSet;
-  call: "undo";
-  compaction: number;
-}
-
 /** What the undoing of a compaction brought back and removed: ids of items. */
 export interface UndoneAnswer {
   restored: Array<string>;
   missing: Array<string>;
   removed: Array<string>;
   erased: number;
-}
-
-/** Change what is given of an item, as a new version. */
-export interface UpdateItem {
-  set?: NamedSet;
-  call: "update";
-  id: string;
-  changes: ItemBody;
-  if_version?: number | null;
 }
 
 /** A value of exact memory. */
@@ -1605,7 +1765,7 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-  }, options?: CallOptions): Promise<SetList>;
+  }, options?: CallOptions): Promise<SetList-Output>;
   /** List the spaces of the store that whoever asks may see. */
   listSpaces(query?: {
     /** The space. */
@@ -1641,7 +1801,7 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | Describe | GetItems | ListItems | RecentItems | ItemHistory | JudgeItem | AddItems | UpdateItem | DeleteItems | PopItems | SupersedeItem | RenewItems | ForgetItems | RedefineSet | ListSets | SearchItems | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | ListCompactions | UndoCompaction | ReadSources | ReadLineage | PlaceItems | ListHeld | ReadHeld | ReleaseHeld | DiscardHeld | CompareMoments | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize | MakePrompt, options?: WriteOptions): Promise<CallAnswer>;
+  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList-Input | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, and say what is in it and why. */
   makeContext(query: {
     /** The user, session or device. */

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from asyncio import CancelledError, ensure_future
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta, tzinfo
 from functools import partial, wraps
@@ -50,15 +50,16 @@ from alveus.memory.keys import (
     no_attribute,
 )
 from alveus.memory.memory import Memory
-from alveus.memory.prompt import Prompts
+from alveus.memory.prompt import All, Prompts
 from alveus.sets import KnowledgeSet, MemorySet
 from alveus.sets.admission import Quarantine
 from alveus.sets.writer import Engine
 from alveus.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
 from alveus.store import Commit, Definition, Store
+from alveus.store.items import Item
 from alveus.store.times import AsOf
 from alveus.values.keywords import made_by
-from alveus.values.storable import Value
+from alveus.values.storable import Path, Value
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -194,49 +195,53 @@ class AsyncMemoryObject:
 class AsyncQuarantine:
     """A `Quarantine` whose calls are awaited."""
 
+    FAMILY = "quarantine"
+
     def __init__(self, loop: CallLane, sync: Quarantine) -> None:
         self.loop, self.sync = loop, sync
 
     __repr__ = shown
-    list = awaited(Quarantine.list)
-    get = awaited(Quarantine.get)
-    release = awaited(Quarantine.release)
-    discard = awaited(Quarantine.discard)
-    size = awaited(Quarantine.__len__)
+    list = read(Quarantine.list)
+    get = read(Quarantine.get)
+    release = write(Quarantine.release)
+    discard = write(Quarantine.discard)
+    size = read(Quarantine.__len__)
 
 
 class AsyncMemorySet:
     """A `MemorySet` whose calls are awaited."""
+
+    FAMILY = "set"
 
     def __init__(self, loop: CallLane, sync: MemorySet) -> None:
         self.loop, self.sync = loop, sync
 
     __repr__ = shown
     add = awaited(MemorySet.add)
-    add_many = awaited(MemorySet.add_many)
-    get = cast("GetsItemsLater", awaited(MemorySet.get))
-    list = awaited(MemorySet.list)
-    recent = awaited(MemorySet.recent)
-    history = awaited(MemorySet.history)
-    search = awaited(MemorySet.search)
-    points = awaited(MemorySet.points)
+    add_many = write(MemorySet.add_many, items=Sequence[Item])
+    get = cast("GetsItemsLater", read(MemorySet.get))
+    list = read(MemorySet.list)
+    recent = read(MemorySet.recent)
+    history = read(MemorySet.history)
+    search = read(MemorySet.search)
+    points = read(MemorySet.points)
     map = awaited(MemorySet.map)
-    update = awaited(MemorySet.update)
-    supersede = awaited(MemorySet.supersede)
-    delete = awaited(MemorySet.delete)
-    pop = awaited(MemorySet.pop)
-    renew = awaited(MemorySet.renew)
+    update = write(MemorySet.update)
+    supersede = write(MemorySet.supersede, value=Item)
+    delete = write(MemorySet.delete)
+    pop = write(MemorySet.pop)
+    renew = write(MemorySet.renew)
     clear = awaited(MemorySet.clear)
-    forget = awaited(MemorySet.forget)
+    forget = write(MemorySet.forget)
     redefine = awaited(MemorySet.redefine)
     compact = awaited(MemorySet.compact)
-    compactions = awaited(MemorySet.compactions)
-    undo = awaited(MemorySet.undo)
-    sources = awaited(MemorySet.sources)
-    lineage = awaited(MemorySet.lineage)
+    compactions = read(MemorySet.compactions)
+    undo = write(MemorySet.undo)
+    sources = read(MemorySet.sources)
+    lineage = read(MemorySet.lineage)
     add_back = awaited(MemorySet.add_back)
-    admit = awaited(MemorySet.admit)
-    size = awaited(MemorySet.__len__)
+    admit = read(MemorySet.admit, value=Item)
+    size = read(MemorySet.__len__)
 
     @property
     def name(self) -> str:
@@ -248,6 +253,7 @@ class AsyncMemorySet:
         """See `MemorySet.quarantine`."""
         return AsyncQuarantine(self.loop, self.sync.quarantine)
 
+    @over_http(MemorySet.definition, "read")
     async def definition(self) -> Definition:
         """See `MemorySet.definition`."""
         return await self.loop.run(lambda: self.sync.definition)
@@ -351,8 +357,10 @@ class AsyncKnowledge:
         return AsyncQuarantine(self.loop, self.sync.quarantine)
 
 
-class _AsyncSets(ABC):
+class AsyncSets(ABC):
     """The sets of a key, or of a batch."""
+
+    FAMILY = "key"
 
     def __init__(self, loop: CallLane) -> None:
         self.loop = loop
@@ -362,11 +370,11 @@ class _AsyncSets(ABC):
     def sync(self) -> KeyMemory | KeyBatch:
         """What its calls go to."""
 
-    context = awaited(Prompts.context)
-    search = awaited(KeySets.search)
-    points = awaited(KeySets.points)
+    context = read(Prompts.context, exact=Sequence[str | Path] | All | None)
+    search = read(KeySets.search)
+    points = read(KeySets.points)
     map = awaited(KeySets.map)
-    sets = cast("ListsSetsLater", awaited(KeySets.sets))
+    sets = cast("ListsSetsLater", read(KeySets.sets))
     set = _opened(KeySets.set)
     add = awaited(KeySets.add)
     add_many = awaited(KeySets.add_many)
@@ -413,7 +421,7 @@ class _AsyncSets(ABC):
         return AsyncKnowledge(self.loop, self.sync.knowledge)
 
 
-class AsyncKey(_AsyncSets):
+class AsyncKey(AsyncSets):
     """A `KeyMemory` whose calls are awaited."""
 
     def __init__(self, loop: CallLane, sync: KeyMemory) -> None:
@@ -427,7 +435,7 @@ class AsyncKey(_AsyncSets):
         """What its calls go to."""
         return self._sync
 
-    forget = awaited(KeyMemory.forget)
+    forget = write(KeyMemory.forget)
 
     about = awaited(KeyMemory.about)
     profile = awaited(KeyMemory.profile)
@@ -490,7 +498,7 @@ class AsyncKey(_AsyncSets):
         )
 
 
-class AsyncBatch(_AsyncSets):
+class AsyncBatch(AsyncSets):
     """A `KeyBatch` whose calls are awaited."""
 
     def __init__(self, loop: OneByOne, make: Callable[[], KeyBatch]) -> None:

@@ -12,6 +12,7 @@ from typing import (
     Any,
     Concatenate,
     Literal,
+    NamedTuple,
     ParamSpec,
     Protocol,
     TypeAlias,
@@ -196,32 +197,50 @@ Access: TypeAlias = Literal["read", "write"]
 """What a call does to the memory that it is made on."""
 
 
+class Mark(NamedTuple):
+    """How a method is called over HTTP.
+
+    Attributes:
+        hints: Annotations that hold there, by the name of the argument, in place of the method's.
+    """
+
+    method: Callable[..., object] | property
+    access: Access
+    hints: tuple[tuple[str, object], ...]
+
+
 def read(
-    method: Callable[Concatenate[S, P], R],
+    method: Callable[Concatenate[S, P], R], **hints: object
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
     """Return *method* as `awaited` does; over HTTP it is a call that reads."""
-    return over_http(method, "read")(awaited(method))
+    return over_http(method, "read", **hints)(awaited(method))
 
 
 def write(
-    method: Callable[Concatenate[S, P], R],
+    method: Callable[Concatenate[S, P], R], **hints: object
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
     """Return *method* as `awaited` does; over HTTP it is a call that writes."""
-    return over_http(method, "write")(awaited(method))
+    return over_http(method, "write", **hints)(awaited(method))
 
 
-def over_http(method: Callable[..., object] | property, access: Access) -> Callable[[C], C]:
-    """Return a decorator of an asyncio method: over HTTP, *method* is a call of that access."""
+def over_http(
+    method: Callable[..., object] | property, access: Access, **hints: object
+) -> Callable[[C], C]:
+    """Return a decorator of an asyncio method: over HTTP, *method* is a call of that access.
+
+    Args:
+        hints: Annotations that hold there, in place of the method's.
+    """
 
     def mark(call: C) -> C:
-        call.__dict__["over_http"] = (method, access)
+        call.__dict__["over_http"] = Mark(method, access, tuple(hints.items()))
         return call
 
     return mark
 
 
-def accesses(table: type[object]) -> dict[str, tuple[Callable[..., Any] | property, Access]]:
-    """Return the methods that a class marks as calls over HTTP, by the names that it gives them."""
+def marks_of(table: type[object]) -> dict[str, Mark]:
+    """Return how methods of a class are called over HTTP, by their names in the class."""
     marks = {name: getattr(made, "over_http", None) for name, made in vars(table).items()}
     return {name: mark for name, mark in marks.items() if mark is not None}
 
@@ -303,7 +322,7 @@ class AsyncConversation:
     compress = write(ConversationMemory.compress)
     uncompress = write(ConversationMemory.uncompress)
     state_dict = read(ConversationMemory.state_dict)
-    load_state_dict = read(ConversationMemory.load_state_dict)
+    load_state_dict = write(ConversationMemory.load_state_dict)
 
     @property
     def name(self) -> str:

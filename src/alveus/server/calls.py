@@ -1,145 +1,327 @@
-"""All calls of a key's memory that requests may carry: alone, or several as one commit.
+"""The calls that requests carry, of the memory of a key or of knowledge.
 
-Each has the name and the arguments of the call in Python that it makes.
+Each is the call in Python of the same name; the classes of `alveus.memory.aio` list them.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, TypeAlias, Union, get_args
+from collections.abc import Callable
+from datetime import timedelta
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from alveus.errors import InvalidInput
-from alveus.llm import MEMORY_DEFAULT
-from alveus.memory.keys import KnowledgeMemory
-from alveus.memory.prompt import ALL, NEWEST, All, Details, Secrecy, Shares
+from alveus.conversation import ConversationMemory
+from alveus.errors import InvalidInput, Unsupported
+from alveus.facts import Facts
+from alveus.facts.fact import FACTS
+from alveus.memory.aio import AsyncFacts, AsyncKey, AsyncMemorySet, AsyncQuarantine, AsyncSets
+from alveus.memory.async_calls import AsyncConversation
+from alveus.memory.keys import KeyMemory, KnowledgeMemory
+from alveus.memory.maintenance import Difference, difference
+from alveus.memory.remote.codecs import to_json, wire_json
 from alveus.search.signals import Signals
-from alveus.server import exact_calls, set_calls
-from alveus.server import json_forms as forms
+from alveus.server import exact_calls
 from alveus.server import requests as asked
-from alveus.server.conversation_calls import CONVERSATION_CALLS
-from alveus.server.fact_calls import FACT_CALLS
-from alveus.server.memory_call import CallTarget, Document, MemoryCall
+from alveus.server.memory_call import CallTarget, Document, MemoryCall, models_of
 from alveus.server.tokens import Access
-from alveus.server.upkeep_calls import AnyUpkeepCall
-from alveus.text.budget import MESSAGE_TOKENS, Budget
+from alveus.sets import MemorySet, refuse_upkeep
+from alveus.sets.admission import Quarantine
+from alveus.sets.admission.rules import CustomRule, rules_of
+from alveus.sets.commits import CommitWriter
+from alveus.sets.compaction.strategies import read as read_strategy
+from alveus.sets.origins import Lineage
+from alveus.sets.set_compaction import ItemOrigins
+from alveus.state import Ttl
+from alveus.store import Scope, SetRef
+from alveus.store.items import Item
 
-NamesOrAll: TypeAlias = Literal["all"] | list[str] | None
+# --- sets -----------------------------------------------------------------------------------------
 
 
-class PromptShares(BaseModel):
-    """How a budget is divided among the parts of a prompt; see `Shares` of alveus."""
+class SetLife(BaseModel):
+    """How long items of a set stay that do not say."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    exact: float = 0.1
-    knowledge: float = 0.2
-    recent: float = 0.15
-    items: float = 0.55
-    profile: float = 0.15
-    blocks: float = 0.2
+    after_s: Annotated[float, Field(gt=0, le=asked.LONGEST_S)]
+    refresh: Literal["write", "read"] = "write"
+
+    def ttl(self) -> Ttl:
+        """Return it as sets take it."""
+        return Ttl(timedelta(seconds=self.after_s), self.refresh)
 
 
-class MakePrompt(MemoryCall):
-    """Make a prompt, and say what is in it and why; see `context` of alveus."""
+SpanS = Annotated[float, Field(ge=0, le=asked.LONGEST_S)]
+"""A span of time in seconds."""
 
-    access: ClassVar[Access] = "read"
-    call: Literal["context"]
-    query: str | None
-    budget_tokens: int | None = None
-    message_tokens: int = MESSAGE_TOKENS
-    system: str | None = None
-    messages: Annotated[
-        str | None, Field(description="The set of the conversation; left out: the newest.")
-    ] = None
-    recent: int | None = None
-    sets: NamesOrAll = "all"
-    knowledge: NamesOrAll = "all"
-    exact: Annotated[list[exact_calls.Names], Field(description="Paths; an empty one is all.")] = (
-        Field(default_factory=list[exact_calls.Names])
-    )
-    profile: str | None = None
-    blocks: NamesOrAll = None
-    where: Any = None
-    as_of: str | None = None
-    valid_at: str | None = None
+OF_KNOWLEDGE = frozenset({"item_type", "admission"})
+"""What a set of knowledge may be defined by."""
+
+
+class DefinitionOptions(BaseModel):
+    """How a set is to be; what is left out is as by default. See `Definition` of alveus."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    capacity: int | None = None
+    compaction: str | dict[str, Any] | None = None
+    capacity_tokens: int | None = None
+    capacity_bytes: int | None = None
+    high_water: float | None = None
+    low_water: float | None = None
+    execution: Literal["background", "sync", "external"] | None = None
+    retention: Literal["keep", "purge"] | SpanS | None = None
     signals: dict[str, float] | None = None
-    limit: int | None = None
-    rerank: bool = True
-    min_score: float | None = None
-    shares: PromptShares = PromptShares()
-    secrets: Secrecy = "mask"
-    details: Details = "hide"
+    admission: list[dict[str, Any]] | None = None
+    item_type: str | None = None
+
+    def options(self) -> dict[str, Any]:
+        """Return what was given, as sets take it.
+
+        Raises:
+            InvalidInput, RuleFailed: It cannot be used.
+            Unsupported: It names code, which is not run for who asks over a network.
+        """
+        given = {name: getattr(self, name) for name in self.model_fields_set}
+        if isinstance(given.get("compaction"), dict):
+            given["compaction"] = read_strategy(given["compaction"])
+        elif given.get("compaction") not in (None, "trim", "reject"):
+            raise InvalidInput("compaction must be 'trim', 'reject', or a strategy with its name")
+        if given.get("admission") is not None:
+            given["admission"] = rules_of(given["admission"])
+            if any(isinstance(rule, CustomRule) for rule in given["admission"]):
+                raise Unsupported(
+                    "a rule of admission of your own is not taken over HTTP; give it to the set "
+                    "where the server's file or database is opened"
+                )
+        if isinstance(seconds := given.get("retention"), float):
+            given["retention"] = timedelta(seconds=seconds)
+        if given.get("signals") is not None:
+            given["signals"] = Signals.from_json(given["signals"])
+        return given
+
+
+class NamedSet(BaseModel):
+    """A set of the key, or of knowledge."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    name: str = "default"
+    knowledge: bool = False
+    definition: DefinitionOptions | None = None
+    made: DefinitionOptions | None = Field(
+        default=None, description="How it was made: if it was forgotten since, it is made so again."
+    )
+    ttl: SetLife | None = None
+
+    def open(self, to: CallTarget) -> MemorySet:
+        """Return it."""
+        owner = to.sets(knowledge=self.knowledge)
+        given = self.definition
+        if self.made is not None and self.name not in owner.sets(prefix=self.name):
+            given = self.made
+        options = {} if given is None else given.options()
+        ttl = None if self.ttl is None or not to.renews else self.ttl.ttl()
+        if isinstance(owner, KnowledgeMemory):
+            refuse_upkeep({"ttl": ttl} | {n: options.pop(n) for n in {*options} - OF_KNOWLEDGE})
+            return owner.set(self.name, **options)
+        return owner.set(self.name, ttl=ttl, **options)
+
+
+class SetCall(MemoryCall):
+    """A call of one set."""
+
+    set: NamedSet = NamedSet()
+
+    @property
+    def in_knowledge(self) -> bool:
+        """See `MemoryCall.in_knowledge`."""
+        return self.set.knowledge
+
+    @property
+    def set_name(self) -> str | None:
+        """See `MemoryCall.set_name`."""
+        return self.set.name
+
+    def opened(self, to: CallTarget) -> object:
+        """See `MemoryCall.opened`."""
+        return self.set.open(to)
+
+    def committed(self, to: CallTarget) -> Document:
+        """Make a call that is no commit, once under the idempotency key of the request."""
+        plain = self.model_dump(mode="json")
+        return to.answer_once(lambda: self.made(to._replace(once=None)), plain)
+
+
+class OriginCall(SetCall):
+    """A call that returns items of other sets: those that the token does not reach are left out."""
+
+    @property
+    def shows_knowledge(self) -> bool:
+        """See `MemoryCall.shows_knowledge`."""
+        return True
+
+    def opened(self, to: CallTarget) -> object:
+        """See `MemoryCall.opened`."""
+        return _SeenOrigins(self.set.open(to).inside, to.may_see)
+
+
+class _SeenOrigins(NamedTuple):
+    """The origins of the items of a set, as a token may see them."""
+
+    all: ItemOrigins
+    may_see: Callable[[Scope], bool]
+
+    def sources(self, id: str) -> list[Item]:
+        """See `MemorySet.sources`."""
+        return self.all.sources(id, may_see=self.may_see)
+
+    def lineage(self, id: str) -> Lineage:
+        """See `MemorySet.lineage`."""
+        return self.all.lineage(id, may_see=self.may_see)
+
+
+class RedefineSet(SetCall):
+    """Change how a set is kept; what is left out stays."""
+
+    call: Literal["set.redefine"]
+    definition: DefinitionOptions
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        if isinstance(to.owner, KnowledgeMemory):
-            raise InvalidInput("a prompt is made from the memory of a key; name one with ?key=")
-        paths = [tuple(path) for path in self.exact]
-        made = to.owner.context(
-            self.query,
-            budget_tokens=Budget(self.budget_tokens, message_tokens=self.message_tokens),
-            system=self.system,
-            messages=self.messages if "messages" in self.model_fields_set else NEWEST,
-            recent=self.recent,
-            sets=_or_all(self.sets),
-            knowledge=_or_all(self.knowledge),
-            exact=ALL if () in paths else paths,
-            profile=self.profile,
-            blocks=_or_all(self.blocks),
-            where=asked.stored(self.where),
-            as_of=asked.as_of(self.as_of),
-            valid_at=asked.valid_at(self.valid_at),
-            signals=None if self.signals is None else Signals.from_json(self.signals),
-            limit=self.limit,
-            reranker=MEMORY_DEFAULT if self.rerank else None,
-            min_score=self.min_score,
-            shares=Shares(**self.shares.model_dump()),
-            secrets=self.secrets,
-            details=self.details,
+        if "item_type" in self.definition.model_fields_set:
+            raise InvalidInput("item_type is not redefined: it says what the items already are")
+        return self.committed(to)
+
+    def made(self, to: CallTarget) -> Document:
+        """See `MemoryCall.made`."""
+        changed = self.set.open(to).redefine(**self.definition.options())
+        return {"result": wire_json(changed.to_json())}
+
+
+# --- of a key, or of knowledge --------------------------------------------------------------------
+
+
+class OwnerCall(MemoryCall):
+    """A call of a key, or of knowledge."""
+
+    of_knowledge: bool = False
+
+    @property
+    def in_knowledge(self) -> bool:
+        """See `MemoryCall.in_knowledge`."""
+        return self.of_knowledge
+
+    def opened(self, to: CallTarget) -> object:
+        """See `MemoryCall.opened`."""
+        owner = to.sets(knowledge=self.of_knowledge)
+        if not hasattr(owner, self.described.method.__name__):
+            raise InvalidInput(
+                f"{self.described.name} is a call of a key, outside of batches; name it with ?key="
+            )
+        return owner
+
+
+class QuarantineCall(MemoryCall):
+    """A call of what rules of admission keep out of sets."""
+
+    name: Annotated[str | None, Field(description="The set; left out: all of them.")] = None
+    of_knowledge: bool = False
+
+    @property
+    def in_knowledge(self) -> bool:
+        """See `MemoryCall.in_knowledge`."""
+        return self.of_knowledge
+
+    def opened(self, to: CallTarget) -> Quarantine:
+        """See `MemoryCall.opened`."""
+        owner = to.sets(knowledge=self.of_knowledge)
+        return owner.quarantine if self.name is None else owner.set(self.name).quarantine
+
+
+class CompareMoments(MemoryCall):
+    """Return what changed in the memory of a key between two moments; see `Memory.diff`."""
+
+    access: ClassVar[Access] = "read"
+    call: Literal["key.diff"]
+    a: str | int
+    b: Annotated[str | int | None, Field(description="By default now.")] = None
+    sets: Annotated[list[str] | None, Field(description="By default all.")] = None
+    tree: Literal["show", "skip"] = "show"
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        if not isinstance(to.owner, KeyMemory):
+            raise InvalidInput("moments are compared of a key, outside of batches; name it: ?key=")
+        engine, since = to.owner.engine, asked.as_of(self.a)
+        assert since is not None  # noqa: S101 - it is needed
+        found = difference(
+            engine.store,
+            Scope(to.owner.space, to.owner.key),
+            since,
+            asked.as_of(self.b),
+            sets=self.sets,
+            tree=self.tree == "show",
+            now=engine.clock(),
         )
-        return forms.context_fields(made)
+        return {"result": to_json(Difference, found)}
 
 
-def _or_all(names: NamesOrAll) -> list[str] | All | None:
-    return ALL if names == "all" else names
+# --- facts and conversations ----------------------------------------------------------------------
+
+
+class FactCall(MemoryCall):
+    """A call of the facts of a key."""
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        if not isinstance(to.owner, KeyMemory):
+            raise InvalidInput("facts belong to a key, outside of batches; name it with ?key=")
+        return super().answer(to)
+
+    def opened(self, to: CallTarget) -> Facts:
+        """See `MemoryCall.opened`."""
+        _, writer, scope = to.owner.inside
+        return Facts(cast("CommitWriter", writer), SetRef(scope, FACTS))  # or that of a commit
+
+
+class ConversationCall(MemoryCall):
+    """A call of one conversation."""
+
+    conversation: Annotated[str, Field(description="Its name; it is the set of that name.")]
+    timezone: Annotated[
+        str | None, Field(description="Where it takes place; by default where the reader is.")
+    ] = None
+    keeps_times: Annotated[
+        bool, Field(description="Whether `add` keeps a `timestamp` of the last minute.")
+    ] = True
+
+    @property
+    def set_name(self) -> str | None:
+        """See `MemoryCall.set_name`."""
+        return self.conversation
+
+    def opened(self, to: CallTarget) -> ConversationMemory:
+        """See `MemoryCall.opened`."""
+        return to.conversation(self.conversation, self.timezone)
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`.
+
+        Under its idempotency key, `add` keeps the times that messages have. A client that made up
+        a key to repeat its request wants the time of the commit instead.
+        """
+        return super().answer(to) if self.keeps_times else self.committed(to)
 
 
 _EVERY = (
-    exact_calls.ReadValue,
-    exact_calls.HasValue,
-    exact_calls.FieldNames,
-    exact_calls.ListNames,
-    exact_calls.ReadFields,
-    exact_calls.Subtree,
-    exact_calls.WriteValue,
-    exact_calls.NewObject,
-    exact_calls.RemoveValue,
-    exact_calls.MoveValue,
-    exact_calls.ClearObject,
-    exact_calls.AppendValue,
-    exact_calls.IncrementValue,
-    exact_calls.ReplaceValue,
-    exact_calls.CopyObject,
-    set_calls.Describe,
-    set_calls.GetItems,
-    set_calls.ListItems,
-    set_calls.RecentItems,
-    set_calls.ItemHistory,
-    set_calls.JudgeItem,
-    set_calls.AddItems,
-    set_calls.UpdateItem,
-    set_calls.DeleteItems,
-    set_calls.PopItems,
-    set_calls.SupersedeItem,
-    set_calls.RenewItems,
-    set_calls.ForgetItems,
-    set_calls.RedefineSet,
-    set_calls.ListSets,
-    set_calls.SearchItems,
-    *CONVERSATION_CALLS,
-    *get_args(AnyUpkeepCall),
-    *FACT_CALLS,
-    MakePrompt,
+    *exact_calls.CALLS,
+    *models_of(AsyncMemorySet, SetCall, others={"sources": OriginCall, "lineage": OriginCall}),
+    RedefineSet,
+    *models_of(AsyncSets, OwnerCall),
+    *models_of(AsyncKey, OwnerCall),
+    CompareMoments,
+    *models_of(AsyncQuarantine, QuarantineCall),
+    *models_of(AsyncConversation, ConversationCall),
+    *models_of(AsyncFacts, FactCall),
 )
 
 if TYPE_CHECKING:  # a checker knows the class that all have in common

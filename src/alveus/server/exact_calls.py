@@ -49,7 +49,7 @@ class ReadValue(_TreeRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return found_form(self.tree(to).get(tuple(self.path), MISSING))
+        return {"result": found_form(self.tree(to).get(tuple(self.path), MISSING))}
 
 
 class HasValue(_TreeRead):
@@ -59,7 +59,7 @@ class HasValue(_TreeRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {"found": self.tree(to).is_exist(tuple(self.path))}
+        return {"result": self.tree(to).is_exist(tuple(self.path))}
 
 
 class FieldNames(_TreeRead):
@@ -69,7 +69,7 @@ class FieldNames(_TreeRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {"names": self.place(to).get_field_names()}
+        return {"result": self.place(to).get_field_names()}
 
 
 class ListNames(_TreeRead):
@@ -89,7 +89,7 @@ class ListNames(_TreeRead):
             limit=self.limit,
             newest_first=self.newest_first,
         )
-        return {"names": found}
+        return {"result": found}
 
 
 class ReadFields(_TreeRead):
@@ -100,7 +100,7 @@ class ReadFields(_TreeRead):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         fields = self.place(to).get_fields().items()
-        return {"fields": [{"name": name, **found_form(found)} for name, found in fields]}
+        return {"result": [{"name": name, **found_form(found)} for name, found in fields]}
 
 
 class Subtree(_TreeRead):
@@ -110,7 +110,7 @@ class Subtree(_TreeRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {"nodes": forms.branch_nodes(branch_of(self.place(to)))}
+        return {"result": forms.branch_nodes(branch_of(self.place(to)))}
 
 
 class WriteValue(_Write):
@@ -122,7 +122,7 @@ class WriteValue(_Write):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         to.tree().set(tuple(self.path), asked.stored(self.value), **self.lasting())
-        return {}
+        return {"result": None}
 
 
 class NewObject(_Write):
@@ -134,7 +134,7 @@ class NewObject(_Write):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         to.tree().new_object(tuple(self.path), overwrite=self.overwrite, **self.lasting())
-        return {}
+        return {"result": None}
 
 
 class RemoveValue(MemoryCall):
@@ -145,7 +145,7 @@ class RemoveValue(MemoryCall):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {"removed": to.tree().delete(tuple(self.path))}
+        return {"result": to.tree().delete(tuple(self.path))}
 
 
 class MoveValue(MemoryCall):
@@ -158,7 +158,7 @@ class MoveValue(MemoryCall):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         to.tree().move(tuple(self.path), tuple(self.new_path))
-        return {}
+        return {"result": None}
 
 
 class ClearObject(MemoryCall):
@@ -170,7 +170,7 @@ class ClearObject(MemoryCall):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         to.tree().get_object(tuple(self.path)).clear()
-        return {}
+        return {"result": None}
 
 
 class AppendValue(_Write):
@@ -182,7 +182,7 @@ class AppendValue(_Write):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         to.tree().append(tuple(self.path), asked.stored(self.value), **self.lasting())
-        return {}
+        return {"result": None}
 
 
 class IncrementValue(_Write):
@@ -195,7 +195,7 @@ class IncrementValue(_Write):
         """See `MemoryCall.answer`."""
         by = asked.stored(self.by)
         total = to.tree().increment(tuple(self.path), by, **self.lasting())
-        return {"value": forms.wired(total)}
+        return {"result": forms.wired(total)}
 
 
 class ReplaceValue(_Write):
@@ -211,7 +211,7 @@ class ReplaceValue(_Write):
         expected = asked.stored(self.expected) if given else MISSING
         value = asked.stored(self.value)
         to.tree().update(tuple(self.path), value, expected=expected, **self.lasting())
-        return {}
+        return {"result": None}
 
 
 class NewNode(BaseModel):
@@ -236,7 +236,7 @@ class CopyObject(_Write):
         tree, path = to.tree(), tuple(self.path)
         found = tree.get_object(tuple(self.source)) if self.source is not None else self._sent()
         tree.set(path, found, **self.lasting())
-        return {}
+        return {"result": None}
 
     def _sent(self) -> MemoryObject:
         """Return what was sent, as an exact memory of its own."""
@@ -256,3 +256,22 @@ def found_form(found: object) -> Document:
     if isinstance(found, MemoryObject):
         return {"found": "object"}
     return {"found": "value", "value": forms.wired(cast("Any", found))}
+
+
+CALLS = (
+    ReadValue,
+    HasValue,
+    FieldNames,
+    ListNames,
+    ReadFields,
+    Subtree,
+    WriteValue,
+    NewObject,
+    RemoveValue,
+    MoveValue,
+    ClearObject,
+    AppendValue,
+    IncrementValue,
+    ReplaceValue,
+    CopyObject,
+)

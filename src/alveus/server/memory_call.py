@@ -8,7 +8,7 @@ from dataclasses import is_dataclass
 from datetime import datetime, timedelta
 from functools import cache
 from inspect import Parameter, cleandoc
-from types import NoneType
+from types import MappingProxyType, NoneType
 from typing import (
     Any,
     ClassVar,
@@ -24,13 +24,16 @@ from pydantic import BaseModel, ConfigDict, SkipValidation, create_model
 
 from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput
+from alveus.llm import Reranker
 from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from alveus.memory.prompt import All
 from alveus.memory.remote.calls import Call, calls_of
 from alveus.memory.remote.codecs import arms_of, field_hints, json_name
 from alveus.server.tokens import Access, Token
 from alveus.sets.commits import answer_once
 from alveus.state import MemoryObject
 from alveus.store import Scope
+from alveus.store.filters import Filter
 from alveus.values.storable import Value
 
 Document = dict[str, Any]
@@ -131,29 +134,38 @@ class MemoryCall(BaseModel):
         call = self.described
         if call.access == "write" and not call.takes_key:
             return self.committed(to)
-        return self._made(to)
+        return self.made(to)
 
     def committed(self, to: CallTarget) -> Document:
         """Make the call in one commit, under the idempotency key of the request."""
         if not isinstance(to.owner, KeyMemory):
-            return self._made(to)
+            return self.made(to)
         return to.owner.commit(
-            lambda batch: self._made(to._replace(owner=batch, once=None)), idempotency_key=to.once
+            lambda batch: self.made(to._replace(owner=batch, once=None)), idempotency_key=to.once
         )
 
-    def _made(self, to: CallTarget) -> Document:
+    def made(self, to: CallTarget) -> Document:
+        """Make the call, whatever it is committed with; return the body of the answer."""
         call, fields = self.described, dict(self)
         sent = {name: fields[name] for name in self.model_fields_set & call.arguments.keys()}
         return {"result": call.on(self.opened(to), sent, to.once, to.conversation)}
 
 
-def models_of(table: type[object], base: type[MemoryCall]) -> list[type[MemoryCall]]:
+def models_of(
+    table: type[object],
+    base: type[MemoryCall],
+    others: Mapping[str, type[MemoryCall]] = MappingProxyType({}),
+) -> list[type[MemoryCall]]:
     """Return a class for each call of a table: its fields are the arguments, after those of *base*.
 
     The call itself checks its arguments, so that errors are the same as in Python; the fields
     describe them.
+
+    Args:
+        others: By the name of a call: another base.
     """
-    return [_model_of(call, base) for call in calls_of(table).values()]
+    calls = calls_of(table).values()
+    return [_model_of(call, others.get(call.method.__name__, base)) for call in calls]
 
 
 def _model_of(call: Call, base: type[MemoryCall]) -> type[MemoryCall]:
@@ -195,25 +207,33 @@ def _union(arms: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
 def _schema_of_one(arm: Any) -> Any:  # noqa: ANN401 - as above
     origin: Any = get_origin(arm)
     inside = get_args(arm)
-    if arm in (str, int, float, bool, NoneType) or origin is Literal:
-        return arm
-    if arm in (datetime, ConversationMemory):
-        return str
-    if arm is timedelta:
-        return float
+    if arm in _SCHEMAS:
+        return _SCHEMAS[arm]
     if origin in (list, Sequence, Iterable, tuple):
         return list[schema_of(inside[0])]
     if origin in (dict, Mapping):
         return dict[str, schema_of(inside[1])]
-    if isinstance(arm, type) and is_dataclass(arm):
-        return _object_schema(arm)
-    return Any
+    if is_dataclass(arm):
+        return _object_schema(cast("type[Any]", arm))
+    return arm if origin is Literal else Any
+
+
+_SCHEMAS: Mapping[Any, Any] = {
+    **{kind: kind for kind in (str, int, float, bool, NoneType)},
+    datetime: str,
+    ConversationMemory: str,
+    timedelta: float,
+    Filter: dict[str, Any],
+    Reranker: None,
+    All: Literal["all"],
+}
 
 
 @cache
 def _object_schema(kind: type[Any]) -> type[BaseModel]:
     """Return the model of a dataclass, each of whose fields may be left out."""
     fields = {
-        json_name(name, hint): (schema_of(hint), None) for name, hint in field_hints(kind).items()
+        json_name(name, hint): (schema_of(hint), None)
+        for name, hint in field_hints(kind, given=True).items()
     }
     return _new_model(kind.__name__, __doc__=(kind.__doc__ or "").partition("\n")[0], **fields)

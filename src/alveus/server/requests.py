@@ -22,7 +22,7 @@ from pydantic_core import PydanticCustomError
 
 from alveus.errors import InvalidInput
 from alveus.facts import LearnOptions
-from alveus.store.items import ITEM_TEXTS
+from alveus.store.items import ITEM_TEXTS, Item
 from alveus.store.times import AsOf, ValidAt
 from alveus.values import wire
 from alveus.values.storable import DEFAULT_SPACE, ValidText, Value, valid_text
@@ -290,6 +290,11 @@ class LearnBody(_Body):
     options: LearnSettings | None = None
 
 
+def item_of(body: NewItem) -> Item:
+    """Return the item that a body describes."""
+    return Item(stored(body.value), **body.fields())
+
+
 def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
     """Return a JSON value as one that can be stored: bytes and others come as in exports."""
     try:
@@ -340,8 +345,10 @@ def path_of(text: str) -> str | tuple[str, ...]:
     return tuple(found)  # pyright: ignore[reportUnknownArgumentType,reportUnknownVariableType] - the same
 
 
-def as_of(text: str | None) -> AsOf | None:
+def as_of(text: str | int | None) -> AsOf | None:
     """Return the commit number or the time that a text is."""
+    if isinstance(text, int):
+        return text
     return _read(text, lambda it: int(it) if _COMMIT.fullmatch(it) else parse_time(it))
 
 

@@ -23,7 +23,6 @@ from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server.answers import StrictRoute
 from alveus.server.callers import Caller, caller_of, memories_for
-from alveus.server.set_calls import item_of
 from alveus.server.tokens import Access
 from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
@@ -356,7 +355,7 @@ def add_items(
 ) -> Document:
     """Add items, all in one commit."""
     into = at.open("write")
-    made = [valid_item(item_of(each)) for each in body.items]
+    made = [valid_item(asked.item_of(each)) for each in body.items]
     ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
     replaced = sum(cast("int", item.metadata.get(REPLACED, 0)) for item in made)
     return {"ids": list(ids), **forms.replaced_field(replaced)}

@@ -8,27 +8,34 @@ or writes. Its name, its arguments and its result are those of the method.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import cache, wraps
 from inspect import BoundArguments, Parameter, Signature, signature, unwrap
-from typing import Any, NamedTuple, Protocol, TypeVar, cast
+from typing import Any, NamedTuple, Protocol, TypeVar, cast, get_args
 from typing import get_type_hints as hints_of
 
-from alveus.errors import InvalidInput
+from alveus.errors import InvalidInput, NotFound
 from alveus.llm import ChatModel
-from alveus.memory.async_calls import Access, accesses
+from alveus.memory.async_calls import Access, Mark, marks_of
 from alveus.memory.memory import Memory
 from alveus.memory.remote.codecs import (
     Conversations,
     Json,
     NotSent,
+    OnlyLocal,
     argument_json,
     argument_of,
     arms_of,
     from_json,
+    item_json,
     json_name,
     to_json,
 )
+from alveus.memory.remote.local_only import unsupported
 from alveus.memory.remote.remote_tree import RemoteCalls
+from alveus.store.filters import Filter
+from alveus.store.items import Item
 from alveus.values.keywords import suggest_names
 
 C = TypeVar("C", bound=type)
@@ -38,12 +45,19 @@ ONCE = "idempotency_key"
 
 
 class Argument(NamedTuple):
-    """An argument of a call; *hint* is its annotation, of `*names` that of each."""
+    """An argument of a call.
+
+    Attributes:
+        hint: Its annotation; of ``*names`` that of each.
+        is_list: Whether it is ``*names``.
+        is_field: Whether it is one of ``**fields``.
+    """
 
     name: str
     hint: object
     default: object
-    is_list: bool
+    is_list: bool = False
+    is_field: bool = False
 
     @property
     def is_sent(self) -> bool:
@@ -58,6 +72,7 @@ class Call(NamedTuple):
         name: Its name in a request, such as "facts.list".
         arguments: By their names in a request.
         result: The annotation of what the method returns.
+        fields: The name of the method's ``**fields`` of an item.
     """
 
     name: str
@@ -67,6 +82,7 @@ class Call(NamedTuple):
     arguments: Mapping[str, Argument]
     result: object
     is_property: bool
+    fields: str | None
 
     @property
     def takes_key(self) -> bool:
@@ -83,13 +99,17 @@ class Call(NamedTuple):
             talks: Returns the conversation of a name.
         """
         given: dict[str, Any] = {"self": target}
+        fields: dict[str, Any] = {}
         for name, argument in self.arguments.items():
+            into = fields if argument.is_field else given
             if name in sent:
                 told = sent[name]
                 value = told if argument.is_list else argument_of(argument.hint, told, talks)
-                given[argument.name] = value
+                into[argument.name] = value
             elif not argument.is_sent:
-                given[argument.name] = None
+                into[argument.name] = None
+        if self.fields is not None:
+            given[self.fields] = fields
         if self.takes_key:
             given[ONCE] = once
         bound = BoundArguments(self.shape, given)  # pyright: ignore[reportArgumentType] - a dict keeps its order
@@ -102,47 +122,62 @@ class Call(NamedTuple):
         """Return arguments as a request carries them.
 
         Raises:
-            NotSent: One is not of its annotated type.
+            NotSent, InvalidInput: One is not of its annotated type, or cannot be stored.
+            Unsupported: One needs the store itself.
         """
         sent: dict[str, Json] = {}
         for name, argument in self.arguments.items():
-            if argument.name not in given:
+            value = given.get(argument.name, argument.default)
+            if argument.is_field or value is argument.default:
                 continue
-            value, where = given[argument.name], f"{self.name}({argument.name}=…)"
-            if argument.is_list:
-                sent[name] = []
-                for each in value:
-                    one = argument_json(argument.hint, each, where)
-                    sent[name] += one if isinstance(one, list) else [one]
-            elif value is not argument.default:
-                told = argument_json(argument.hint, value, where)
-                sent |= {name: told} if argument.is_sent else {}
+            try:
+                told = _argument_json(argument, value)
+            except OnlyLocal as instead:
+                raise unsupported(f"{self.name}({argument.name}=…)", str(instead)) from None
+            sent |= {name: told} if argument.is_sent else {}
+        if self.fields is not None and (fields := given.get(self.fields)):
+            if fields.keys() - {each.name for each in self.arguments.values()}:
+                raise NotSent(*fields)
+            sent |= item_json(replace(Item(value=None), **fields), frozenset(fields))
         return sent
 
 
+def _argument_json(argument: Argument, value: Any) -> Json:  # noqa: ANN401 - of any type
+    if not argument.is_list:
+        return argument_json(argument.hint, value, argument.name)
+    told: list[Json] = []
+    for each in value:
+        one = argument_json(argument.hint, each, argument.name)
+        told += one if isinstance(one, list) else [one]
+    return told
+
+
 @cache
-def described(name: str, method: Callable[..., Any] | property, access: Access) -> Call:
+def described(name: str, mark: Mark) -> Call:
     """Return a call as its method, or property, describes it."""
-    plain = cast("Any", method).fget if isinstance(method, property) else unwrap(method)
-    hints, shape = hints_of(plain), signature(plain)
-    arguments = {
-        json_name(each.name, hints[each.name]): Argument(
-            each.name, hints[each.name], each.default, each.kind is Parameter.VAR_POSITIONAL
-        )
-        for each in shape.parameters.values()
-        if each.name not in ("self", ONCE)
-    }
-    is_property = isinstance(method, property)
-    return Call(name, plain, access, shape, arguments, hints.get("return"), is_property)
+    method, is_property = mark.method, isinstance(mark.method, property)
+    plain = cast("Any", method).fget if is_property else unwrap(cast("Any", method))
+    hints, shape = {**hints_of(plain), **dict(mark.hints)}, signature(plain)
+    if "where" in hints:
+        hints["where"] = Filter | None
+    arguments: list[Argument] = []
+    fields: str | None = None
+    for each in shape.parameters.values():
+        if each.kind is Parameter.VAR_KEYWORD:
+            fields, kinds = each.name, hints_of(get_args(hints[each.name])[0])
+            arguments += [Argument(n, kind, ..., is_field=True) for n, kind in kinds.items()]
+        elif each.name not in ("self", ONCE):
+            is_list = each.kind is Parameter.VAR_POSITIONAL
+            arguments.append(Argument(each.name, hints[each.name], each.default, is_list))
+    named = {json_name(each.name, each.hint): each for each in arguments}
+    result = hints.get("return")
+    return Call(name, plain, mark.access, shape, named, result, is_property, fields)
 
 
 def calls_of(table: type[Any]) -> dict[str, Call]:
     """Return the calls of one of the classes of `alveus.memory.aio`, by name."""
-    found: dict[str, Call] = {}
-    for name, (method, access) in accesses(table).items():
-        call = f"{table.FAMILY}.{name}"
-        found[call] = described(call, method, access)
-    return found
+    names = {name: f"{table.FAMILY}.{name}" for name in marks_of(table)}
+    return {call: described(call, marks_of(table)[name]) for name, call in names.items()}
 
 
 class Remote(Protocol):
@@ -153,11 +188,11 @@ class Remote(Protocol):
         """The way to the server."""
         ...
 
-    def place(self) -> dict[str, Json]:
-        """Return the fields of a request that name the object."""
+    def place(self, access: Access, /) -> dict[str, Json]:
+        """Return the fields of a request that name the object, in a call of that access."""
         ...
 
-    def twin(self, memory: Memory) -> object:
+    def twin(self, memory: Memory, /) -> object:
         """Return the same object of another memory."""
         ...
 
@@ -167,8 +202,10 @@ def sends(table: type[Any]) -> Callable[[C], C]:
 
     def decorate(kind: C) -> C:
         for call in calls_of(table).values():
-            name, ask = call.method.__name__, suggest_names(_request(call))
-            if name not in vars(kind):
+            name, ask = call.method.__name__, _request(call)
+            if call.fields is None:
+                ask = suggest_names(ask)
+            if hasattr(kind, name) and name not in vars(kind):
                 setattr(kind, name, property(ask) if call.is_property else ask)
         return kind
 
@@ -193,14 +230,23 @@ def ask_for(
     """
     given = call.shape.bind(of, *args, **kwargs).arguments
     try:
-        sent = call.sent(given) | of.place() | more
-    except (NotSent, InvalidInput) as error:
-        with Memory.open(embedder="words") as empty:  # in RAM, to refuse it in its own words
-            getattr(of.twin(empty), call.method.__name__)(*args, **kwargs)
-        raise InvalidInput(f"{error} has no JSON form") from error
+        sent = call.sent(given) | of.place(call.access) | more
+    except InvalidInput as error:
+        with suppress(NotFound):
+            _refuse(call, of, args, kwargs)
+        raise error from None
+    except NotSent as error:
+        _refuse(call, of, args, kwargs)
+        raise InvalidInput(f"{call.name}: {error} has no JSON form") from None
     if call.access == "read":
         told = of.calls.read(call.name, **sent)
     else:
         once: Any = given.get(ONCE)
         told = of.calls.write(call.name, once, **sent)
     return from_json(call.result, told["result"])
+
+
+def _refuse(call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
+    """Make a call that cannot be sent of an empty memory in RAM, which raises the same error."""
+    with Memory.open(embedder="words") as empty:
+        getattr(of.twin(empty), call.method.__name__)(*args, **kwargs)

@@ -12,7 +12,7 @@ import re
 import types
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any, Literal, TypeAlias, Union, cast, get_args, get_origin
 from typing import get_type_hints as hints_of
@@ -20,10 +20,15 @@ from typing import get_type_hints as hints_of
 from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput
 from alveus.facts import Fact, LearnOptions, LearnReport
-from alveus.llm import Asking, ChatModel
-from alveus.memory.remote.local_only import unsupported
+from alveus.llm import Asking, ChatModel, Reranker
+from alveus.memory.prompt import ALL, All
+from alveus.search.projection import MapPoints
+from alveus.sets.admission.verdicts import Added, Verdict
+from alveus.sets.set_writes import item_from
+from alveus.store import Definition
 from alveus.store.filters import Filter, plain_filter
 from alveus.store.items import Hit, Hits, Item
+from alveus.store.records import check_item, request_json
 from alveus.text import Summariser
 from alveus.text import tokens as word_pieces
 from alveus.text.budget import Budget
@@ -31,7 +36,7 @@ from alveus.text.messages import Message
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked, microseconds, moment, valid_text
-from alveus.values.times import format_time, parse_time
+from alveus.values.times import Zone, format_time, parse_time
 
 Json: TypeAlias = Any
 """What `json.loads` returns and `json.dumps` accepts."""
@@ -45,7 +50,13 @@ LEFT_OUT: Mapping[type[Any], tuple[str, ...]] = {
     LearnOptions: ("asking",),
     Budget: ("counter",),
 }
-"""Fields that only callers give: an object that a call returns never has them."""
+"""Fields that a result never has."""
+
+NOT_GIVEN: Mapping[type[Any], tuple[str, ...]] = {
+    **LEFT_OUT,
+    Item: ("created", "updated", "accessed", "version", "set_name", "retired"),
+}
+"""Fields that an argument does not take."""
 
 
 _COMMIT = re.compile("[0-9]{1,19}")
@@ -53,6 +64,10 @@ _COMMIT = re.compile("[0-9]{1,19}")
 
 class NotSent(Exception):
     """An argument is not of its annotated type, or has no JSON form."""
+
+
+class OnlyLocal(Exception):
+    """An argument needs the store itself; the text says what to do instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +125,9 @@ def json_name(name: str, hint: object) -> str:
     """Return the name of a field or an argument in JSON."""
     if name == "set_name":
         return "set"
-    return f"{name}_s" if timedelta in arms_of(hint) else name
+    arms = arms_of(hint)
+    is_bare = timedelta in arms and not any(get_origin(arm) is Literal for arm in arms)
+    return f"{name}_s" if is_bare else name
 
 
 # --- results --------------------------------------------------------------------------------------
@@ -138,25 +155,27 @@ def codec(hint: Any) -> Codec:  # noqa: ANN401 - an annotation
         return _listed(codec(arguments[0]), list if kind is list else tuple)
     if kind in (dict, Mapping):
         return _mapped(codec(arguments[1]))
-    if isinstance(hint, type) and is_dataclass(hint):
-        return _fields(hint)
-    return _SPECIAL.get(hint, PLAIN)
+    if hint in _SPECIAL:
+        return _SPECIAL[hint]
+    return _fields(hint) if isinstance(hint, type) and is_dataclass(hint) else PLAIN
 
 
 def _optional(arms: tuple[Any, ...]) -> Codec:
     if bytes in arms:
         return VALUE
-    chosen = [made for arm in arms if (made := codec(arm)) is not PLAIN]
-    if not chosen:
-        return PLAIN
-    (one,), is_text = chosen, str in arms
+    several = next((codec(arm) for arm in arms if get_origin(arm) is list), PLAIN)
+    chosen = [made for arm in arms if (made := codec(arm)) not in (PLAIN, several)]
+    one, is_text = (chosen or [several])[0], str in arms
 
-    def passes(value: object) -> bool:
-        return value is None or (is_text and isinstance(value, str))
+    def of(value: object) -> Codec:
+        if value is None or (is_text and isinstance(value, str)):
+            return PLAIN
+        return several if isinstance(value, list) and several is not PLAIN else one
 
-    return Codec(
-        lambda value: value if passes(value) else one.encode(value),
-        lambda told: told if passes(told) else one.decode(told),
+    return (
+        PLAIN
+        if one is PLAIN
+        else Codec(lambda value: of(value).encode(value), lambda told: of(told).decode(told))
     )
 
 
@@ -192,9 +211,13 @@ def _fields(kind: type[Any]) -> Codec:
 
 
 @cache
-def field_hints(kind: type[Any]) -> Mapping[str, object]:
-    """Return the annotations of the fields of a dataclass that are written as JSON."""
-    hints, out = hints_of(kind), LEFT_OUT.get(kind, ())
+def field_hints(kind: type[Any], *, given: bool = False) -> Mapping[str, object]:
+    """Return the annotations of the fields of a dataclass that are written as JSON.
+
+    Args:
+        given: Of an argument, not of a result.
+    """
+    hints, out = hints_of(kind), (NOT_GIVEN if given else LEFT_OUT).get(kind, ())
     return {each.name: hints[each.name] for each in fields(kind) if each.name not in out}
 
 
@@ -212,12 +235,46 @@ def _hits_json(hits: Hits) -> Json:
     }
 
 
+def _added(told: Mapping[str, Any]) -> Added:
+    made = Added(told["ids"])
+    made.verdicts = from_json(tuple[Verdict, ...], told["verdicts"])
+    return made
+
+
+def _added_json(made: Added) -> Json:
+    return {"ids": [*made], "verdicts": to_json(tuple[Verdict, ...], made.verdicts)}
+
+
+def _points(told: Mapping[str, Any]) -> MapPoints:
+    import numpy as np
+
+    return MapPoints(
+        x=np.array(told["x"], np.float64),
+        y=np.array(told["y"], np.float64),
+        times=np.array(told["times"], np.int64).astype("datetime64[us]"),
+        **{name: told[name] for name in told.keys() - {"x", "y", "times"}},
+    )
+
+
+def _points_json(points: MapPoints) -> Json:
+    return {
+        "x": points.x.tolist(),
+        "y": points.y.tolist(),
+        "times": points.times.astype("datetime64[us]").astype("int64").tolist(),
+        **{name: [*getattr(points, name)] for name in ("ids", "sets", "speakers")},
+        **{name: getattr(points, name) for name in ("share", "unplaced", "left_out")},
+    }
+
+
 _SPECIAL: Mapping[Any, Codec] = {
     Any: VALUE,
     object: VALUE,
     datetime: Codec(format_time, parse_time),
     timedelta: Codec(timedelta.total_seconds, lambda told: timedelta(seconds=told)),
     Hits: Codec(_hits_json, _hits),
+    Added: Codec(_added_json, _added),
+    MapPoints: Codec(_points_json, _points),
+    Definition: Codec(lambda kept: wire_json(kept.to_json()), Definition.from_json),
 }
 
 
@@ -229,25 +286,37 @@ def argument_json(hint: object, value: object, name: str) -> Json:
 
     Raises:
         NotSent: It is not of its annotated type.
-        AlveusError: It cannot be stored.
+        OnlyLocal: It needs the store itself.
+        InvalidInput: It cannot be stored.
     """
     arms = arms_of(hint)
     if value is None and type(None) in arms:
         return None
+    if value is ALL and All in arms:
+        return ALL.value
     for arm in arms:
         if (origin := get_origin(arm)) is Literal:
             if isinstance(value, str) and value in get_args(arm):
                 return value
-        elif isinstance(value, _RUNTIME.get(arm, origin or arm)) and not (
-            isinstance(value, bool) and arm in (int, float)
-        ):
+        elif isinstance(value, _RUNTIME.get(arm, origin or arm)) and not _is_other(value, arm):
             return _ARGUMENTS.get(arm, _argument_json)(arm, value, name)
     raise NotSent(name)
+
+
+def _is_other(value: object, arm: Any) -> bool:  # noqa: ANN401 - an annotation
+    """Return whether a value is of a class that *arm* does not mean: a bool, or a text."""
+    return (
+        isinstance(value, bool)
+        if arm in (int, float)
+        else (isinstance(value, str) and get_origin(arm) in (list, Sequence, Iterable))
+    )
 
 
 def _argument_json(arm: Any, value: Any, name: str) -> Json:  # noqa: ANN401 - of any type
     if arm is timedelta or is_dataclass(arm):
         return to_json(arm, value)
+    if get_origin(arm) is tuple:
+        return value_json([*value], name)
     if get_origin(arm) in (list, Sequence, Iterable) and not isinstance(value, bytes | bytearray):
         return [argument_json(get_args(arm)[0], each, name) for each in value]
     return value_json(value, name)
@@ -262,23 +331,66 @@ def _time_json(_: object, time: datetime, name: str) -> Json:
     return format_time(moment(microseconds(time, name)))
 
 
-_RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object}
+def _reranker_json(_: object, __: object, ___: str) -> Json:
+    raise OnlyLocal("order the hits here, or open the server's memory with it")
+
+
+def _item_json(_: object, value: object, __: str) -> Json:
+    return item_json(item_from(value))
+
+
+def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json]:
+    """Return an item that is added, or changes of one, as JSON: fields that are not the default.
+
+    Args:
+        given: Names of the fields that are written, whatever they are.
+
+    Raises:
+        InvalidInput: It cannot be stored.
+    """
+    check_item(item, given)
+    plain = cast("dict[str, Any]", request_json(item))
+    defaults = cast("dict[str, Any]", request_json(Item(value=None)))
+    sent = {
+        name: value
+        for name, value in plain.items()
+        if (value != defaults.get(name) if given is None else name in given)
+    }
+    for name, hint in field_hints(Item).items():
+        if datetime in arms_of(hint) and sent.get(name) is not None:
+            sent[name] = format_time(cast("datetime", getattr(item, name)))
+    if item.timezone is not None:
+        at = datetime.now(UTC) if item.time is None else item.time
+        sent["timezone"] = Zone.of(item.timezone).name(at)
+    if sent.get("ttl") is not None:
+        sent["ttl_s"] = sent.pop("ttl") / 1_000_000
+    for name in ("value", "metadata"):
+        if name in sent:
+            sent[name] = value_json(sent[name])
+    for name in given or ():
+        sent.setdefault("ttl_s" if name == "ttl" else name, None)
+    return sent
+
+
+_RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object, Item: object, Filter: Mapping}
 """The classes of objects that an annotation admits, where they are not the annotation."""
 
 
-def _options_json(_: object, options: LearnOptions, name: str) -> Json:
+def _options_json(_: object, options: LearnOptions, __: str) -> Json:
     if options.asking != Asking():
-        raise unsupported(f"{name}: asking=", "the server's model is asked as it is set up")
+        raise OnlyLocal(
+            "LearnOptions(asking=…) is the server's own: its model is asked as it is set up"
+        )
     return to_json(LearnOptions, options)
 
 
-def _local_json(_: object, __: object, name: str) -> Json:
-    raise unsupported(name, "the server's own model is chosen by `alveus serve --model`")
+def _local_json(_: object, __: object, ___: str) -> Json:
+    raise OnlyLocal("the server's own model is chosen by `alveus serve --model`")
 
 
-def _budget_json(_: object, budget: Budget, name: str) -> Json:
+def _budget_json(_: object, budget: Budget, __: str) -> Json:
     if budget.counter is not word_pieces:
-        raise unsupported(f"{name}: Budget(counter=…)", "give a number of tokens")
+        raise OnlyLocal("Budget(counter=…) counts here: give a number of tokens")
     return to_json(Budget, budget)
 
 
@@ -301,7 +413,9 @@ def _plain(said: object) -> object:
 
 
 _ARGUMENTS: dict[Any, Callable[[Any, Any, str], Json]] = {
-    Mapping[str, object]: _filter_json,
+    Filter: _filter_json,
+    Item: _item_json,
+    Reranker: _reranker_json,
     datetime: _time_json,
     ChatModel: _local_json,
     Summariser: _local_json,
@@ -331,11 +445,24 @@ def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa:
         return int(told) if int in arms and _COMMIT.fullmatch(told) else parse_time(told)
     if isinstance(told, int | float) and timedelta in arms and not isinstance(told, bool):
         return _span(told)
-    is_free = any(get_origin(arm) is Mapping for arm in arms)
+    if told == ALL.value and All in arms:
+        return ALL
+    if isinstance(told, list):
+        return _list_of(arms, cast("list[Json]", told), talks)
+    is_free = any(arm is Filter or get_origin(arm) is Mapping for arm in arms)
     kind = next((arm for arm in arms if isinstance(arm, type) and is_dataclass(arm)), None)
     if isinstance(told, dict) and kind is not None and not is_free:
         return _object_of(kind, cast("dict[str, Json]", told), talks)
     return value_of(cast("object", told))
+
+
+def _list_of(arms: tuple[Any, ...], told: list[Json], talks: Conversations) -> object:
+    for arm in arms:
+        if get_origin(arm) in (list, Sequence, Iterable):
+            return [argument_of(get_args(arm)[0], each, talks) for each in told]
+    found = value_of(told)
+    is_tuple = any(get_origin(arm) is tuple for arm in arms)
+    return tuple(cast("list[object]", found)) if is_tuple else found
 
 
 def _is_literal(told: str, arms: tuple[Any, ...]) -> bool:
@@ -351,7 +478,9 @@ def _span(seconds: float) -> timedelta:
 
 def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations) -> object:
     """Return the object that an argument describes; fields that it leaves out have defaults."""
-    known = {json_name(name, hint): (name, hint) for name, hint in field_hints(kind).items()}
+    known = {
+        json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
+    }
     if unknown := next((name for name in told if name not in known), None):
         raise InvalidInput(f"{kind.__name__} has no field {unknown!r}; it has: {', '.join(known)}")
     try:

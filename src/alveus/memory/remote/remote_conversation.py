@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from alveus.conversation import ConversationMemory, Said, message_items
-from alveus.memory.async_calls import AsyncConversation
+from alveus.memory.async_calls import Access, AsyncConversation
 from alveus.memory.memory import Memory
 from alveus.memory.remote.calls import ask_for, calls_of, sends
 from alveus.memory.remote.remote_sets import RemoteSet, RemoteWriter
@@ -28,7 +28,7 @@ class RemoteConversation(ConversationMemory):
     def _set(self) -> MemorySet:
         return RemoteSet(self._writer, self._ref, {})
 
-    def place(self) -> dict[str, Any]:
+    def place(self, _: Access) -> dict[str, Any]:
         """See `Remote.place`."""
         zone = {} if self._zone is None else {"timezone": self._zone.name(datetime.now(UTC))}
         return {"conversation": self.name, **zone}

@@ -9,6 +9,7 @@ from alveus.facts import Facts, LearnOptions
 from alveus.facts.learning import Source, check_model, checked_options, conversation_of
 from alveus.llm import ChatModel
 from alveus.memory.aio import AsyncFacts
+from alveus.memory.async_calls import Access
 from alveus.memory.memory import Memory
 from alveus.memory.remote.calls import sends
 from alveus.memory.remote.codecs import argument_json
@@ -26,7 +27,7 @@ class RemoteFacts(Facts):
     def __repr__(self) -> str:
         return f"<facts of key {self._scope.key!r}>"
 
-    def place(self) -> dict[str, Any]:
+    def place(self, _: Access) -> dict[str, Any]:
         """See `Remote.place`."""
         return {}
 

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import fields
 from datetime import tzinfo
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self, cast
+from typing import Any, Literal, NoReturn, Self
 from uuid import uuid4
 
 from alveus.errors import InvalidInput, Unusable
 from alveus.facts import LearnOptions, LearnReport, Source
 from alveus.facts.learning import LEARNED
-from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
+from alveus.llm import ChatModel
+from alveus.memory.aio import AsyncKey, AsyncSets
+from alveus.memory.async_calls import Access
 from alveus.memory.keys import (
-    DEFAULT_SET,
     KeyBatch,
     KeyMemory,
     KeySets,
@@ -22,23 +23,17 @@ from alveus.memory.keys import (
     OwnerSets,
     Touched,
 )
-from alveus.memory.maintenance import ChangedItem, ChangedValue, Difference, set_names
+from alveus.memory.maintenance import Difference, set_names
+from alveus.memory.memory import Memory
 from alveus.memory.opening import WAIT_S
-from alveus.memory.prompt import ALL, NEWEST, Context, ContextRequest, Piece, Prompts, Sources
+from alveus.memory.prompt import ALL, Context, ContextRequest, Prompts, Sources
+from alveus.memory.remote.calls import calls_of, sends
 from alveus.memory.remote.codecs import from_json
 from alveus.memory.remote.connection import ServerConnection, header_text
 from alveus.memory.remote.json_readers import (
     Json,
     as_of_text,
     moment_text,
-    optional_time,
-    read_context,
-    read_hits,
-    read_item,
-    read_points,
-    read_receipt,
-    valid_at_text,
-    value_of,
 )
 from alveus.memory.remote.local_only import no_engine, unsupported
 from alveus.memory.remote.remote_conversation import RemoteConversation
@@ -48,23 +43,14 @@ from alveus.memory.remote.remote_sets import (
     RemoteQuarantine,
     RemoteSet,
     RemoteWriter,
-    is_reranked,
-    points_json,
-    search_json,
-    where_json,
+    owner_in,
 )
 from alveus.memory.remote.remote_tree import RemoteCalls, RemoteTree
-from alveus.search.projection import MapPoints
-from alveus.search.signals import Signals
-from alveus.sets.forgetting import HowForgotten, Receipt, Scrub
-from alveus.sets.writer import Where
 from alveus.state import MemoryObject, root_of
 from alveus.store import Commit, Scope, SetRef
-from alveus.store.items import Hits
 from alveus.store.scope import set_name
-from alveus.store.times import AsOf, ValidAt
-from alveus.text import tokens as word_pieces
-from alveus.values.storable import Path, choice
+from alveus.store.times import AsOf
+from alveus.values.storable import choice
 from alveus.values.times import Zone
 
 PAGE = 1_000
@@ -192,54 +178,25 @@ class BatchCalls:
         return self._connection.write("/v1/batch", body, self._key, **where)
 
 
+@sends(AsyncSets)
 class RemoteSets(OwnerSets):
     """Named sets behind a server, of a key, a batch or knowledge."""
 
     _make = RemoteSet
     _writer: RemoteWriter
 
-    def search(  # noqa: PLR0913 - as `OwnerSets.search`
-        self,
-        query: str,
-        *,
-        sets: Sequence[str] | None = None,
-        prefix: str | None = None,
-        limit: int = 10,
-        where: Where | None = None,
-        as_of: AsOf | None = None,
-        signals: Signals | None = None,
-        valid_at: ValidAt | None = None,
-        min_score: float | None = None,
-        reranker: RerankerChoice = MEMORY_DEFAULT,
-    ) -> Hits:
-        """See `OwnerSets.search`; a re-ranker of the call's own is refused."""
-        target = self._named(sets, prefix)
-        names = [ref.name for ref in target] if isinstance(target, list) else "all"
-        asked = search_json(
-            query,
-            limit=limit,
-            where=where,
-            as_of=as_of,
-            signals=signals,
-            valid_at=valid_at,
-            min_score=min_score,
-            reranker=reranker,
-        )
-        place = {"knowledge": self._scope.key is None}
-        return read_hits(self._writer.calls.read("search", set=place, sets=names, **asked))
+    @property
+    def calls(self) -> RemoteCalls:
+        """See `Remote.calls`."""
+        return self._writer.calls
 
-    def points(
-        self,
-        *,
-        sets: Sequence[str] | None = None,
-        where: Where | None = None,
-        limit: int | None = None,
-    ) -> MapPoints:
-        """See `OwnerSets.points`."""
-        target, place = self._named(sets), {"knowledge": self._scope.key is None}
-        names = [ref.name for ref in target] if isinstance(target, list) else "all"
-        asked = points_json(where, limit)
-        return read_points(self._writer.calls.read("points", set=place, sets=names, **asked))
+    def place(self, _: Access) -> dict[str, Json]:
+        """See `Remote.place`."""
+        return {"of_knowledge": True} if self._scope.key is None else {}
+
+    def twin(self, memory: Memory) -> OwnerSets:
+        """See `Remote.twin`."""
+        return owner_in(memory, self._scope)
 
     @property
     def quarantine(self) -> RemoteQuarantine:
@@ -263,36 +220,16 @@ class RemotePrompts(Prompts):
     _writer: RemoteWriter
 
     def _assembled(self, request: ContextRequest) -> Context:
-        if request.budget.counter is not word_pieces:
-            raise unsupported("Budget(counter=…)", "give a number of tokens")
-        asked = _request_json(request)
-        told = read_context(self._writer.calls.read("context", **asked))
-        told["why"] = tuple(Piece(**piece) for piece in told["why"])
-        return Context(**told)
+        given = {each.name: getattr(request, each.name) for each in fields(request)}
+        exact = ALL if request.exact == [()] else request.exact
+        sent = _CONTEXT.sent({**given, "budget_tokens": request.budget, "exact": exact})
+        return from_json(Context, self._writer.calls.read(_CONTEXT.name, **sent)["result"])
 
 
-def _request_json(request: ContextRequest) -> dict[str, Any]:
-    """Return what a context is asked for as it is sent."""
-    names = "query system recent profile limit min_score secrets details"
-    asked: dict[str, Any] = {name: getattr(request, name) for name in names.split()}
-    if request.messages is not NEWEST:
-        asked["messages"] = request.messages
-    for name in ("sets", "knowledge", "blocks"):
-        chosen = getattr(request, name)
-        asked[name] = "all" if chosen is ALL else chosen
-    return asked | {
-        "budget_tokens": request.budget.tokens,
-        "message_tokens": request.budget.message_tokens,
-        "exact": [list(path) for path in cast("Sequence[Path]", request.exact)],
-        "where": where_json(request.where),
-        "as_of": as_of_text(request.as_of),
-        "valid_at": valid_at_text(request.valid_at),
-        "signals": None if request.signals is None else request.signals.to_json(),
-        "rerank": is_reranked(request.reranker),
-        "shares": asdict(request.shares),
-    }
+_CONTEXT = calls_of(AsyncSets)["key.context"]
 
 
+@sends(AsyncKey)
 class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
     """All memory of one key, behind a server."""
 
@@ -332,37 +269,13 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         """See `Memory.diff`."""
         choice(tree, "tree", "show", "skip")
         told = self._writer.calls.read(
-            "diff",
-            since=moment_text(a, "a"),
-            until=as_of_text(b, "b"),
+            "key.diff",
+            a=moment_text(a, "a"),
+            b=as_of_text(b, "b"),
             sets=None if sets is None else set_names(sets),
-            tree=tree == "show",
+            tree=tree,
         )
-        return read_difference(told)
-
-    def forget(
-        self,
-        ids: str | Sequence[str] | None = None,
-        *,
-        where: Where | None = None,
-        scrub: Scrub | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> Receipt:
-        """See `KeyMemory.forget`."""
-        if ids is not None:
-            of, name = self.set(DEFAULT_SET), idempotency_key
-            return of.forget(ids, where=where, scrub=scrub, dry_run=dry_run, idempotency_key=name)
-        HowForgotten(scrub, dry_run).check()
-        told = self._writer.calls.write(
-            "forget",
-            idempotency_key,
-            of="key" if where is None else "sets",
-            where=where_json(where),
-            scrub=scrub,
-            dry_run=dry_run,
-        )
-        return read_receipt(told)
+        return from_json(Difference, told["result"])
 
     @property
     def facts(self) -> RemoteFacts:
@@ -480,33 +393,3 @@ def key_pages(
         if not told["more"]:
             return
         after = told["keys"][-1]
-
-
-def read_difference(told: Mapping[str, Any]) -> Difference:
-    """Return what a server tells that changed."""
-    tree = [
-        ChangedValue(
-            each["kind"],
-            each["path"] if isinstance(each["path"], str) else tuple(each["path"]),
-            value_of(each["before"]),
-            value_of(each["after"]),
-        )
-        for each in told["tree"]
-    ]
-    items = [
-        ChangedItem(
-            each["kind"],
-            each["set"],
-            each["id"],
-            *(
-                None if each[when] is None else read_item(each[when])
-                for when in ("before", "after")
-            ),
-        )
-        for each in told["items"]
-    ]
-    made: dict[str, Any] = dict(told)
-    made.update(tree=tuple(tree), items=tuple(items))
-    for name in ("since_time", "until_time"):
-        made[name] = optional_time(told[name])
-    return Difference(**made)

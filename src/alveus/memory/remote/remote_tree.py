@@ -125,7 +125,7 @@ class RemoteTree:
 
     def has(self, location: ParsedPath) -> bool:
         """Return whether a value or an object is at *location*."""
-        return self._read("is_exist", location)["found"]
+        return self._read("is_exist", location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
         """Return the value at *location*, or what is there instead."""
@@ -137,11 +137,11 @@ class RemoteTree:
 
     def names(self, location: ParsedPath) -> list[str]:
         """Return the names of the fields of the object at *location*."""
-        return self._read("get_field_names", location)["names"]
+        return self._read("get_field_names", location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
         """Return the names of those fields that are *chosen*."""
-        found = self._read(
+        return self._read(
             "names",
             location,
             prefix=chosen.prefix,
@@ -149,21 +149,20 @@ class RemoteTree:
             limit=chosen.limit,
             newest_first=chosen.newest_first,
         )
-        return found["names"]
 
     def fields(self, location: ParsedPath) -> list[tuple[str, Value | NonValue]]:
         """Return the fields of the object at *location*."""
-        fields = self._read("get_fields", location)["fields"]
+        fields = self._read("get_fields", location)
         return [(each["name"], read_found(each)) for each in fields]
 
     def branch(self, location: ParsedPath) -> Branch:
         """Return a copy of the object at *location*."""
-        return read_branch(self._read("to_dict", location)["nodes"])
+        return read_branch(self._read("to_dict", location))
 
     def _read(self, call: str, location: ParsedPath, **arguments: object) -> Json:
         path, moment = list(location.path), as_of_text(self.as_of)
         given = arguments if moment is None else {**arguments, "as_of": moment}
-        return self.calls.read(f"exact.{call}", path=path, **given)
+        return self.calls.read(f"exact.{call}", path=path, **given)["result"]
 
     # --- writes ---
 
@@ -179,7 +178,7 @@ class RemoteTree:
 
     def delete(self, location: ParsedPath) -> bool:
         """Remove what is at *location*; return whether something was there."""
-        return self._write("delete", location)["removed"]
+        return self._write("delete", location)
 
     def move(self, location: ParsedPath, target: ParsedPath) -> None:
         """Move what is at *location* to *target*."""
@@ -198,7 +197,7 @@ class RemoteTree:
         if type(by) not in (int, float):
             raise InvalidValue("by", f"must be an int or a float, not {short_repr(by)}")
         told = self._write("increment", location, expiry, by=value_json(by))
-        total = value_of(told["value"])
+        total = value_of(told)
         assert isinstance(total, (int, float))  # noqa: S101 - the server says so
         return total
 
@@ -223,7 +222,7 @@ class RemoteTree:
         if self.as_of is not None:
             self._refuse_past(call)
         given = {"path": list(location.path), **expiry_json(expiry), **arguments}
-        return self.calls.write(f"exact.{call}", self.idempotency_key, **given)
+        return self.calls.write(f"exact.{call}", self.idempotency_key, **given)["result"]
 
     def _refuse_past(self, call: str) -> NoReturn:
         raise StoreReadOnly(
