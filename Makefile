@@ -49,18 +49,17 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 
 .tests:
 	$(BIN)/coverage erase
-	ALVEUS_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist worksteal
+	ALVEUS_TEST_SHARES=1 ALVEUS_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist each
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
 test: check .pooler  ## Every test: `make check`, the wheel, PostgreSQL, many more kills and random walks, frameworks, a browser, Apache Flink
 	$(BIN)/python -m pytest -q -m wheel -n 2 --dist loadfile tests/test_wheel.py tests/test_other_pythons.py
 	ALVEUS_TEST_SCALE=full $(BIN)/python -m pytest -q -m "(slow or server or scaled) and not flink" -n 4 --dist worksteal
-	@echo "Frameworks that need environments of their own, and beside them that of Flink; each tells when it is done (minutes) …"
-	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older .venv-flink/.flink
+	@echo "Frameworks that need separate environments, and the environments of later stages; each prints when it is done (minutes) …"
+	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) .newer .older .venv-flink/.flink .venv-neighbours/.libraries .typescript
 	@$(MAKE) --no-print-directory neighbours
-	@$(MAKE) --no-print-directory browser
-	@$(MAKE) --no-print-directory typescript
+	@$(MAKE) --no-print-directory --jobs=2 $(IN_ONE_PIECE) browser typescript
 	@$(MAKE) --no-print-directory flink
 
 test-integrations:  ## Frameworks and clients of others that need environments of their own

@@ -23,7 +23,7 @@ from alveus.agents.layers import (
     ShortTermMemory,
     Status,
     gpts_memory,
-    layer_plans,
+    moves,
 )
 from alveus.errors import InvalidInput, RunParked, StoreClosed, StrategyFailed
 from alveus.errors.root import raisable, without_frames
@@ -270,7 +270,7 @@ def test_a_layer_in_ram_frees_what_left_it(monkeypatch, layer):
     sets = kept.storage._opened.store._sets.all_sets()
     assert {one.definition.retention for one in sets} == {"purge", storage.RAM_PAST_US}
     assert versions(kept.storage._opened) <= 2 * EVERY + 10
-    monkeypatch.setattr(layer_plans, "RAM_PAST_US", 0)
+    monkeypatch.setattr(moves, "RAM_PAST_US", 0)
     kept = layer()
     asyncio.run(write(4 * EVERY))
     assert versions(kept.storage._opened) <= 10
