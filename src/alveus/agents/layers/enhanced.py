@@ -1,4 +1,4 @@
-"""Enhanced short-term memory: what is met again and again leaves, as one, for long-term memory.
+"""Enhanced short-term memory: similar fragments leave as one for long-term memory.
 
 The rule is DB-GPT's, which credits it to RecAgent (YuLan-Rec).
 """
@@ -21,13 +21,13 @@ from alveus.search.similarity import Nearness
 from alveus.values.storable import counted
 
 ENHANCED = "enhanced"
-"""In the note of the layer: by the id of each fragment, the ids of those that strengthened it."""
+"""The field of the note with `Strengthening` by fragments that were added."""
 
 RECALLED = "recalled"
-"""The same, of those that were recalled: they are not in the layer."""
+"""The field with `Strengthening` by recalled fragments, which are not in the layer."""
 
 Strengthening: TypeAlias = dict[str, list[str]]
-"""By the ids of fragments, the ids of those that strengthened each."""
+"""By the id of each fragment, the ids of the fragments that strengthened it."""
 
 
 def sigmoid(number: float) -> float:
@@ -36,22 +36,22 @@ def sigmoid(number: float) -> float:
 
 
 MOST = sigmoid(1.0)
-"""The greatest probability that likeness comes to."""
+"""The greatest probability, that of the cosine 1."""
 
 
 class EnhancedShortTermMemory(ShortTermMemory[T]):
-    """Short-term memory in which fragments are strengthened by others that are like them.
+    """Short-term memory in which similar fragments strengthen each other.
 
-    A fragment is like another with the probability sigmoid(cosine), if that is at least
-    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. One that was strengthened
-    `enhance_threshold` times leaves, together with those that strengthened it, as one fragment.
-    When it overflows, the least important of all but the newest leaves.
+    A fragment strengthens another with the probability sigmoid(cosine), if that is at least
+    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. A fragment
+    that was strengthened `enhance_threshold` times leaves; it is merged with the fragments that
+    strengthened it. When the layer overflows, the least important of all but the newest leaves.
 
     Args:
-        embeddings: What gives texts vectors; None: the embedder of the memory.
-        executor: Taken because DB-GPT takes it; nothing runs in it.
-        random: Gives the chance, 0..1; None: a number that follows from the two ids, so that
-            the same writes have the same effect.
+        embeddings: Makes vectors of texts; None: the embedder of the memory.
+        executor: Accepted as in DB-GPT, and not used.
+        random: Returns a number in 0..1; None: one that follows from the two ids, so that the
+            same writes have the same effect.
 
     Raises:
         InvalidInput: No cosine reaches the threshold, or another argument cannot be used.
@@ -92,7 +92,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         }
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Take an entry in; return what leaves: fragments that became one, and the overflow."""
+        """Add an entry; return the entries that leave: merged ones, and the overflow."""
         self._nearness()
         items = move.items(self)
         self.take_again(move, entry)
@@ -109,7 +109,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         counts.save()
         return leaving
 
-    # --- what strengthens what ----------------------------------------------------------------
+    # --- strengthening ----------------------------------------------------------------------
 
     def _strengthen(
         self, move: Move, counts: _Counts, entry: FragmentEntry, op: WriteOperation
@@ -144,12 +144,12 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         digest = blake2b(f"{earlier.id}\0{new.id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64
 
-    # --- what leaves --------------------------------------------------------------------------
+    # --- leaving ------------------------------------------------------------------------------
 
     def _merged(
         self, counts: _Counts, earlier: FragmentEntry, entry: FragmentEntry, op: WriteOperation
     ) -> FragmentEntry | None:
-        """Return what a fragment becomes that was strengthened often enough; None: it was not."""
+        """Return a fragment merged with those that strengthened it; None: it stays."""
         if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
             return None
         members = counts.members(earlier, entry, op, keep=self.profile.keeps_members)
@@ -174,7 +174,7 @@ def _weight(fragment: MemoryFragment) -> float:
 
 
 class _Counts:
-    """How often each fragment of the layer was strengthened, and by which."""
+    """The strengthening of each fragment of the layer."""
 
     def __init__(self, move: Move, items: LayerItems) -> None:
         self.items, self._move = items, move
@@ -194,13 +194,13 @@ class _Counts:
         self._move.write(self.items.note)
 
     def is_removed(self, entry: FragmentEntry) -> bool:
-        """Return whether an entry left as part of another."""
+        """Return whether an entry left as part of a merged one."""
         return entry.id in self._removed
 
     def members(
         self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
     ) -> list[FragmentEntry]:
-        """Return what leaves with a fragment: itself, then what strengthened it, oldest first."""
+        """Return a fragment and those that strengthened it, oldest first."""
         by_id = {entry.id: entry for entry in self.items.entries} | {new.id: new}
         names = [name for name in self._by[ENHANCED].get(earlier.id, ()) if name in by_id]
         if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
@@ -211,7 +211,7 @@ class _Counts:
     def take(
         self, only: FragmentEntry | None, members: Sequence[FragmentEntry], earlier: FragmentEntry
     ) -> None:
-        """Take what leaves out of the layer: all members, or *only* one of them."""
+        """Remove the members of a merged fragment from the layer, or *only* one of them."""
         gone = list(members) if only is None else [only]
         self._removed |= {entry.id for entry in gone}
         self.items.remove(gone)
@@ -222,7 +222,7 @@ class _Counts:
             by.pop(earlier.id, None)
 
     def forget(self, removed: Sequence[FragmentEntry]) -> None:
-        """Take back what entries that are gone were counted for."""
+        """Remove the counts of removed entries, and the counts that they gave."""
         ids = {entry.id for entry in removed}
         for kind, by in self._by.items():
             self._by[kind] = {name: names for name, names in by.items() if name not in ids}

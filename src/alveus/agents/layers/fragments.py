@@ -1,4 +1,4 @@
-"""Fragments, their ids, and what a layer hands on, as DB-GPT's agents have them."""
+"""Fragments, their ids, and the results of layers, as DB-GPT's agents have them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from alveus.values.storable import checked_name, counted
 R = TypeVar("R")
 
 FragmentId: TypeAlias = int | str
-"""What names a fragment: a number that rises with time if alveus made it, or an id from outside."""
+"""The id of a fragment: a number that rises with time if alveus made it, or an id from outside."""
 
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Turns texts into vectors."""
@@ -40,7 +40,7 @@ LONGEST_ID = 4096
 """Bits of an id that is a number."""
 
 INSTANCES, SEQUENCE = 1 << 10, 1 << 12
-"""How many processes, and ids of one process and millisecond, a Snowflake tells apart."""
+"""The processes, and the ids of one process and millisecond, that a Snowflake can number."""
 
 TIMED_BITS = 22
 """Below the milliseconds of a Snowflake."""
@@ -53,14 +53,14 @@ OWN_TIMED_BITS = 80
 
 
 class WriteOperation(StrEnum):
-    """Why a fragment is written: it is new, or was recalled and strengthens what is like it."""
+    """Why a fragment is written: it is new, or it was recalled and strengthens similar ones."""
 
     ADD = "add"
     RETRIEVAL = "retrieval"
 
 
 class MemoryFragment(ABC):
-    """A piece of experience. Abstract: `AgentMemoryFragment` is the one that layers make."""
+    """A piece of experience, abstract; layers make `AgentMemoryFragment`."""
 
     @classmethod
     @abstractmethod
@@ -79,12 +79,12 @@ class MemoryFragment(ABC):
     @property
     @abstractmethod
     def id(self) -> FragmentId:
-        """Its name: two fragments with one id are one."""
+        """Its id: two fragments with one id are the same."""
 
     @property
     @abstractmethod
     def raw_observation(self) -> str:
-        """What was observed, as text: what search reads."""
+        """The observation as text, which search reads."""
 
     @abstractmethod
     def copy(self) -> Self:
@@ -104,12 +104,12 @@ class MemoryFragment(ABC):
 
     @property
     def importance(self) -> float | None:
-        """How much it matters by itself, 0..1; None: unknown."""
+        """Its importance, 0..1; None: unknown."""
         return self._importance
 
     @property
     def embeddings(self) -> list[float] | None:
-        """Its vector, if somebody gave it one."""
+        """Its vector; None: it was given none."""
         return self._embeddings
 
     @property
@@ -124,7 +124,7 @@ class MemoryFragment(ABC):
 
     @property
     def source_ids(self) -> list[FragmentId]:
-        """Ids of the fragments that it was made from."""
+        """The ids of the fragments it was made from."""
         return list(self._source_ids)
 
     @property
@@ -133,7 +133,7 @@ class MemoryFragment(ABC):
         return self.__class__
 
     def update_importance(self, importance: float) -> float | None:
-        """Set the importance; return what it was."""
+        """Set the importance; return the one before."""
         before, self._importance = self._importance, finite(importance)
         return before
 
@@ -142,17 +142,17 @@ class MemoryFragment(ABC):
         self._embeddings = _vector(embeddings)
 
     def update_accessed_time(self, now: datetime) -> datetime | None:
-        """Set when it was last recalled; return what it was."""
+        """Set the time of the last recall; return the one before."""
         before, self._accessed = self._accessed, _time(now)
         return before
 
     def calculate_current_embeddings(self, embed: Embed) -> list[float]:
-        """Return the vector of its text; keeps nothing."""
+        """Return the vector of its text, without keeping it."""
         return list(embed([self.raw_observation])[0])
 
     @classmethod
     def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
-        """Return one fragment of this class that says what *fragments* say, and names them."""
+        """Return one fragment of this class with the texts of *fragments*, and their ids."""
         text = ";".join(f.raw_observation for f in fragments)
         return cls.build_from(text, source_ids=[f.id for f in fragments], **kwargs)
 
@@ -161,16 +161,16 @@ class AgentMemoryFragment(MemoryFragment):
     """A fragment of text. Its fields can be assigned; a layer keeps a copy.
 
     Args:
-        observation: What was observed.
+        observation: The text.
         embeddings: Its vector, if known.
-        memory_id: Its name; None: a new one. 0 is a name like others.
-        importance: 0..1, or None where nobody knows.
+        memory_id: Its id; None: a new one. 0 is an id like others.
+        importance: 0..1; None: unknown.
         snapshot_path: File with the whole operation.
         metadata: Facts to filter by.
-        source_ids: Ids of the fragments that it was made from.
+        source_ids: The ids of the fragments it was made from.
 
     Raises:
-        InvalidInput: An argument cannot be kept.
+        InvalidInput: An argument cannot be stored.
     """
 
     def __init__(  # noqa: PLR0913, PLR0917 - DB-GPT's signature
@@ -234,7 +234,7 @@ class AgentMemoryFragment(MemoryFragment):
 
     @property
     def id(self) -> FragmentId:
-        """Its name."""
+        """Its id."""
         return self.memory_id
 
     @property
@@ -307,7 +307,7 @@ def _facts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
 
 
 class StructuredObservation(TypedDict, total=False):
-    """One step of an agent; every field may be missing, and others may be there."""
+    """One step of an agent; fields may be missing, and others may be added."""
 
     question: str
     thought: str
@@ -342,7 +342,7 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
         super().__init__(cast("str", observation), *args, **kwargs)
 
     @classmethod
-    def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - it is what is checked
+    def _checked(cls, observation: Any) -> Any:  # noqa: ANN401 - any value is checked
         found = _steps(observation)
         if found is None:
             raise InvalidInput(
@@ -372,7 +372,7 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
         *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment.build_from
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> AgentMemoryFragment:
-        """Return a fragment of a structure, or of its JSON; of other text a plain fragment."""
+        """Return a fragment of a structure or its JSON; a plain fragment of any other text."""
         if isinstance(observation, str):
             parsed = _parsed(observation)
             if parsed is None:
@@ -384,7 +384,7 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
     def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
         """Return a fragment of all their steps, in order and flat; of one fragment: itself.
 
-        Text among them becomes a step that has only an `observation`.
+        A fragment of text becomes a step with only an `observation`.
         """
         if not fragments:
             raise InvalidInput("Memory fragments is empty.")
@@ -414,7 +414,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _steps(observation: object) -> list[dict[str, Any]] | None:
-    """Return the steps that *observation* is, however deep in lists; None: it is no structure."""
+    """Return the steps of *observation*, which may be nested lists; None: it is no structure."""
     if isinstance(observation, Mapping):
         return [dict(cast("Mapping[str, Any]", observation))]
     if not isinstance(observation, (list, tuple)) or not observation:
@@ -432,7 +432,7 @@ def _steps(observation: object) -> list[dict[str, Any]] | None:
 
 
 class Snowflakes:
-    """Makes numbers of 64 bits that rise: milliseconds, the number of the process, a count.
+    """A generator of rising numbers of 64 bits: milliseconds, process, count.
 
     Args:
         instance: The number of this process, 0..1023; no other that writes has it.
@@ -452,7 +452,7 @@ class Snowflakes:
         self._mutex = FreshLock()
 
     def __call__(self) -> int:
-        """Return the next number; one that runs ahead of the clock if a millisecond is used up."""
+        """Return the next number; it is ahead of the clock if a millisecond is used up."""
         with self._mutex:
             now = max(_milliseconds(), self._last)
             self._seq = self._seq + 1 if now == self._last else 0
@@ -463,7 +463,7 @@ class Snowflakes:
 
 
 class _Ids:
-    """Who makes ids in this process."""
+    """The generator of ids in this process."""
 
     snowflakes: Callable[[], int] | None = None
     epoch = 0
@@ -475,7 +475,7 @@ _IDS = _Ids()
 def initialize_id_generator(
     instance: int | None = None, seq: int = 0, epoch: int = 0, timestamp: int | None = None
 ) -> None:
-    """Have ids of new fragments in this process be Snowflakes, as DB-GPT's are.
+    """Make the ids of new fragments in this process Snowflakes, as those of DB-GPT.
 
     Call it before the first fragment is made. The ids of alveus need no number of the process.
 
@@ -494,16 +494,16 @@ def initialize_id_generator(
 
 
 def new_fragment_id() -> int:
-    """Return a number that nobody else gets, in this process or another; it rises with time."""
+    """Return a number that is unique across processes, and rises with time."""
     if _IDS.snowflakes is not None:
         return _IDS.snowflakes()
     return int(new_id().replace("-", ""), 16)
 
 
 def time_of_id(fragment_id: int) -> datetime:
-    """Return when alveus made an id; senseless for one from outside.
+    """Return when alveus made an id; undefined for an id from outside.
 
-    Of a Snowflake: with the epoch that ids have now.
+    A Snowflake is read with the current epoch.
     """
     if fragment_id < LARGEST:
         milliseconds = _IDS.epoch + (fragment_id >> TIMED_BITS)
@@ -526,7 +526,7 @@ def memory_text(
     action: str | None = None,
     observation: str | None = None,
 ) -> str:
-    """Return what is written of a step: a line per part that there is."""
+    """Return the text of a step: a line for each part that is not empty."""
     named = {
         "Question": question,
         "Thought": thought,
@@ -537,7 +537,7 @@ def memory_text(
 
 
 def memories_text(fragments: Sequence[MemoryFragment]) -> str:
-    """Return what is read into a prompt: the fragments' texts, a line each."""
+    """Return the texts of fragments for a prompt, a line each."""
     return "\n".join(fragment.raw_observation for fragment in fragments)
 
 
@@ -563,15 +563,15 @@ F = TypeVar("F", bound=MemoryFragment)
 
 
 class InsightMemoryFragment(Generic[F]):
-    """What was inferred from a fragment, or from several together.
+    """Insights that were inferred from a fragment, or from several together.
 
     Args:
-        original_memory_fragment: What it was inferred from.
+        original_memory_fragment: The source, or sources.
         insights: Fragments, or texts, which become fragments of the original's class.
 
     Attributes:
-        original_memory_fragment: What it was inferred from.
-        insights: What was inferred, each a fragment with `is_insight`.
+        original_memory_fragment: The source, or sources.
+        insights: Fragments with `is_insight`.
     """
 
     def __init__(
@@ -585,13 +585,13 @@ class InsightMemoryFragment(Generic[F]):
 
     @property
     def originals(self) -> list[F]:
-        """What it was inferred from, as a list."""
+        """The sources as a list."""
         original = self.original_memory_fragment
         return [cast("F", original)] if isinstance(original, MemoryFragment) else list(original)
 
 
 def _insight(insight: F | str, originals: Sequence[F]) -> F:
-    """Return an insight as a fragment: it says so, and is none of what it was inferred from."""
+    """Return an insight as a new fragment with `is_insight`."""
     known, ids = dict[str, Any](), [f.id for f in originals]
     text: object = insight
     if isinstance(insight, MemoryFragment):
@@ -606,9 +606,9 @@ def _insight(insight: F | str, originals: Sequence[F]) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A fragment that a layer let go of for good, and why.
+    """A fragment that a layer dropped, and the reason.
 
-    What was stored before stays in the history of its set, as everything that is retired.
+    If it was stored before, the history of its set keeps it.
     """
 
     fragment: MemoryFragment
@@ -617,20 +617,20 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A model that could not be asked about a fragment; what was done instead is in *reason*."""
+    """A fragment about which a model could not be asked, and the reason."""
 
     fragment: MemoryFragment
     reason: str
 
 
 class DiscardedMemoryFragments(Generic[F]):
-    """What left a layer, oldest first.
+    """The fragments that left a layer, oldest first.
 
     Attributes:
-        discarded_memory_fragments: Fragments that left, for the next layer to take.
-        discarded_insights: What was inferred from them.
-        dropped: What was let go of for good, each with the reason.
-        failures: What a scorer or an extractor could not do; nothing was lost by it.
+        discarded_memory_fragments: Fragments for the next layer.
+        discarded_insights: Insights that were inferred from them.
+        dropped: Fragments that were dropped, each with the reason.
+        failures: Failed calls of a scorer or an extractor; no fragment was lost by them.
     """
 
     def __init__(
@@ -657,10 +657,10 @@ class DiscardedMemoryFragments(Generic[F]):
 
 
 class Insights(list[InsightMemoryFragment[F]]):
-    """What an extractor inferred, and what it could not do.
+    """The insights of an extractor.
 
     Attributes:
-        failures: Fragments that it could not be asked about.
+        failures: Fragments about which it could not be asked.
     """
 
     def __init__(

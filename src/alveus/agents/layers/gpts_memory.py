@@ -1,4 +1,4 @@
-"""The log of conversations that an agent's memory comes with: messages, plans, and a channel."""
+"""The log of conversations in an agent's memory: messages, plans, and a channel."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from alveus.values.storable import counted
 R = TypeVar("R")
 
 DONE = "[DONE]"
-"""What ends a channel."""
+"""The last view of a channel."""
 
 VIEWS = 64
-"""Views that wait in a channel at most. Each shows the whole conversation, so the oldest may go."""
+"""The most views in a channel. Each shows the whole conversation, so the oldest may be removed."""
 
 CONVERSATIONS = 1_000
-"""Conversations that are kept where they are kept in RAM; the one used longest ago goes first.
+"""The most conversations in RAM; the least recently used is deleted first.
 
-As many have a channel, wherever they are kept.
+It is also the most channels, in any memory.
 """
 
 HUMAN = frozenset(("Human", "User"))
@@ -42,13 +42,13 @@ _NUMBERED = re.compile(r"(.+)_(\d+)", re.DOTALL)
 
 
 def parse_conv_id(conv_id: str) -> tuple[str, int | None]:
-    """Return the conversation that an id is of, and the number of the round at its end, if any."""
+    """Return the conversation of an id, and the number of the round at its end, if it has one."""
     found = _NUMBERED.fullmatch(conv_id)
     return (conv_id, None) if found is None else (found[1], int(found[2]))
 
 
 class Status(StrEnum):
-    """How far a task of a plan is."""
+    """The status of a task of a plan."""
 
     TODO = "todo"
     RUNNING = "running"
@@ -63,7 +63,7 @@ def _now() -> datetime:
 
 
 class FieldsAsDict:
-    """A dataclass of plain values that becomes a dict, and is made of one."""
+    """A dataclass of plain values that converts to a dict and back."""
 
     __slots__ = ()
 
@@ -73,10 +73,10 @@ class FieldsAsDict:
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
-        """Return one of a dict; what is missing has its default.
+        """Return an object of a dict; missing fields have their defaults.
 
         Raises:
-            InvalidInput: There is no such field, or one without a default is missing.
+            InvalidInput: A field is unknown, or one without a default is missing.
         """
         if unknown := sorted(set(d) - {one.name for one in cls._fields()}):
             raise InvalidInput(f"{cls.__name__} has no field {unknown[0]!r}")
@@ -136,11 +136,11 @@ MESSAGES, PLANS = "gpts_messages", "gpts_plans"
 _TIMES = ("created_at", "updated_at")
 
 _PURGED = {"retention": "purge"}
-"""How a set is in RAM: nobody asks for its past."""
+"""The options of a set in RAM: it keeps no history."""
 
 
 class _Log:
-    """What both have: a store, in which each conversation is a key.
+    """A log in a memory, in which each conversation is a key.
 
     Args:
         memory: A memory of alveus; None: RAM.
@@ -157,14 +157,14 @@ class _Log:
 
     @property
     def memory(self) -> Memory:
-        """The store."""
+        """The memory of alveus."""
         if self._memory is None:
             self._memory = Memory.open(embedder="words")
         return self._memory
 
     @property
     def opened(self) -> bool:
-        """Whether there is a store: one was given, or RAM was used."""
+        """Whether its memory is open: one was passed, or RAM was used."""
         return self._memory is not None
 
     def _set(self, conv_id: str, name: str) -> MemorySet:
@@ -172,7 +172,7 @@ class _Log:
         return MemorySet(editor.writer, editor.ref, {} if self._given else _PURGED)
 
     def _changed(self) -> None:
-        """Free RAM now and then of what was deleted, or is otherwise by now."""
+        """Sweep RAM every `SWEEP_EVERY` changes."""
         self._changes += 1
         if not self._given and not self._changes % SWEEP_EVERY:
             self.memory.sweep()
@@ -191,7 +191,7 @@ class GptsMessageMemory(_Log):
         self.append_many([message])
 
     def append_many(self, messages: Sequence[GptsMessage]) -> None:
-        """Keep messages, those of one conversation in one commit."""
+        """Keep messages; one commit per conversation."""
         for conv_id in dict.fromkeys(message.conv_id for message in messages):
             items = [_item(message) for message in messages if message.conv_id == conv_id]
             self._set(conv_id, MESSAGES).add_many(items)
@@ -201,13 +201,13 @@ class GptsMessageMemory(_Log):
         return [_message(item) for item in self._set(conv_id, MESSAGES)]
 
     def get_by_agent(self, conv_id: str, agent: str) -> list[GptsMessage]:
-        """Return what an agent sent or received."""
+        """Return the messages that an agent sent or received."""
         return [m for m in self.get_by_conv_id(conv_id) if agent in (m.sender, m.receiver)]
 
     def get_between_agents(
         self, conv_id: str, agent1: str, agent2: str, current_goal: str | None = None
     ) -> list[GptsMessage]:
-        """Return what two agents said to each other; with *current_goal* only what was for that."""
+        """Return the messages between two agents; with *current_goal*, those for it."""
         pair = {(agent1, agent2), (agent2, agent1)}
         found = [m for m in self.get_by_conv_id(conv_id) if (m.sender, m.receiver) in pair]
         return [m for m in found if current_goal is None or m.current_goal == current_goal]
@@ -236,7 +236,7 @@ class GptsPlansMemory(_Log):
     """Plans: tasks by their numbers."""
 
     def batch_save(self, plans: Sequence[GptsPlan]) -> None:
-        """Keep tasks, those of one conversation in one commit.
+        """Keep tasks; one commit per conversation.
 
         Raises:
             DuplicateItem: The conversation has a task of this number.
@@ -260,12 +260,12 @@ class GptsPlansMemory(_Log):
         return [plan for plan in self.get_by_conv_id(conv_id) if plan.sub_task_num in wanted]
 
     def get_todo_plans(self, conv_id: str) -> list[GptsPlan]:
-        """Return the tasks that are to be done, or done again."""
+        """Return the tasks to do, or to do again."""
         due = (Status.TODO, Status.RETRYING)
         return [plan for plan in self.get_by_conv_id(conv_id) if plan.state in due]
 
     def complete_task(self, conv_id: str, task_item_num: int, result: str) -> None:
-        """Note that a task is done.
+        """Set a task to complete.
 
         Raises:
             NotFound: There is no such task.
@@ -282,10 +282,10 @@ class GptsPlansMemory(_Log):
         model: str | None = None,
         result: str | None = None,
     ) -> None:
-        """Note how far a task is; what is None stays.
+        """Set the state of a task; arguments that are None change nothing.
 
         Raises:
-            InvalidInput: There is no such state.
+            InvalidInput: The state is unknown.
             NotFound: There is no such task.
         """
         if state not in [*Status]:
@@ -316,10 +316,9 @@ class GptsPlansMemory(_Log):
 
 
 class Channel:
-    """Views, oldest first; has the calls of `asyncio.Queue`, and is of no event loop.
+    """A queue of views with the calls of `asyncio.Queue`, for any thread and event loop.
 
-    Any thread may put and any loop may get. After `DONE` nothing is taken, and everybody who gets
-    gets it.
+    After `DONE`, puts are ignored, and every get returns `DONE`.
 
     Args:
         with_marks: Whether views are Markdown; else lists of dicts.
@@ -334,7 +333,7 @@ class Channel:
         self._done = False
 
     def put_nowait(self, view: object) -> None:
-        """Have a view wait; more than `VIEWS` do not."""
+        """Add a view; with `VIEWS` in the queue, the oldest is removed."""
         with self._mutex:
             if self._done:
                 return
@@ -349,7 +348,7 @@ class Channel:
         self.put_nowait(view)
 
     async def get(self) -> Any:  # noqa: ANN401 - whatever was put
-        """Return the oldest view, or `DONE`, when there is one."""
+        """Return the oldest view, or `DONE`; wait until there is one."""
         while True:
             with self._mutex:
                 if self._views or self._done:
@@ -361,7 +360,7 @@ class Channel:
         """Return the oldest view, or `DONE`.
 
         Raises:
-            asyncio.QueueEmpty: There is none.
+            asyncio.QueueEmpty: There are no views.
         """
         with self._mutex:
             if self._views:
@@ -371,11 +370,11 @@ class Channel:
             raise asyncio.QueueEmpty
 
     def qsize(self) -> int:
-        """Return how many views wait."""
+        """Return the number of views."""
         return len(self._views)
 
     def empty(self) -> bool:
-        """Return whether none waits."""
+        """Return whether there are no views."""
         return not self._views
 
     def _wake(self) -> None:
@@ -389,19 +388,19 @@ class Channel:
 
 
 class GptsMemory:
-    """Messages and plans of conversations, and a channel to watch each by.
+    """Messages and plans of conversations, and a channel of views for each.
 
     Args:
-        plans_memory: Where plans are kept; None: in *memory*.
-        message_memory: Where messages are kept; None: in *memory*.
-        executor: Taken because DB-GPT takes it; nothing runs in it.
+        plans_memory: Keeps plans; None: *memory* does.
+        message_memory: Keeps messages; None: *memory* does.
+        executor: Accepted as in DB-GPT, and not used.
         memory: A memory of alveus, in which each conversation is a key; None: RAM, which keeps
             the last *conversations*.
-        conversations: How many RAM keeps, and how many may have a channel.
+        conversations: The most conversations in RAM, and the most channels.
 
     Attributes:
-        plans_memory: Where plans are kept.
-        message_memory: Where messages are kept.
+        plans_memory: Keeps plans.
+        message_memory: Keeps messages.
     """
 
     def __init__(
@@ -428,7 +427,7 @@ class GptsMemory:
     def kept_in(self, memory: Memory) -> GptsMemory:
         """Return this log, kept in *memory* unless it was made with a memory.
 
-        It has the channels of this one; and this one, if nothing is in it yet, is kept there too.
+        Both have the same channels. This log is kept in *memory*, too, if it is empty.
         """
         if not self._is_ram:
             return self
@@ -451,7 +450,7 @@ class GptsMemory:
 
         Args:
             enable_vis_message: Views are Markdown; else lists of dicts.
-            history_messages: What was said before; kept, if nothing is kept of the conversation.
+            history_messages: Earlier messages; kept if the conversation has none.
             start_round: The first round to be shown.
         """
         channel = Channel(with_marks=enable_vis_message, start_round=start_round)
@@ -460,7 +459,7 @@ class GptsMemory:
             await self._call(conv_id, lambda: self.message_memory.append_many(history_messages))
 
     def _open(self, conv_id: str, channel: Channel) -> None:
-        """Open a channel; where there are too many, end the one that was opened longest ago."""
+        """Open a channel; if there are too many, close the oldest."""
         others = [known for known in self._channels if known != conv_id]
         kept = others[max(0, len(others) + 1 - self._most) :]
         for known in [name for name in self._channels if name not in kept]:
@@ -478,10 +477,10 @@ class GptsMemory:
         await self.push_message(conv_id)
 
     async def keep_message(self, conv_id: str, message: GptsMessage) -> None:
-        """Keep a message, and leave it to `push_message` to show it.
+        """Keep a message without showing it; see `push_message`.
 
         Raises:
-            InvalidInput: It is no message, or one of another conversation.
+            InvalidInput: It is no message, or belongs to another conversation.
         """
         if not isinstance(message, GptsMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers of no types
             raise InvalidInput(f"a conversation keeps GptsMessages, not {short_repr(message)}")
@@ -492,22 +491,22 @@ class GptsMemory:
         await self._call(conv_id, lambda: self.message_memory.append(message))
 
     async def get_messages(self, conv_id: str) -> list[GptsMessage]:
-        """Return the messages of a conversation; of an unknown one none."""
+        """Return the messages of a conversation; none of an unknown one."""
         return await self._call(conv_id, lambda: self.message_memory.get_by_conv_id(conv_id))
 
     async def get_agent_messages(self, conv_id: str, agent_role: str) -> list[GptsMessage]:
-        """Return what an agent sent or received."""
+        """Return the messages that an agent sent or received."""
         log = self.message_memory
         return await self._call(conv_id, lambda: log.get_by_agent(conv_id, agent_role))
 
     async def get_agent_history_memory(self, conv_id: str, agent_role: str) -> list[Any]:
-        """Return the action reports of what an agent answered: of every second message."""
+        """Return the action reports of an agent's answers: of every second message."""
         messages = await self.get_agent_messages(conv_id, agent_role)
         reports = [message.action_report for message in messages[1::2]]
         return [found for report in reports if (found := _parsed(report)) is not None]
 
     async def push_message(self, conv_id: str, temp_msg: str | None = None) -> None:
-        """Show the conversation in its channel; with *temp_msg* below it, which is not kept."""
+        """Show the conversation in its channel, and *temp_msg* below it, which is not kept."""
         self._use(conv_id)
         channel = self._channels.get(conv_id)
         if channel is None:
@@ -522,7 +521,7 @@ class GptsMemory:
         channel.put_nowait("\n\n".join([*parts, temp_msg] if temp_msg else parts))
 
     async def complete(self, conv_id: str) -> None:
-        """End the channel of a conversation: who watches it gets what waits, and is done."""
+        """End the channel of a conversation after the views in it."""
         channel = self._channels.get(conv_id)
         if channel is not None:
             channel.put_nowait(DONE)
@@ -555,7 +554,7 @@ class GptsMemory:
             self.clear(oldest)
 
     async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
-        """Return what *work* returns; in a thread, unless it only adds to an action's batch."""
+        """Return the result of *work*, in a thread unless it only adds to an action's batch."""
         return await LayerStorage(self.message_memory.memory.key(conv_id)).call(lambda _: work())
 
 

@@ -42,21 +42,21 @@ DEFAULT_STORE = "agent_memory_long_term"
 
 
 class HybridMemory(LayerMemory[T]):
-    """Three layers as one: what leaves a layer is in the next one, by the same commit.
+    """Three layers as one: a fragment that leaves a layer is in the next one by the same commit.
 
-    What sensory memory lets through goes to short-term memory; what leaves that, and the first
-    insight of each, to long-term memory. A read gives what long-term memory recalls, best first,
-    and all that is in short-term and sensory memory, oldest first; it writes nothing.
+    Sensory memory passes important fragments to short-term memory. Fragments that leave that, and
+    the first insight of each, go to long-term memory. A read returns the fragments that long-term
+    memory recalls, best first, then all of short-term and sensory memory, oldest first.
 
     Args:
         now: The clock of RAM.
         sensory_memory: The first layer; None: `SensoryMemory()`.
         short_term_memory: The second; None: `EnhancedShortTermMemory()`.
         long_term_memory: The third; None: `LongTermMemory()`.
-        default_insight_extractor: Used where `initialize` gives none.
+        default_insight_extractor: Used if `initialize` is given none.
         default_importance_scorer: Likewise.
-        settings: What every layer takes; see `LayerMemory`. Layers in RAM move to *memory*, or to
-            where another one is kept; they start empty, with the label of this.
+        settings: The settings of every layer; see `LayerMemory`. Layers in RAM move to *memory*, or
+            to the memory of another layer; they start empty, with the label of this.
 
     Raises:
         InvalidInput: Two layers are kept in different memories, so no commit can hold both.
@@ -122,7 +122,7 @@ class HybridMemory(LayerMemory[T]):
         """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)`.
 
         Args:
-            embeddings: What short-term memory tells likeness by; None: the memory's embedder.
+            embeddings: Compares fragments in short-term memory; None: the memory's embedder.
         """
         kwargs.setdefault("memory", vector_store)
         label = kwargs.get("label", "")
@@ -188,7 +188,7 @@ class HybridMemory(LayerMemory[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
-        """Return a hybrid memory like this one that holds nothing yet."""
+        """Return an empty hybrid memory with the settings of this one."""
         label = self._clone_label(label, memory)
         storage = self.storage.again(memory)
         layers = [part.structure_clone(now, label=label, memory=memory) for part in self.parts()]
@@ -213,7 +213,7 @@ class HybridMemory(LayerMemory[T]):
     # --- writing ------------------------------------------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Take an entry in, and hand on what leaves each layer to the next; nothing leaves this."""
+        """Add an entry; entries that leave a layer move to the next. None leaves the last."""
         is_new = op is WriteOperation.ADD
         passed = self._sensory.take(move, entry, op) if is_new else [entry]
         for one in passed:
@@ -250,18 +250,18 @@ class HybridMemory(LayerMemory[T]):
         *,
         k: int | None = None,
     ) -> list[T]:
-        """Return what long-term memory recalls, best first, then what the other layers hold.
+        """Return fragments of long-term memory, best first, then those of the other layers.
 
         Args:
-            observation: What to read by.
+            observation: The query.
             alpha, beta, gamma: Weights of recency, relevance and importance in long-term memory.
-            k: How many long-term memory recalls; None: as it was made with.
+            k: The most fragments of long-term memory; None: as it was made with.
         """
         weights = Weights.given(alpha, beta, gamma)
         wanted = self._long.k if k is None else counted(k, "k", least=0)
 
         def look(writer: Writer) -> list[T]:
-            # In the order of moves: what moves meanwhile is seen twice, and never missed.
+            # In the order of moves: a fragment that moves meanwhile is read twice, not missed.
             first, second = self._sensory.contents(writer), self._short.contents(writer)
             third = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
             seen = {name for f in third for name in (f.id, *f.source_ids)}
@@ -272,12 +272,12 @@ class HybridMemory(LayerMemory[T]):
         return await self.storage.call(look)
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty all layers as part of a move; return what they held, long-term memory first."""
+        """Empty all layers as part of a move; return their fragments, long-term memory first."""
         layers = (self._long, self._short, self._sensory)
         return [fragment for layer in layers for fragment in layer.emptied(move)]
 
     async def fade(self, below: float | None = None) -> DiscardedMemoryFragments[T]:
-        """Let go of what faded in long-term memory; see `LongTermMemory.fade`."""
+        """Drop faded fragments of long-term memory; see `LongTermMemory.fade`."""
         return await (self._long.fade() if below is None else self._long.fade(below))
 
 
@@ -288,7 +288,7 @@ FORWARDED = (
     "move_to", "close", "clear", "write", "write_batch", "score_memory_importance",
     "get_insights", "reflect", "handle_duplicated", "handle_overflow",
 )  # fmt: skip
-"""What an agent memory asks its layers for, as they define or override it."""
+"""The calls of an agent memory that its layers answer."""
 
 
 def forward_to_layers(made: C) -> C:
@@ -307,11 +307,11 @@ def forward_to_layers(made: C) -> C:
 class AgentMemory(LayerMemory[T]):
     """A memory of fragments, and a log of messages and plans, which stays when that is cleared.
 
-    It is a memory itself: whatever a `LayerMemory` does, the layers do that it is made of.
+    It is a `LayerMemory` itself: its layers answer the calls.
 
     Args:
         memory: The layers; None: `ShortTermMemory()`.
-        importance_scorer: Used where `initialize` gives none.
+        importance_scorer: Used if `initialize` is given none.
         insight_extractor: Likewise.
         gpts_memory: The log; None: a new one, in RAM. Clones share it.
     """
@@ -342,7 +342,7 @@ class AgentMemory(LayerMemory[T]):
         return f"<AgentMemory: {self.memory!r}, {self.gpts_memory!r}>"
 
     def _show_settings(self) -> None:
-        """Have the attributes that the layers have."""
+        """Copy the settings of the layers."""
         inner = self.memory
         self.name, self.llm_client, self.session_id = inner.name, inner.llm_client, inner.session_id
         self.importance_scorer = inner.importance_scorer
@@ -379,11 +379,11 @@ class AgentMemory(LayerMemory[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> AgentMemory[T]:
-        """Return one like this that holds no fragments; the log is shared."""
+        """Return an empty agent memory with these settings and the same log."""
         inner = self.memory.structure_clone(now, label=label, memory=memory)
         return AgentMemory(inner, self._scorer, self._extractor, self.gpts_memory)
 
-    # --- what a layer has to say itself; the rest is forwarded --------------------------------
+    # --- calls of a layer that are not forwarded ----------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """See `LayerMemory.take`."""

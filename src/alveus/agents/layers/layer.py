@@ -61,7 +61,7 @@ from alveus.values.storable import Value, checked_name, choice, counted
 R = TypeVar("R")
 
 Dedupe: TypeAlias = Literal["id", "text", "none"]
-"""Which of two fragments are one: those with one id, also those with one text, or none."""
+"""Which fragments are duplicates: of one id; also of one text; or none."""
 
 SEEN_BEFORE = "it was written before, and has left the layer since"
 
@@ -69,7 +69,7 @@ TAKEN = "another fragment, with another text, has its id"
 
 
 class LayerOptions(TypedDict, total=False):
-    """What every layer takes; see `LayerMemory`."""
+    """The settings of every layer; see `LayerMemory`."""
 
     memory: KeySets | None
     label: str
@@ -83,22 +83,22 @@ class LayerOptions(TypedDict, total=False):
 class LayerMemory(ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
-    Every write is one commit: what leaves a layer is returned, is in the next one, or is named as
-    dropped. A fragment that is written again, after a failure say, is there once. Reads change
-    nothing but access times. Any number of tasks, threads and processes may write and read.
-    Inside an action that runs the key, writes belong to the action.
+    Every write is one commit: a fragment that leaves a layer is returned, is in the next one, or is
+    reported as dropped. A fragment that is written again, after a failure say, is kept once. Reads
+    change only access times. Any number of tasks, threads and processes may write and read. Inside
+    an action that runs the key, writes belong to the action.
 
     Args:
-        memory: Where fragments are kept: `Memory.key(…)`. None: in RAM, until the
-            process ends.
-        label: Goes before the names of the sets, so that several agents can share a key.
+        memory: The memory that keeps the fragments: `Memory.key(…)`. None: RAM, until the process
+            ends.
+        label: The prefix of the names of the sets, so that several agents can share a key.
         now: The clock of RAM.
-        profile: "dbgpt" counts as DB-GPT does, where that is not a fault.
-        dedupe: Which of two fragments are one.
+        profile: "dbgpt" counts as DB-GPT does, but for its faults.
+        dedupe: Which fragments are duplicates.
 
     Attributes:
         name: The agent's name; see `initialize`.
-        session_id: The conversation that fragments are written in; kept with each.
+        session_id: The conversation of the fragments that are written; kept with each.
     """
 
     importance_weight: float = 0.15
@@ -139,7 +139,7 @@ class LayerMemory(ABC, Generic[T]):
         label = f" {self._label!r}" if self._label else ""
         return f"<{type(self).__name__}{label} in {self._storage!r}>"
 
-    # --- where it is --------------------------------------------------------------------------
+    # --- storage ------------------------------------------------------------------------------
 
     @property
     def profile(self) -> Profile:
@@ -148,7 +148,7 @@ class LayerMemory(ABC, Generic[T]):
 
     @property
     def label(self) -> str:
-        """The label before the names of its sets."""
+        """The prefix of the names of its sets."""
         return self._label
 
     @property
@@ -166,7 +166,7 @@ class LayerMemory(ABC, Generic[T]):
 
     @property
     def storage(self) -> LayerStorage:
-        """Where fragments are kept."""
+        """The storage of the fragments."""
         return self._storage
 
     def parts(self) -> Sequence[LayerMemory[T]]:
@@ -174,14 +174,14 @@ class LayerMemory(ABC, Generic[T]):
         return (self,)
 
     def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
-        """Keep fragments in *storage*, beside those of the layers that share the lock."""
+        """Keep fragments in *storage*, which other layers share together with *lock*."""
         self._storage, self._lock = storage, lock
 
     def close(self) -> None:
-        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        """Free its RAM, if it is in RAM. A memory that was passed stays open."""
         self._storage.close()
 
-    # --- how it is set up ---------------------------------------------------------------------
+    # --- settings -----------------------------------------------------------------------------
 
     def initialize(
         self,
@@ -192,7 +192,7 @@ class LayerMemory(ABC, Generic[T]):
         real_memory_fragment_class: type[T] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set who uses it and with which models; what is left out is None afterwards."""
+        """Set its user and its models; arguments that are left out become None."""
         asked = {"score_importance": importance_scorer, "extract_insights": insight_extractor}
         for call, model in asked.items():
             if model is not None and not hasattr(model, call):
@@ -223,12 +223,12 @@ class LayerMemory(ABC, Generic[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
-        """Return a layer like this one that holds nothing yet.
+        """Return an empty layer with the settings of this one.
 
         Args:
-            label: What it is called on the same memory; None: as the agent that `initialize`
-                named, or a number. Give one where it is to be found again after a restart.
-            memory: Another memory to keep it in; what it holds under the label is there.
+            label: Its label in the same memory; None: the name of the agent, or a number. Pass one
+                to find the layer again after a restart.
+            memory: Another memory; fragments that it has under the label are in the layer.
         """
         del now  # RAM is renewed with its clock, and a memory has a clock
         clone = type(self)(
@@ -242,11 +242,11 @@ class LayerMemory(ABC, Generic[T]):
         return clone
 
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments that a layer of its kind takes beside those of every layer."""
+        """Return the arguments of this kind of layer besides those of every layer."""
         return {}
 
     def copy_from(self, memory: LayerMemory[T]) -> None:
-        """Take over who uses another one, and its models."""
+        """Take over the user and the models of another layer."""
         self.initialize(
             memory.name,
             memory.llm_client,
@@ -274,11 +274,11 @@ class LayerMemory(ABC, Generic[T]):
         now: datetime | None = None,
         op: WriteOperation = WriteOperation.ADD,
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write a fragment; return what left by it, or None if nothing did.
+        """Write a fragment; return the fragments that left for it, or None.
 
         Args:
-            now: When it happened; by default now.
-            op: RETRIEVAL: it was recalled, and only strengthens what is like it.
+            now: The time of the observation; by default now.
+            op: RETRIEVAL: it was recalled, and only strengthens similar fragments.
         """
         if op not in tuple(WriteOperation):
             raise InvalidInput(f"op must be a WriteOperation, not {op!r}")
@@ -287,7 +287,7 @@ class LayerMemory(ABC, Generic[T]):
     async def write_batch(
         self, memory_fragments: Sequence[T], now: datetime | None = None
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write fragments in one commit; what comes of it is what single writes would do."""
+        """Write fragments in one commit, with the effect of single writes."""
         if not isinstance(memory_fragments, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a batch is a list of fragments, not {memory_fragments!r}")
         return await self._write(list(memory_fragments), now, WriteOperation.ADD)
@@ -324,7 +324,7 @@ class LayerMemory(ABC, Generic[T]):
 
     @abstractmethod
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Take an entry in, as part of a move; return what leaves for the next layer."""
+        """Add an entry as part of a move; return the entries that leave for the next layer."""
 
     def _hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
         """Return the entries that leave this layer to the caller of the write."""
@@ -333,11 +333,11 @@ class LayerMemory(ABC, Generic[T]):
         discarded.discarded_insights.extend(move.inferred(self, leaving))
 
     def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
-        """Return whether a new entry stays out: it was in before, or the rules refuse it."""
+        """Return whether a new entry stays out: it was written before, or rules refuse it."""
         return self._was_written(move, entry) or move.is_refused(self.parts(), entry)
 
     def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
-        """Return whether an entry is in one of the layers, or was."""
+        """Return whether an entry is, or was, in one of the layers."""
         if self._dedupe == "none":
             entry.fragment = self._renamed(move, entry)
             return False
@@ -375,15 +375,15 @@ class LayerMemory(ABC, Generic[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Return copies of what there is to *observation*.
+        """Return copies of the fragments that bear on *observation*.
 
         Args:
-            observation: What to read by.
+            observation: The query.
             alpha, beta, gamma: Weights of recency, relevance and importance.
         """
 
     async def clear(self) -> list[T]:
-        """Empty it; return what it held, oldest first. It can be written again, old ids too."""
+        """Empty it; return its fragments, oldest first. Their ids can be written again."""
         return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
@@ -393,7 +393,7 @@ class LayerMemory(ABC, Generic[T]):
     # --- models -------------------------------------------------------------------------------
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
-        """Return how important fragments are, in their order: a constant without a scorer."""
+        """Return the importance of each fragment; a constant without a scorer."""
         answers = ModelAnswers()
         if self.importance_scorer is not None:
             answers, _ = await self._answered("score", memory_fragments)
@@ -411,9 +411,9 @@ class LayerMemory(ABC, Generic[T]):
         return answers, answers.answer(*questions)
 
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
-        """Return what can be inferred from each fragment; nothing without an extractor.
+        """Return the insights from each fragment; none without an extractor.
 
-        What the extractor could not be asked is in `failures` of the list.
+        `failures` of the list has the fragments about which the extractor could not be asked.
         """
         if self.insight_extractor is None or not memory_fragments:
             return Insights()
@@ -428,7 +428,7 @@ class LayerMemory(ABC, Generic[T]):
         return Insights(good, failures)
 
     async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
-        """Return the fragments, and behind them what is inferred from all of them together."""
+        """Return the fragments, followed by the insights from all of them together."""
         fragments = list(memory_fragments)
         if self.insight_extractor is None or not fragments:
             return fragments
@@ -438,14 +438,14 @@ class LayerMemory(ABC, Generic[T]):
         inferred = await self.get_insights([whole])
         return fragments + [insight for one in inferred for insight in one.insights]
 
-    # --- what subclasses may have otherwise ---------------------------------------------------
+    # --- for subclasses to override -----------------------------------------------------------
 
     async def handle_duplicated(
         self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
     ) -> list[T]:
-        """Return both lists as one, without duplicates: of two that are one the first stays.
+        """Return both lists as one, without duplicates: the first of two stays.
 
-        It takes the higher importance, and the later access time, of the other.
+        It gets the higher importance and the later access time of both.
         """
         kept: dict[str, T] = {}
         for at, fragment in enumerate([*memory_fragments, *new_memory_fragments]):
@@ -459,12 +459,12 @@ class LayerMemory(ABC, Generic[T]):
         return list(kept.values())
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
-        """Return what stays of fragments, oldest first, and what is too much."""
+        """Return the fragments that stay, oldest first, and those that overflow."""
         return list(memory_fragments), []
 
 
 def normal_text(text: str) -> str:
-    """Return what two texts have in common that are one: case and white space do not count."""
+    """Return a text in lower case with single spaces; texts that are equal then are duplicates."""
     return " ".join(text.casefold().split())
 
 
@@ -481,8 +481,8 @@ class BufferMemory(LayerMemory[T]):
     """A layer that holds few fragments, all of which a read returns.
 
     Args:
-        buffer_size: The most fragments that it holds when a write has ended.
-        settings: What every layer takes; see `LayerMemory`.
+        buffer_size: The most fragments after a write.
+        settings: The settings of every layer; see `LayerMemory`.
     """
 
     least: ClassVar[int] = 0
@@ -520,14 +520,14 @@ class BufferMemory(LayerMemory[T]):
 
 
 class SensoryMemory(BufferMemory[T]):
-    """Gathers fragments; when it overflows all of them leave at once, and it is empty again.
+    """Gathers fragments; when it overflows, all of them leave at once.
 
-    Each is scored then. What is important enough is handed on, and the rest is dropped, by name.
+    Each is scored then. Important ones go to the next layer; the others are dropped, and reported.
 
     Args:
-        buffer_size: How many it gathers; 0: every fragment is scored as it comes.
-        threshold_to_short_term: The least importance of what is handed on.
-        settings: What every layer takes; see `LayerMemory`.
+        buffer_size: How many it gathers; 0: every fragment is scored at once.
+        threshold_to_short_term: The least importance for the next layer.
+        settings: The settings of every layer; see `LayerMemory`.
     """
 
     importance_weight = 0.9
@@ -547,10 +547,10 @@ class SensoryMemory(BufferMemory[T]):
         return super()._settings() | {"threshold_to_short_term": self.threshold_to_short_term}
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Take an entry in; return those that leave, with their importance."""
+        """Add an entry; return the entries that leave, with their importance."""
         if op is WriteOperation.RETRIEVAL:
             raise InvalidInput(
-                "what was recalled strengthens short-term memory, not sensory memory"
+                "a recalled fragment strengthens short-term memory, not sensory memory"
             )
         if not self.buffer_size:
             return self._let_through(move, [entry])
@@ -587,7 +587,8 @@ class ShortTermMemory(BufferMemory[T]):
 
     Args:
         buffer_size: How many it keeps.
-        settings: What every layer takes; see `LayerMemory`. With ``memory=`` it survives a restart.
+        settings: The settings of every layer; see `LayerMemory`. With ``memory=`` fragments survive
+            a restart.
     """
 
     kind: ClassVar[str] = "short_term"
@@ -597,7 +598,7 @@ class ShortTermMemory(BufferMemory[T]):
         super().__init__(buffer_size, **settings)
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Take an entry in; return those that leave, oldest first."""
+        """Add an entry; return the entries that leave, oldest first."""
         if op is WriteOperation.RETRIEVAL:
             return []
         items = move.items(self)
@@ -609,7 +610,7 @@ class ShortTermMemory(BufferMemory[T]):
         return [gone.leaving() for gone in leaving]
 
     def take_again(self, move: Move, entry: FragmentEntry) -> None:
-        """Make an entry and what it has a duplicate of, by its text, into one: the entry."""
+        """Join an entry with earlier ones of the same text, which are removed."""
         if self._dedupe != "text":
             return
         items = move.items(self)
@@ -627,7 +628,7 @@ class ShortTermMemory(BufferMemory[T]):
         return self.contents(self.storage.writer())
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
-        """Return the newest fragments, and the oldest, which are too many."""
+        """Return the newest fragments, and the oldest ones that overflow."""
         fragments = list(memory_fragments)
         over = max(0, len(fragments) - self.buffer_size)
         return fragments[over:], fragments[:over]

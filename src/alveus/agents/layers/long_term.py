@@ -1,4 +1,4 @@
-"""Long-term memory: everything that reached it, recalled by meaning, time and importance."""
+"""Long-term memory: all fragments that reach it, recalled by meaning, time and importance."""
 
 from __future__ import annotations
 
@@ -53,16 +53,16 @@ from alveus.values.storable import counted
 from alveus.values.wire import digest
 
 Mark: TypeAlias = Literal["forget", "merge"]
-"""Why a fragment that is still there is recalled no more."""
+"""Why a fragment is not recalled although it is stored."""
 
 ALL = 128
-"""Fragments up to which every one is ranked; above, those that search finds, and the latest."""
+"""Up to so many fragments, all are ranked; above, the hits of a search and the latest."""
 
 CANDIDATES = 100
-"""How many of them search finds, or as many as are wanted. Source: DB-GPT's top_k."""
+"""The hits of that search, at least. Source: DB-GPT's top_k."""
 
 MOST_HITS = 1_000
-"""More a search does not find."""
+"""The most hits of a search."""
 
 LATEST = 64
 
@@ -70,32 +70,32 @@ ALSO = 64
 """Ids of fragments of the same text, the last ones, by which a repetition is recognised."""
 
 SINCE = 256
-"""Fragments, the last ones, that a reflection draws insights from."""
+"""The most fragments of a reflection, the last ones."""
 
 FADED = 0.05
-"""Importance times recency below which `fade` lets go of a fragment."""
+"""Importance times recency below which `fade` drops a fragment."""
 
 SCORE_OF_BEST = 3.0
-"""What search gives to the best in words and meaning: 1 + 2."""
+"""The greatest score of a search: 1 for words and 2 for meaning."""
 
 
 class LongTermMemory(LayerMemory[T], Generic[T]):
     """Keeps every fragment, of all conversations, until it is cleared or fades.
 
     Read by a mean of recency, relevance and importance, each 0..1; of equals the newest first.
-    Fragments of one text are one, which counts how often it was seen.
+    Fragments of one text are one, with a count.
 
     Args:
-        executor: Taken because DB-GPT takes it; nothing runs in it.
-        vector_store: The same as `memory`, where DB-GPT has its vector store.
+        executor: Accepted as in DB-GPT, and not used.
+        vector_store: The same as `memory`, at the position of DB-GPT's vector store.
         now: The clock of RAM.
-        reflection_threshold: When the importance of what was written adds up to this, insights
-            are drawn from it, and kept with it. None: never.
-        _default_importance: Of fragments whose importance nobody knows.
-        metadata: Facts that every fragment written here has.
-        k: How many fragments a reading gives.
-        carry: Whether what is above the threshold counts for the next reflection.
-        settings: What every layer takes; see `LayerMemory`.
+        reflection_threshold: The sum of importance at which insights are drawn from the fragments
+            since the last reflection, and kept. None: never.
+        _default_importance: The importance of fragments without one.
+        metadata: Facts that are added to every fragment.
+        k: How many fragments a read returns.
+        carry: Whether the excess over the threshold counts for the next reflection.
+        settings: The settings of every layer; see `LayerMemory`.
     """
 
     kind: ClassVar[str] = "long_term"
@@ -152,7 +152,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- writing ------------------------------------------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Take an entry in, to stay."""
+        """Add an entry; none leaves."""
         if op is WriteOperation.RETRIEVAL:
             return []
         if self._settled(move, entry):
@@ -178,7 +178,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- duplicates ---------------------------------------------------------------------------
 
     def _joined(self, move: Move, entry: FragmentEntry) -> bool:
-        """Join an entry to one of the same text, if there is one; else note its text."""
+        """Join an entry to one of the same text and return True; else note its text."""
         same = self._of_text(move, entry)
         if same is None:
             return False
@@ -186,15 +186,17 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             absorb(same.fragment, entry.fragment)
             same.extra["seen"] = same.extra.get("seen", 1) + entry.extra.get("seen", 1)
             same.extra["also"] = [*same.extra.get("also", ()), entry.fragment.id][-ALSO:]
-            same.extra.pop("mark", None)  # what was let go of, and is met again, is recalled again
+            same.extra.pop(
+                "mark", None
+            )  # a forgotten fragment that is written again is recalled again
             move.items(self).change(same)
         return True
 
     def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
         """Return the entry of the same text; None: there is none, and this one is noted.
 
-        A note is derived from the item it tells of. So when that is gone another one is made,
-        under the other of two names.
+        A note is derived from its item. After that item was removed, the next note of the text
+        gets the other of two names.
         """
         text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
         note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
@@ -214,7 +216,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- reflection ---------------------------------------------------------------------------
 
     def _reflect(self, move: Move, entry: FragmentEntry) -> None:
-        """Count an entry for the next reflection, and have that when it is due."""
+        """Count an entry for the next reflection, and reflect if it is due."""
         threshold = self.reflection_threshold
         if threshold is None or entry.fragment.is_insight:
             return
@@ -240,9 +242,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def take_insight(
         self, move: Move, insight: MemoryFragment, sources: Sequence[FragmentEntry]
     ) -> None:
-        """Take in what was inferred from entries that are here, or were added by this move.
+        """Add an insight from entries that are here, or that this move adds.
 
-        What is here already, under its id, stays as it is.
+        One whose id is here already changes nothing.
         """
         ref = move.storage.ref(self.set_name)
         links = tuple(Link(ref, one.id) for one in sources if move.items(self).get(one.id))
@@ -253,7 +255,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
     @property
     def aggregate_importance(self) -> float:
-        """What was written since the last reflection comes to; 0 without a threshold."""
+        """The sum of importance since the last reflection; 0 without a threshold."""
         notes = self.storage.ref(self.note_set)
         note = LayerNote.read(self.storage.writer(), notes, self.set_name)
         return float(note.value.get("aggregate", 0.0))
@@ -272,9 +274,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         """Return the *k* fragments that answer *observation* best, best first.
 
         Args:
-            observation: What to read by.
+            observation: The query.
             alpha, beta, gamma: Weights of recency, relevance and importance; 0.05, 1 and 0.1
-                where they are left out.
+                by default.
             k: How many; None: as the layer was made with.
         """
         found = await self.recall(observation, alpha, beta, gamma, k=k)
@@ -289,7 +291,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         *,
         k: int | None = None,
     ) -> list[RankedFragment[T]]:
-        """Return what `read` does, with the scores and what they are made of."""
+        """Return the fragments of `read`, with their scores and the parts of these."""
         wanted = self.k if k is None else counted(k, "k", least=0)
         weights = Weights.given(alpha, beta, gamma)
         return await self.storage.call(
@@ -299,7 +301,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def recalled(
         self, writer: Writer, observation: str, weights: Weights, k: int
     ) -> list[RankedFragment[T]]:
-        """Return the best *k* fragments; they count as read then."""
+        """Return the best *k* fragments, and note that they were read."""
         ref, now = self.storage.ref(self.set_name), self.storage.now()
         if not k or writer.info(ref) is None:
             return []
@@ -329,7 +331,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def _candidates(
         self, writer: Writer, ref: SetRef, observation: str, weights: Weights, k: int
     ) -> Iterator[tuple[Item, float]]:
-        """Yield what is ranked, and how near it is to an observation."""
+        """Yield the items to rank, with their nearness to an observation."""
         wanted = max(CANDIDATES, min(k, MOST_HITS))
         asked = SearchOptions(limit=wanted, touch=False)
         hits = writer.search([ref], observation, asked) if weights.beta else ()
@@ -347,10 +349,10 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             if stored.record.id not in seen:
                 yield item_of(stored), 0.0
 
-    # --- letting go ---------------------------------------------------------------------------
+    # --- removing -----------------------------------------------------------------------------
 
     async def mark(self, ids: Sequence[FragmentId], mark: Mark | None) -> int:
-        """Have fragments recalled no more, or, with None, again; return how many were found."""
+        """Mark fragments not to be recalled, or, with None, unmark them; return their number."""
         if mark not in ("forget", "merge", None):
             raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
         names = _names(ids)
@@ -366,10 +368,10 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return len(found)
 
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
-        """Let go of what is neither important nor recent; return it, as dropped.
+        """Drop fragments that are neither important nor recent, and return them.
 
-        That is where importance times recency is below *below*. Fragments with ``pinned`` in
-        their metadata stay. What is gone can be brought back by `recover`.
+        Their importance times recency is less than *below*. Fragments with ``pinned`` in their
+        metadata stay. `recover` restores dropped fragments.
         """
         least = finite(below, "below")
         plan = partial(self._faded, least)
@@ -388,9 +390,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return move.discarded
 
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
-        """Bring back fragments that faded or were cleared; return those that were brought back.
+        """Restore fragments that faded or were cleared, and return them.
 
-        Those whose text was written again since are joined to that.
+        One whose text was written again since is joined to that.
         """
         names = _names(ids)
         plan = partial(self._recovered, names)
@@ -409,7 +411,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
 
 def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
-    """Return an insight that names what it was inferred from."""
+    """Return an insight with the ids of its sources."""
     if set(insight.source_ids) == {fragment.id for fragment in fragments}:
         return insight
     return insight.current_class.build_from(
@@ -424,7 +426,7 @@ def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> Me
 
 
 def _names(ids: Sequence[FragmentId]) -> list[str]:
-    """Return the items that ids are of, each once."""
+    """Return the ids of the items, each once."""
     if isinstance(ids, str) or not isinstance(ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"ids must be a list of ids of fragments, not {ids!r}")
     return list(dict.fromkeys(item_id(one) for one in ids))

@@ -45,11 +45,11 @@ if TYPE_CHECKING:
     from alveus.agents.layers.layer import LayerMemory
 
 LABELS = ("speaker", "role", "session")
-"""Fields of an item that a fragment has in its metadata."""
+"""Fields of an item that a fragment keeps in its metadata."""
 
 
 def item_id(fragment_id: FragmentId) -> str:
-    """Return the id of the item that a fragment is kept as."""
+    """Return the id of the item that keeps a fragment."""
     return str(fragment_id)
 
 
@@ -60,9 +60,9 @@ class FragmentEntry:
     Attributes:
         number: Its position in the order of arrival.
         stored: The version it was read from; None: it is new here.
-        origin: What it was made from, elsewhere.
-        extra: What the layer knows of it besides.
-        time: When it happened; None: now.
+        origin: The items of other sets that it was made from.
+        extra: Further data of the layer.
+        time: The time of the observation; None: now.
     """
 
     fragment: MemoryFragment
@@ -78,23 +78,23 @@ class FragmentEntry:
         return item_id(self.fragment.id) if self.stored is None else self.stored.record.id
 
     def origins(self) -> tuple[Link, ...]:
-        """Return what is derived from it has to name: itself, or, if new, what it came from."""
+        """Return the sources of a fragment derived from it: itself, or its origin if it is new."""
         return tuple(self.origin) if self.stored is None else (Link(self.stored.set, self.id),)
 
     def leaving(self) -> FragmentEntry:
-        """Return it as the next layer gets it."""
+        """Return it as an entry of the next layer."""
         extra = {name: self.extra[name] for name in ("seen", "parts") if name in self.extra}
         return FragmentEntry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
 
     def parts(self) -> list[dict[str, Any]]:
-        """Return what it was made of: the parts of a merged one, or itself."""
+        """Return the parts of a merged fragment; else itself."""
         if "parts" in self.extra:
             return list(self.extra["parts"])
         value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
         return [value | {"metadata": dict(self.fragment.metadata)}]
 
     def value(self) -> dict[str, Any]:
-        """Return the value that keeps it where it is."""
+        """Return the value of its item in the same layer."""
         return self._value(self.extra.get("era", 0))
 
     def item(self, *, era: int, now: datetime, session: str | None) -> Item:
@@ -154,7 +154,7 @@ def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 def merged(members: Sequence[FragmentEntry]) -> FragmentEntry:
     """Return entries as one, of the class and the importance of the first.
 
-    It keeps all that is known of each in `parts`, and of their metadata what they agree in.
+    Its `parts` keep all of each; its metadata has the fields on which all agree.
     """
     first = members[0]
     fragments = [member.fragment for member in members]
@@ -184,7 +184,7 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
     """Return the fragment that an item keeps.
 
     Args:
-        made: Its class, where that holds what the item holds; None: as the item says.
+        made: Its class, if it fits the item; None: as the item says.
     """
     value = value_of(item)
     observation = value.get("observation", "")
@@ -207,7 +207,7 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
 
 
 def value_of(item: Item) -> dict[str, Any]:
-    """Return what an item keeps of a fragment; one that no layer wrote is a fragment of text."""
+    """Return the value of a fragment's item; an item that no layer wrote is a fragment of text."""
     value = cast("dict[str, Any]", item.value)
     if isinstance(value, dict) and "id" in value and "n" in value:  # pyright: ignore[reportUnnecessaryIsInstance] - anybody can add to a set
         return value
@@ -215,27 +215,23 @@ def value_of(item: Item) -> dict[str, Any]:
 
 
 def accessed_time(item: Item) -> datetime | None:
-    """Return when what an item keeps was recalled last."""
+    """Return the time of the last recall of an item's fragment."""
     noted = value_of(item).get("accessed")
     return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
 
 
 class LayerNote(Note):
-    """What is known of a layer besides its fragments; its version guards them all.
-
-    Every change of a buffer writes its note. So of two writers that saw the same buffer one
-    is refused, and looks again.
-    """
+    """The note of a layer; its version guards the fragments of a small layer (see `LayerItems`)."""
 
     __slots__ = ()
 
     @property
     def era(self) -> int:
-        """How often the layer was cleared."""
+        """The number of times that the layer was cleared."""
         return int(self.value.get("era", 0))
 
     def begin_era(self) -> None:
-        """Note that the layer was cleared: what it held before may be written again."""
+        """Note that the layer was cleared: ids of before may be written again."""
         arrivals = self.value.get("arrivals", 0)
         self.value = {"era": self.era + 1, "arrivals": arrivals}
 
@@ -251,21 +247,21 @@ Insight = InsightMemoryFragment[MemoryFragment]
 _LOG = logging.getLogger(__name__)
 
 LONGEST_INSIGHT = 100_000
-"""Characters of an insight; a model that says more has not inferred anything."""
+"""The most characters of an insight."""
 
 NEVER: Sequence[Outcome] = ("reject", "quarantine")
-"""What a set says of an item whatever else it holds."""
+"""Outcomes that do not depend on the other items of a set."""
 
 ANY: Sequence[Outcome] = (*NEVER, "merge")
 
 
 class Unanswered(Exception):
-    """A plan needs something of a model that it was not asked yet."""
+    """A plan needs an answer of a model that was not asked yet."""
 
 
 @dataclass(slots=True, frozen=True)
 class FragmentQuestion:
-    """What a model is asked about one fragment, or about several taken together."""
+    """A question to a model about one fragment, or about several together."""
 
     layer: LayerMemory[Any]
     kind: str
@@ -273,12 +269,12 @@ class FragmentQuestion:
 
     @property
     def name(self) -> tuple[str, str, tuple[FragmentId, ...]]:
-        """What tells it from others."""
+        """Its identity."""
         return (self.kind, self.layer.set_name, tuple(f.id for f in self.fragments))
 
 
 class ModelAnswers:
-    """What models answered so far, and what is to be asked next."""
+    """The answers of models so far, and the questions to ask next."""
 
     def __init__(self) -> None:
         self._answers: dict[object, object] = {}
@@ -305,7 +301,7 @@ class ModelAnswers:
     def importances(
         self, layer: LayerMemory[Any], fragments: Sequence[MemoryFragment]
     ) -> list[float]:
-        """Return how important fragments are: by the scorer, or without one a constant.
+        """Return the importance of fragments: by the scorer, or a constant without one.
 
         Raises:
             Unanswered: The scorer was not asked yet.
@@ -338,7 +334,7 @@ async def _model_answer(question: FragmentQuestion) -> object:
 def _inferred(
     layer: LayerMemory[Any], fragments: tuple[MemoryFragment, ...], answer: object
 ) -> Insight | None:
-    """Return what an extractor answered about fragments, checked; what is blank is left out."""
+    """Return the answer of an extractor about fragments, checked, without blank insights."""
     if answer is None:
         return None
     if not isinstance(answer, InsightMemoryFragment):
@@ -359,7 +355,7 @@ def _inferred(
 
 
 async def awaited(answer: Awaitable[R] | R) -> R:
-    """Return what a function answered that may be async or not."""
+    """Return the result of a function that may be async."""
     return await answer if inspect.isawaitable(answer) else cast("R", answer)
 
 
@@ -598,11 +594,11 @@ class Move:
 async def moved(
     storage: LayerStorage, lock: FairLock, plan: Callable[[Move], R], name: str, *arguments: Value
 ) -> R:
-    """Make a plan, commit it, and return what it returned.
+    """Commit a plan, and return its result.
 
     Args:
-        name: What was called.
-        arguments: With what, as it was passed: that tells a batch from another with its key.
+        name: The name of the call.
+        arguments: Its arguments, which are compared when an idempotency key is used again.
 
     Raises:
         StaleItem: Others changed the layers again and again, for as long as the memory waits.

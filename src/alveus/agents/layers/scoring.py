@@ -31,7 +31,7 @@ LOWEST, HIGHEST = 1.0, 10.0
 """The scale on which scorers rate."""
 
 UNKNOWN = 0.5
-"""What an importance that nobody knows counts as."""
+"""The importance of a fragment without one."""
 
 DECAY = 0.99
 """Of recency, per hour. Source: DB-GPT's time-weighted retriever (decay rate 0.01)."""
@@ -51,14 +51,14 @@ Text:
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """Where DB-GPT's numbers and alveus's part: the same calls, with either.
+    """The differences between DB-GPT's numbers and alveus's.
 
     Attributes:
         name: "alveus" or "dbgpt".
-        raw: Importance is a rating times the layer's weight, and scores are sums; else all is in
-            0..1 and scores are means.
-        keeps_members: What was merged into a fragment that leaves stays in short-term memory, so
-            that it is stored twice.
+        raw: Importance is a rating times the layer's weight, and scores are sums; else both are in
+            0..1, and scores are means.
+        keeps_members: Fragments that were merged into one that leaves stay in short-term memory,
+            so that they are stored twice.
     """
 
     name: ProfileName
@@ -72,17 +72,17 @@ class Profile:
         return cls(name, raw=is_theirs, keeps_members=is_theirs)
 
     def check(self, importance: float | None, what: str = "an importance") -> None:
-        """Refuse an importance that is out of range; as DB-GPT counts, it goes up to 10.
+        """Check that an importance is in 0..1, or in 0..10 as DB-GPT counts.
 
         Raises:
-            InvalidInput: It is.
+            InvalidInput: It is not.
         """
         most = HIGHEST if self.raw else 1.0
         if importance is not None and not 0 <= importance <= most:
             raise InvalidInput(f"{what} must be a number from 0 to {most:g}, not {importance!r}")
 
     def importance(self, rating: float | None, weight: float) -> float:
-        """Return the importance that a rating of 1..10 comes to; None: nobody knows."""
+        """Return the importance for a rating of 1..10; None: unknown."""
         if self.raw:
             return weight * (HIGHEST / 2 if rating is None else rating)
         return UNKNOWN if rating is None else normalised(rating)
@@ -90,10 +90,10 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """What recency (alpha), relevance (beta) and importance (gamma) count, beside each other.
+    """The weights of recency (alpha), relevance (beta) and importance (gamma).
 
-    By default what is asked about leads: with equal weights, what was said or recalled in the last
-    hours would hide whatever is a week old.
+    By default relevance leads: with equal weights, fragments of the last hours would hide those of
+    last week.
     """
 
     alpha: float = 0.05
@@ -101,7 +101,7 @@ class Weights:
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse what ranks nothing."""
+        """Refuse weights that rank nothing."""
         for field in fields(self):
             weight = finite(getattr(self, field.name), field.name)
             if weight < 0:
@@ -111,12 +111,12 @@ class Weights:
 
     @classmethod
     def given(cls, alpha: float | None, beta: float | None, gamma: float | None) -> Weights:
-        """Return weights; those that are None have their defaults."""
+        """Return weights; None is the default of each."""
         weights = {"alpha": alpha, "beta": beta, "gamma": gamma}
         return cls(**{name: weight for name, weight in weights.items() if weight is not None})
 
     def score(self, parts: Mapping[str, float], *, raw: bool = False) -> float:
-        """Return what the parts of a score come to: their mean, or with *raw* their sum."""
+        """Return the weighted mean of the parts of a score, or with *raw* their sum."""
         total = (
             self.alpha * parts["recency"]
             + self.beta * parts["relevance"]
@@ -126,13 +126,13 @@ class Weights:
 
 
 def recency(accessed: datetime, now: datetime) -> float:
-    """Return how near *accessed* is, 0..1: 0.99 to the power of the hours since."""
+    """Return the recency of *accessed*, 0..1: 0.99 to the power of the hours since."""
     hours = max(timedelta(0), now - accessed) / timedelta(hours=1)
     return DECAY**hours
 
 
 def unit(importance: float | None) -> float:
-    """Return an importance in 0..1; what nobody knows is in the middle."""
+    """Return an importance in 0..1; 0.5 if it is unknown."""
     return UNKNOWN if importance is None else min(1.0, max(0.0, importance))
 
 
@@ -142,7 +142,7 @@ def normalised(rating: float) -> float:
 
 
 def rated(rating: object) -> float | None:
-    """Return what a scorer gave, checked."""
+    """Return the rating of a scorer, checked."""
     if rating is None:
         return None
     number = finite(rating, "what a scorer gives")
@@ -152,7 +152,7 @@ def rated(rating: object) -> float | None:
 
 
 def parse_number(answer: str, importance_weight: float | None = None) -> float | None:
-    """Return the rating in a model's answer, in 1..10; None: there is no number in it.
+    """Return the rating in a model's answer, in 1..10; None: the answer has no number.
 
     Args:
         importance_weight: Return a tenth of the rating times this.
@@ -171,15 +171,15 @@ class ImportanceScorer(ABC):
     async def score_importance(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> float | None:
-        """Return a rating of 1..10, or None where nobody can tell."""
+        """Return a rating of 1..10, or None."""
 
 
 class LLMImportanceScorer(ImportanceScorer):
-    """Has a language model rate.
+    """Asks a language model for a rating.
 
     Args:
-        prompt: What it is asked, with ``{text}`` where the fragment goes.
-        model: The language model; None: the one that the layer was initialized with.
+        prompt: The question, with ``{text}`` for the text of the fragment.
+        model: The language model; None: that of the layer.
     """
 
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
@@ -191,7 +191,7 @@ class LLMImportanceScorer(ImportanceScorer):
         """Return the model's rating; None: its answer has no number.
 
         Raises:
-            InvalidInput: There is no model.
+            InvalidInput: Neither has a model.
             ModelFailed: It could not be asked.
         """
         text = memory_fragment.raw_observation
@@ -199,14 +199,14 @@ class LLMImportanceScorer(ImportanceScorer):
 
 
 def prompt_with_text(prompt: str) -> str:
-    """Return a prompt, checked: it says where the text goes."""
+    """Return a prompt, checked to have ``{text}``."""
     if "{text}" not in prompt:
         raise InvalidInput("a prompt needs {text} where the fragment goes")
     return prompt
 
 
 async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
-    """Return what *model* answers, without thoughts."""
+    """Return the answer of *model*, without thoughts."""
     if model is None:
         raise InvalidInput(
             "LLM client is required: pass it to initialize(), or take the offline stand-in"
@@ -228,9 +228,9 @@ _WORD = re.compile(r"\w+")
 
 
 class OfflineImportanceScorer(ImportanceScorer):
-    """Rates without a model: by how much a text tells, and by words of feelings and of events.
+    """Rates without a model: by the length of a text, and by words of feelings and events.
 
-    The same text always has the same rating. A stand-in: it knows English words, and no meaning.
+    The same text always has the same rating. It knows some English words, and no meaning.
     """
 
     async def score_importance(
@@ -248,7 +248,7 @@ class OfflineImportanceScorer(ImportanceScorer):
 
 
 INSIGHT_TOKENS = 64
-"""Of an insight that is made without a model."""
+"""The most tokens of an insight without a model."""
 
 _MARK = re.compile(r"^\s*(?:\d+[.)]\s+|\d+\.(?=\S)|[-*•]\s+)?")
 
@@ -272,15 +272,15 @@ class InsightExtractor(ABC):
     async def extract_insights(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> InsightMemoryFragment[MemoryFragment] | None:
-        """Return what can be inferred from a fragment; None, or no insights: nothing."""
+        """Return the insights from a fragment; None: there are none."""
 
 
 class LLMInsightExtractor(InsightExtractor):
-    """Has a language model infer.
+    """Asks a language model for insights.
 
     Args:
-        prompt: What it is asked, with ``{text}`` where the fragment goes.
-        model: The language model; None: the one that the layer was initialized with.
+        prompt: The question, with ``{text}`` for the text of the fragment.
+        model: The language model; None: that of the layer.
     """
 
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
@@ -292,7 +292,7 @@ class LLMInsightExtractor(InsightExtractor):
         """Return the model's insights, one per line of its answer.
 
         Raises:
-            InvalidInput: There is no model.
+            InvalidInput: Neither has a model.
             ModelFailed: It could not be asked.
         """
         answer = await ask_model(
@@ -302,10 +302,7 @@ class LLMInsightExtractor(InsightExtractor):
 
 
 class OfflineInsightExtractor(InsightExtractor):
-    """Infers nothing, but says in few words what a fragment is about: with its sentences.
-
-    A stand-in, which needs no model: what is stored as an insight is a summary.
-    """
+    """Returns a summary instead of an insight: sentences of the fragment, without a model."""
 
     def __init__(self, summariser: Summariser | None = None) -> None:
         self._summariser = summariser or ExtractiveSummariser()
@@ -327,12 +324,12 @@ class OfflineInsightExtractor(InsightExtractor):
 
 @dataclass(frozen=True, slots=True)
 class RankedFragment(Generic[T]):
-    """A fragment that was recalled, and why.
+    """A recalled fragment with its score.
 
     Attributes:
-        score: What `parts` come to, with the weights of the reading.
-        parts: `recency`, `relevance` and `importance`, each 0..1 (of the profile "dbgpt":
-            importance as that counts it).
+        score: The weighted mean of `parts`; the sum with the profile "dbgpt".
+        parts: `recency`, `relevance` and `importance`, each 0..1; with the profile "dbgpt"
+            importance is up to 10.
     """
 
     fragment: T
@@ -341,7 +338,7 @@ class RankedFragment(Generic[T]):
 
 
 class Ranked(NamedTuple):
-    """What is ranked: the item of a fragment, whose id it has."""
+    """An item to rank, with the id of its fragment."""
 
     score: float
     id: FragmentId
@@ -350,20 +347,20 @@ class Ranked(NamedTuple):
 
 
 def best_first(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return what was found, best first; of equals the newest first, by their ids."""
+    """Return items best first; of equals the newest first, by their ids."""
     newest = sorted(ranked, key=lambda one: _order(one.id), reverse=True)
     return sorted(newest, key=lambda one: -one.score)
 
 
 def _order(name: FragmentId) -> tuple[bool, int, str]:
-    """Numbers rise with time, and as numbers; ids from outside stand by themselves."""
+    """Return the sort key of an id: ids from outside, then numbers, which rise with time."""
     return (True, name, "") if isinstance(name, int) else (False, 0, name)
 
 
 def score_parts(
     accessed: datetime | None, relevance: float, importance: float, now: datetime
 ) -> dict[str, float]:
-    """Return the parts of a score; what was never recalled is as recent as can be."""
+    """Return the parts of a score; a fragment that was never recalled has recency 1."""
     near = recency(aware(accessed or now), now)
     return {"recency": near, "relevance": relevance, "importance": importance}
 
@@ -385,7 +382,7 @@ def ranked(
 def relevances(
     storage: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
 ) -> list[float]:
-    """Return how near fragments are to an observation, 0..1; without vectors, by words."""
+    """Return the relevance of fragments to an observation, 0..1; by words without vectors."""
     if not weights.beta:
         return [0.0] * len(fragments)
     texts = [fragment.raw_observation for fragment in fragments]
