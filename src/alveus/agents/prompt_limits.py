@@ -154,7 +154,7 @@ class ToolResults:
         return [*kept, self._reference(whole, self._kept(whole))]
 
     def read(self, reference: str) -> str | None:
-        """Return the whole result that a reference names by its id; None: there is none.
+        """Return the whole result that a reference names by its id; None: it is unknown.
 
         A reference is the id of an item, never a path: it reaches nothing else.
         """
@@ -195,7 +195,7 @@ def preview(text: str, most: int) -> tuple[str, bool]:
 def split_texts(
     texts: Sequence[str], limit: int, *, counter: Callable[[str], int] = len
 ) -> tuple[list[str], list[str]]:
-    """Return texts up to a limit, the last of them cut, and what is left of them.
+    """Return texts up to a limit, the last of them cut, and the rest.
 
     Args:
         counter: How long a text is; of a longer beginning it must not be less.

@@ -1,6 +1,6 @@
 """DB-GPT's agents, their memory and their language model, under their names there.
 
-What each does, and where it differs: docs/coming-from/dbgpt.md.
+Differences are listed in docs/coming-from/dbgpt.md.
 """
 
 from __future__ import annotations
@@ -92,17 +92,17 @@ SensorMemory = SensoryMemory
 """The same; the document spells it both ways."""
 
 DefaultGptsMessageMemory, DefaultGptsPlansMemory = GptsMessageMemory, GptsPlansMemory
-"""The same: what keeps messages and plans by default."""
+"""The same, under the names of DB-GPT's defaults."""
 
 
 class OpenAILLMClient(OpenAIChat):
     """`alveus.llm.OpenAIChat`, as DB-GPT's programs make one; it connects at the first call.
 
     Args:
-        model_alias: What the server calls the model.
-        api_base: Where the server is, up to and with ``/v1``; None: as ``OPENAI_API_BASE`` says
-            now, or as `OpenAIChat` has it.
-        api_key: None: as ``OPENAI_API_KEY`` says at the first call.
+        model_alias: The model's name on the server.
+        api_base: The address of the server, up to and with ``/v1``; None: ``OPENAI_API_BASE``, or
+            the default of `OpenAIChat`.
+        api_key: None: ``OPENAI_API_KEY`` at the first call.
 
     Raises:
         InvalidInput: An argument cannot be used.

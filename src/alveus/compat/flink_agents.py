@@ -83,7 +83,7 @@ F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
 
 @dataclass(frozen=True, slots=True)
 class ChatMessage:
-    """A message of a chat: the role of its author, and its text."""
+    """A message of a chat: role and text."""
 
     role: str
     content: str
@@ -129,7 +129,7 @@ S = TypeVar("S", MemorySetItem, KnowledgeSetItem)
 
 
 class _FlinkSet(ABC, Generic[S]):
-    """What both kinds of set have in common."""
+    """A set in the form of Flink Agents."""
 
     def __init__(self, inner: sets.MemorySet) -> None:
         self._inner = inner
@@ -221,7 +221,7 @@ class _FlinkSet(ABC, Generic[S]):
         return [self._shown(item) for item in self._inner.recent(n)]
 
     def search(self, query: str, limit: int = 10, filters: Metadata | None = None) -> list[S]:
-        """Return the items that answer *query* best, best first; of those that *filters* leaves."""
+        """Return the items that answer *query* best, best first; *filters* is on metadata."""
         hits = self._inner.search(query, limit=limit, where=filters)
         return [self._shown(hit.item) for hit in hits]
 
@@ -404,7 +404,7 @@ class FlinkRunnerContext(task.RunnerContext):
         reconciler: Callable[[], Any] | None = None,
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> Any:  # noqa: ANN401 - the same
-        """Return what *func* returns, now or before a crash; see `alveus.RunnerContext.durable`.
+        """Return the result of *func*, which is called once, also after a crash; see `durable`.
 
         In an async action it is awaited, like `durable_execute_async`.
 
@@ -420,7 +420,7 @@ class FlinkRunnerContext(task.RunnerContext):
         reconciler: Callable[[], Any] | None = None,
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> Any:  # noqa: ANN401 - the same
-        """Return what *func* returns, in an async action; see `durable_execute`."""
+        """Return the result of *func* in an async action; see `durable_execute`."""
         made: Awaitable[Any] = self.durable_execute(func, *args, reconciler=reconciler, **kwargs)
         return await made
 

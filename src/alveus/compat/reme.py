@@ -15,14 +15,14 @@ from typing import Literal
 from alveus.errors import InvalidInput
 
 RANK_DAMPING = 60
-"""What is added to a rank before it divides."""
+"""The damping of a rank in a fused score."""
 
 VECTOR_WEIGHT, KEYWORD_WEIGHT = 0.7, 0.3
 
 K1, B = 1.5, 0.75
 
 KINDS = {"conversation": 0.5, "observation": 1.0, "customised observation": 1.2, "insight": 2.0}
-"""What the score of a memory is multiplied by."""
+"""The factors of kinds of memories."""
 
 TIME_MATCHES = 2.0
 """The same, where the time that is asked for is that of the memory."""

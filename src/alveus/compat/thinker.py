@@ -1,7 +1,7 @@
 """The memory and the agents of thinker, under their names there, as Python has them.
 
-What maps to what, and where it differs: docs/coming-from/thinker.md. A `Stream` made here keeps
-thinker's rules, `profile="thinker"`; the windows of `alveus.agents.windows` keep those of alveus.
+docs/coming-from/thinker.md maps the names and lists differences. A `Stream` made here keeps
+thinker's rules, `profile="thinker"`; the windows of `alveus.agents.windows` keep alveus's.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ __all__ = [
 ]
 
 Memory = ContextMemory
-"""What every memory of an agent keeps to: purge, commit, context."""
+"""The memory of an agent: purge, commit, context."""
 
 K = Stamp
 """An id that says when it was made: `guid.K`."""
 
 Feedback = Unfit
-"""What a decoder raises to tell the model why its reply cannot be used."""
+"""The error of a decoder with the reason for the model."""
 
 ErrMaxEpoch = EpochsSpent
-"""What `Epoch` gives up with."""
+"""The error of `Epoch`."""
 
 INFINITE = -1
 """The cap of a `Stream` that forgets nothing; any number of 0 or less is one."""
@@ -81,32 +81,32 @@ AGENT_RETURN, AGENT_ASK, AGENT_REFINE, AGENT_RETRY, AGENT_ABORT = (
     "retry",
     "abort",
 )
-"""What a reasoner says."""
+"""The phases of a reasoner's answer."""
 
 Stratum = Message.stratum
-"""Makes what a context begins with: fixed instructions."""
+"""Makes the first message of a context: fixed instructions."""
 
 
 def Prompt(text: str) -> Message:  # noqa: N802 - thinker's name
-    """Return what a model is asked."""
+    """Return a message to a model."""
     return Message(text, "user")
 
 
 def Answer(text: str, *answers: str) -> Message:  # noqa: N802 - thinker's name
-    """Return what a tool answers, to the calls of these ids."""
+    """Return the answer of a tool to the calls of these ids."""
     return Message(text, "tool", answers=answers)
 
 
 class ThinkerStream(StreamWindow):
     """The last observations, as many as *cap*; by thinker's rules.
 
-    A cap of 0 or less is none, observations stand in the order in which they were committed, and
-    one that is committed twice stands there twice.
+    A cap of 0 or less is none, observations are in the order of their commits, and one that is
+    committed twice is kept twice.
 
     Args:
         cap: How many.
-        stratum: What each context begins with; "": nothing.
-        settings: What every window takes; see `alveus.agents.windows.Window`.
+        stratum: The first message of each context; "": none.
+        settings: The settings of every window; see `alveus.agents.windows.Window`.
     """
 
     def __init__(

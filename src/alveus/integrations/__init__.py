@@ -1,4 +1,4 @@
 """alveus behind the interfaces of other frameworks; each needs its package, and an extra of it.
 
-Nothing of alveus imports these rooms. Each is a thin layer over what `alveus` gives everybody.
+Nothing of alveus imports these rooms. Each is a thin layer over the public calls of `alveus`.
 """

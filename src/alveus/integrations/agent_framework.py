@@ -1,7 +1,6 @@
-"""Microsoft Agent Framework: the history of sessions, and what memory holds about an input.
+"""Microsoft Agent Framework: the history of sessions, and memories for an input.
 
-The messages of a session are items of a set of a key, so that what was said in one session is
-found in the next.
+The messages of a session are items of a set of a key, so that a session is found in the next.
 """
 
 from __future__ import annotations
@@ -35,8 +34,8 @@ def _set_of(session_id: str | None) -> str:
 class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
     """Keeps the messages of sessions, for ``Agent(context_providers=[…])``.
 
-    What a run adds is one commit, durable when it ends. A message that has an id is kept once,
-    however often the framework hands it over. Who is cancelled waits until the commit has ended.
+    The messages of a run are one commit, durable when it ends. A message with an id is kept once,
+    however often the framework passes it. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
@@ -96,10 +95,10 @@ class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
 
 
 class AlveusContextProvider(OpenedMemory, ContextProvider):
-    """Tells a model what a key's memory holds about its input; stores nothing.
+    """Quotes a key's memory about an input to the model; stores nothing.
 
-    It is one message of the user that quotes what is remembered as data, before the input. The
-    messages of the session itself are left out: they are the part of its `AlveusHistoryProvider`.
+    The quotation is one message of the user before the input. It leaves out the messages of the
+    session, which are those of its `AlveusHistoryProvider`.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
@@ -132,7 +131,7 @@ class AlveusContextProvider(OpenedMemory, ContextProvider):
         context: SessionContext,
         state: dict[str, Any],  # noqa: ARG002 - the framework's
     ) -> None:
-        """Add what is remembered about the input, or that nothing was found."""
+        """Add the quotation for the input, or a sentence that nothing was found."""
         query = "\n".join(message.text for message in context.input_messages if message.text)
         if query:
             found = await self.awaited(

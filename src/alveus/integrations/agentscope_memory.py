@@ -24,30 +24,30 @@ from alveus.values.ids import Kind, identity_key
 from alveus.values.storable import ValidText
 
 NAME = "agentscope"
-"""The set of what is remembered."""
+"""The set of the memories."""
 
 KINDS: Mapping[str, Kind] = {
     "user": "agentscope.user",
     "agent": "agentscope.agent",
     "run": "agentscope.run",
 }
-"""The kinds of identities, by what AgentScope names."""
+"""The kinds of identities, by AgentScope's names."""
 
 NOTE = "long_term_memory"
-"""The name of the message in which AgentScope tells an agent what was retrieved."""
+"""The name of AgentScope's message to an agent with its memories."""
 
 
 class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
-    """Remembers what is said, for ``ReActAgent(long_term_memory=…)``.
+    """Remembers messages, for ``ReActAgent(long_term_memory=…)``.
 
     Each call is one commit, durable when it returns; a message is kept once, however often its
-    conversation is recorded, and not again after it was deleted. Who is cancelled waits until the
-    commit has ended.
+    conversation is recorded, and not again after it was deleted. A cancelled task waits for the
+    commit.
 
     Args:
         memory: A memory, or a path or a URL that this object opens, and closes with `close`.
-        agent_name: An agent, as with AgentScope's memory: what is recorded has the names that
-            are given, and only what has all of them is found.
+        agent_name: An agent, as with AgentScope's memory: records have the names that are passed,
+            and only records with all of them are found.
         user_name: A user.
         run_name: A run.
         key: Whose memory it is; by default the first name of user, agent and run that is given has
@@ -79,7 +79,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
     ) -> list[str]:
         """Record messages that are not there yet; return their ids.
 
-        What AgentScope tells an agent of this memory is left out.
+        AgentScope's messages about this memory are left out.
         """
         messages = [one for one in _checked(msgs) if one.name != NOTE and _text(one)]
         items = {one.id: self._item(one) for one in messages}
@@ -97,7 +97,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         limit: int = 5,
         **_: Any,  # noqa: ANN401 - AgentScope's
     ) -> str:
-        """Return what bears on messages, a line each, the best of each message first."""
+        """Return memories that answer messages, a line each, the best of each message first."""
         return "\n".join(await self._found([_text(one) for one in _checked(msg)], limit))
 
     async def record_to_memory(
@@ -180,5 +180,5 @@ def _checked(messages: object) -> list[Msg]:
 
 
 def _text(message: Msg) -> str:
-    """Return what a message says, without thoughts of a model."""
+    """Return the text of a message, without thoughts of a model."""
     return text_said(message.role, message.get_text_content() or "")

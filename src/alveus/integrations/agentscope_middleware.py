@@ -41,16 +41,16 @@ logger = logging.getLogger(__name__)
 
 
 class AlveusMiddleware(OpenedMemory, MiddlewareBase):
-    """Remembers turns and tells the model what bears on the next, for ``Agent(middlewares=[…])``.
+    """Remembers turns and quotes memories for the next, for ``Agent(middlewares=[…])``.
 
     A turn is one commit, durable when the reply ends, and kept once, however often it is repeated.
     If a search fails, the agent replies without it, and a warning is logged; if a turn cannot be
-    kept, the error is raised. Who is cancelled waits until the commit has ended.
+    kept, the error is raised. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.
         user_id: Whose memory it is: the key ``agentscope.user:ID``.
-        mode: "static_control" tells and remembers by itself; "agent_control" gives the agent the
+        mode: "static_control" quotes and remembers by itself; "agent_control" gives the agent the
             tools ``search_memory`` and ``add_memory`` (its toolkit takes `list_tools`); or "both".
         agent_id: The agent, which gets a separate set.
         top_k: The most items that are quoted.
@@ -87,7 +87,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         input_kwargs: dict[str, Any],
         next_handler: Callable[..., AsyncGenerator[Any, None]],
     ) -> AsyncGenerator[Any, None]:
-        """Tell what is remembered while the agent replies, then remember the turn."""
+        """Quote memories while the agent replies, then remember the turn."""
         asked = _asked(input_kwargs.get("inputs"))
         if self._mode == "agent_control" or not asked:
             async for event in next_handler(**input_kwargs):
@@ -109,7 +109,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
             await self._remember(asked, reply, agent.state.session_id)
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:  # noqa: ARG002 - AgentScope's
-        """Return the prompt, with what the tools are for where the agent has them."""
+        """Return the prompt, with the purpose of the tools if the agent has them."""
         if self._mode == "static_control":
             return current_prompt
         return f"{current_prompt}\n\n{INSTRUCTIONS}"
@@ -190,7 +190,7 @@ class MemoryTool(ToolBase):
 
 
 class SearchMemoryTool(MemoryTool):
-    """Finds what is remembered."""
+    """Searches the memory."""
 
     name = "search_memory"
     description = (
@@ -217,7 +217,7 @@ class SearchMemoryTool(MemoryTool):
     is_read_only = True
 
     async def call(self, keywords: list[str], limit: int = 5) -> ToolChunk:
-        """Return what the keywords find, each text once."""
+        """Return the texts that the keywords find, each once."""
         texts: dict[str, None] = {}
         try:
             for keyword in keywords:
@@ -269,7 +269,7 @@ def _failed(text: str) -> ToolChunk:
 
 
 def _asked(inputs: object) -> list[Msg]:
-    """Return the messages of the user among what a reply is to; those that say something."""
+    """Return the messages of the user in the input, without empty ones."""
     given = cast("list[object]", inputs) if isinstance(inputs, list) else [inputs]
     return [
         one
@@ -279,7 +279,7 @@ def _asked(inputs: object) -> list[Msg]:
 
 
 def _text(message: Msg) -> str:
-    """Return what a message says, without thoughts of a model."""
+    """Return the text of a message, without thoughts of a model."""
     return text_said(message.role, message.get_text_content() or "")
 
 

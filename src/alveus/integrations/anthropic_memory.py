@@ -1,7 +1,7 @@
 """Anthropic's memory tool: the files that a model keeps, each an item of a set.
 
-So they are searched, dated, kept in versions and forgotten like any other item. A folder is there
-as long as it has a file.
+So they are searched, dated, kept in versions and forgotten like any other item. A folder exists
+while it has a file.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from alveus.store.items import Item
 from alveus.values.storable import replaced_note, valid_text
 
 ROOT = "/memories"
-"""What every path of the tool begins with."""
+"""The first part of every path."""
 
 MAX_LINES = 999_999
 """Lines of a file that is shown. Source: the documentation of the tool."""
@@ -49,8 +49,8 @@ _DEPTH = 2
 class MemoryFiles(OpenedMemory):
     """The commands of the tool, on the set *name* of a key; each is one commit.
 
-    Commands of several threads and processes do not undo each other: what was read and has changed
-    meanwhile is read again.
+    Commands of several threads and processes do not undo each other: a file that has changed since
+    it was read is read again.
 
     Every command returns the text for the model, and raises `ToolError` with the error for the
     model.
@@ -64,7 +64,7 @@ class MemoryFiles(OpenedMemory):
         self._files = self._key.set(name)
 
     def view(self, command: BetaMemoryTool20250818ViewCommand) -> str:
-        """Return the lines of a file, numbered, or what a folder holds."""
+        """Return the lines of a file, numbered, or the files of a folder."""
         _check_texts(command, "path")
         path = _checked(command.path)
         item = None if path == ROOT else self._files.get(path)
@@ -170,7 +170,7 @@ class MemoryFiles(OpenedMemory):
                 raise ToolError(f"Cannot move {command.old_path} into itself")
             _check_parents(files, new)
             for path in paths:
-                files.delete(path)  # of the version that is there now; another one is refused
+                files.delete(path)  # the version that was read; another one is refused
                 item = self._files.get(path)
                 if item is not None:
                     _add(files, new + path[len(old) :], _content(item))
@@ -202,8 +202,8 @@ class AlveusMemoryTool(MemoryFiles, BetaAbstractMemoryTool):
         memory: A memory, or a path or a URL that the tool opens, and closes with `close`.
         key: Whose memory it is, such as a user.
         name: The set of that key that holds the files.
-        deleting: What delete does: "retire" keeps the history of a file for as long as the memory
-            keeps it; "forget" erases it, and leaves a receipt.
+        deleting: How files are deleted: "retire" keeps the history of a file for as long as the
+            memory keeps it; "forget" erases it, and leaves a receipt.
         cache_control: Of the tool, as Anthropic's API takes it.
     """
 
@@ -251,7 +251,7 @@ class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
 
 
 def _check_texts(command: object, *names: str) -> None:
-    """Refuse a command that lacks one of these texts: a model may leave out what it needs."""
+    """Refuse a command that lacks one of these texts: a model may leave one out."""
     for name in names:
         if not isinstance(getattr(command, name, None), str):
             _refuse(command, name, "a string")
@@ -264,7 +264,7 @@ def _refuse(command: object, name: str, kind: str) -> NoReturn:
 
 
 def _checked(path: str) -> str:
-    """Return a path without what means nothing in it: ``/memories``, ``/memories/a/b``."""
+    """Return a path without empty and "." parts: ``/memories``, ``/memories/a/b``."""
     names = [name for name in path.split("/") if name not in ("", ".")]
     if not path.startswith("/") or not names or f"/{names[0]}" != ROOT:
         raise ToolError(f"Path must start with {ROOT}, got: {path}")
@@ -302,7 +302,7 @@ def _contents_below(files: MemorySet, folder: str) -> dict[str, str]:
 
 
 def _paths_at(files: MemorySet, path: str) -> list[str]:
-    """Return the path of a file, or of all files in a folder; none: neither is there."""
+    """Return the path of a file, or of all files in a folder; none if neither exists."""
     return [path] if path != ROOT and path in files else [*_contents_below(files, path)]
 
 
@@ -330,12 +330,12 @@ def _noted(answer: str, replaced: int) -> str:
 
 
 def _text(path: str, content: str) -> str:
-    """Return what search reads of a file: of an empty one its path."""
+    """Return the text of a file for search; of an empty file its path."""
     return content if content.strip() else path
 
 
 def _only_position(path: str, old: str, content: str) -> int:
-    """Return where the old text is, which has to be there once."""
+    """Return the position of the old text, which must occur once."""
     found: list[int] = []
     at = content.find(old) if old else -1
     while at >= 0:
@@ -374,7 +374,7 @@ def _numbered_view(command: BetaMemoryTool20250818ViewCommand, content: str) -> 
 
 
 def _listing(folder: str, contents: Mapping[str, str]) -> str:
-    """Return what a folder holds, two levels deep, with sizes; a folder's is that of its files."""
+    """Return the contents of a folder, two levels deep, with the sizes of files and folders."""
     sizes: dict[str, int] = {}
     total = 0
     for path, content in contents.items():
@@ -395,7 +395,7 @@ def _listing(folder: str, contents: Mapping[str, str]) -> str:
 
 
 def _levels(path: str) -> list[str]:
-    """Sort a folder before what it holds."""
+    """Return the sort key of a path: a folder comes before its files."""
     return path.removesuffix("/").split("/")
 
 

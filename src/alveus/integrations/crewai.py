@@ -1,4 +1,4 @@
-"""CrewAI: what its `Memory` remembers, and the embedder of it, so that nothing leaves the machine.
+"""CrewAI: the storage of its `Memory`, and its embedder, so that nothing leaves the machine.
 
 Records are items of a set. They are found by their meaning, as alveus's embedder reads it.
 """
@@ -51,14 +51,14 @@ REMEMBERED = 10_000
 class AlveusStorage(OpenedMemory):
     """Keeps the records of CrewAI's memory: ``Memory(storage=s, embedder=s.embedder)``.
 
-    Each call is one commit, durable when it returns. Any thread and event loop may use it; who is
-    cancelled waits until the commit has ended.
+    Each call is one commit, durable when it returns. Any thread and event loop may use it; a
+    cancelled task waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the storage opens, and closes with `close`.
         key: Whose memory it is, such as a crew.
         name: The set of the records.
-        deleting: What happens to records that are deleted: "retire" removes them, and their
+        deleting: How records are deleted: "retire" removes them, and their
             history stays for as long as the memory keeps it; "forget" erases them, and leaves a
             receipt.
     """
@@ -80,7 +80,7 @@ class AlveusStorage(OpenedMemory):
         return self
 
     def save(self, records: list[MemoryRecord]) -> None:
-        """Add records, all or none; one whose id is there replaces it."""
+        """Add records, all or none; a record replaces one of the same id."""
         items = [_item(record) for record in records]
         if items:
             self._records.add_many(items, on_existing="update")
@@ -94,11 +94,11 @@ class AlveusStorage(OpenedMemory):
         limit: int = 10,
         min_score: float = 0.0,
     ) -> list[tuple[MemoryRecord, float]]:
-        """Return the records nearest in meaning to what was embedded, with cosines, best first.
+        """Return the records nearest to an embedding, with cosines, best first.
 
         Raises:
             EmbeddingDimensionMismatchError: The vector is of an embedder with other dimensions.
-            InvalidInput: It is none that `embedder` returned lately.
+            InvalidInput: `embedder` has not returned the vector lately.
         """
         query = self.embedder.text_of(query_embedding)
         where = _where(scope_prefix, categories, metadata_filter)
@@ -188,7 +188,7 @@ class AlveusStorage(OpenedMemory):
 
 
 class TextEmbedder:
-    """What CrewAI embeds by: a memory's embedder, which knows the text of a vector that it made.
+    """A memory's embedder for CrewAI, which remembers the text of each vector that it made.
 
     CrewAI asks a storage with a vector alone; alveus searches by texts.
     """

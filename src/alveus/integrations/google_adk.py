@@ -1,7 +1,7 @@
 """Google's Agent Development Kit: its memory service, over the events of sessions.
 
-The events that say something are items of a set of a user, so that an agent finds in one session
-what was said in another.
+Events with text are items of a set of a user, so that an agent finds in one session the events of
+another.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     """Remembers the events of sessions, for ``Runner(memory_service=…)``.
 
     What a user and an app said to each other is the set ``google_adk.APP`` of the key
-    ``google_adk.user:ID``. Each call is one commit, durable when it returns. Who is cancelled
-    waits until the commit has ended.
+    ``google_adk.user:ID``. Each call is one commit, durable when it returns. A cancelled task
+    waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the service opens, and closes with `close`.
         limit: The most that a search finds.
-        deleting: What `delete_memory` does: "retire" removes the item, of which the history stays
+        deleting: How `delete_memory` deletes: "retire" removes the item, of which the history stays
             for as long as the memory keeps it; "forget" erases it, and leaves a receipt.
     """
 
@@ -100,7 +100,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add entries; one whose id is there already, or was deleted, is left out.
+        """Add entries; one whose id is stored already, or was deleted, is left out.
 
         Args:
             custom_metadata: Facts to filter by, of each of the entries, beside its metadata.
@@ -121,7 +121,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     async def search_memory(
         self, *, app_name: str, user_id: str, query: str
     ) -> SearchMemoryResponse:
-        """Return what was said that is nearest to the query by words and meaning, best first."""
+        """Return the memories nearest to the query by words and meaning, best first."""
         kept = self._key(user_id).set(_set_of(app_name))
         hits = await self.awaited(lambda: kept.search(query, limit=self._limit))
         return SearchMemoryResponse(memories=[_entry(hit.item) for hit in hits])
@@ -129,7 +129,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Remove what a search gave *memory_id*, for good: no later call adds it again."""
+        """Remove the memory *memory_id*, so that no later call adds it again."""
         if memory_id:
             key, name = self._key(user_id), _set_of(app_name)
             await self.awaited(lambda: self._delete(key, name, memory_id))
@@ -160,7 +160,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
                 batch.short_term.set((ROOT, name, memory_id), value=True)
 
         key.commit(change)
-        # Asked of the history, so that a second call ends what a killed process had begun.
+        # By the history, so that a second call finishes the deletion of a killed process.
         if self._deleting == "forget" and key.set(name).history(memory_id):
             key.set(name).forget(memory_id)
 
@@ -170,7 +170,7 @@ def _set_of(app_name: str) -> str:
 
 
 def _parts(content: types.Content) -> list[types.Part]:
-    """Return the parts of a content that somebody said: no thoughts of a model."""
+    """Return the parts of a content, without thoughts of a model."""
     return [
         part.model_copy(update={"text": text_said(content.role, part.text)}) if part.text else part
         for part in content.parts or ()

@@ -1,7 +1,7 @@
-"""LlamaIndex: where its `Memory` keeps chats, and a block of it that tells what is remembered.
+"""LlamaIndex: the chat store of its `Memory`, and a block of it that quotes memories.
 
-The messages of a chat are items of two sets of a key: those that the model is shown, and those
-that no longer fit. So a chat is read at the same speed however long it gets.
+The messages of a chat are items of two sets of a key: messages that the model is shown, and older
+ones that no longer fit. So a chat is read at the same speed however long it gets.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ class AlveusChatStore(AsyncDBChatStore):
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
-        key: Whose chats they are, such as a user. What LlamaIndex calls a key, the id of a chat,
-            is a part of the names of its sets.
-        deleting: What happens to messages that are deleted: "retire" removes them, and their
+        key: Whose chats they are, such as a user. LlamaIndex's key, the id of a chat, is a part
+            of the names of its sets.
+        deleting: How messages are deleted: "retire" removes them, and their
             history stays for as long as the memory keeps it; "forget" erases them, and leaves a
             receipt.
     """
@@ -118,7 +118,7 @@ class AlveusChatStore(AsyncDBChatStore):
         await self._opened.awaited(lambda: self._delete(key, change))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Delete a message, and return it; None if there is none.
+        """Delete a message and return it, or return None.
 
         Args:
             idx: Its position among all messages of the chat, from 0, the oldest first.
@@ -185,7 +185,7 @@ class AlveusChatStore(AsyncDBChatStore):
 
 
 class AlveusMemoryBlock(BaseMemoryBlock[str]):
-    """Tells the model what a key's memory holds about the last message, quoted as data.
+    """Quotes a key's memory about the last message to the model, as data.
 
     The messages that the model is shown anyway are left out. Messages that no longer fit are
     added, unless an `AlveusChatStore` of the same key keeps the chat, and so has them.
@@ -225,7 +225,7 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         session_id: str | None = None,
         **_: Any,  # noqa: ANN401 - LlamaIndex's
     ) -> str:
-        """Return what is remembered about the last message of the user; nothing: ""."""
+        """Return the quotation for the last message of the user; "" without one."""
         said = [one.content for one in messages or () if one.role == MessageRole.USER]
         query = next((text for text in reversed(said) if text), None)
         if query is None:
@@ -264,7 +264,7 @@ def _set_of(part: str, chat: str | None) -> str:
 
 
 def _names(key: str, status: MessageStatus | None) -> list[str]:
-    """Return the names of sets; in this order what moves between them is missed by no reader."""
+    """Return the names of sets, in the order in which no reader misses a message that moves."""
     names = {
         MessageStatus.ACTIVE: _set_of(SHOWN, key),
         MessageStatus.ARCHIVED: _set_of(ARCHIVED, key),
@@ -273,7 +273,7 @@ def _names(key: str, status: MessageStatus | None) -> list[str]:
 
 
 def _listed(owner: KeyMemory | KeyBatch, key: str, status: MessageStatus | None) -> list[Item]:
-    """Return items in the order they were said; of those of one commit the archived are older."""
+    """Return items in order of time; of one commit, the archived ones are older."""
     items: dict[str | None, Item] = {}
     for name in _names(key, status):
         found = {item.id: item for item in owner.set(name).list()}

@@ -32,19 +32,19 @@ _TEXTS = ("text", "transcript", "refusal", "name", "arguments", "output", "conte
 class AlveusSession(OpenedMemory):
     """The history of a session, for `Runner.run(…, session=…)`. Safe between threads and loops.
 
-    Each call is one commit, and durable when it returns. Who is cancelled waits until it has ended.
+    Each call is one commit, and durable when it returns. A cancelled task waits until it has ended.
 
     Args:
         memory: A memory, or a path or a URL that the session opens, and closes with `close`.
         key: Whose the session is, such as a user; by default a separate key,
             ``openai_agents.session:ID``. Its items are in the set ``session.ID`` of that key.
-        clearing: What `clear_session` does: "retire" removes the items, of which the history stays
+        clearing: How `clear_session` clears: "retire" removes the items, of which the history stays
             for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
         session_settings: The SDK's `SessionSettings`, or its fields as a dict, as the SDK's
             sessions take it; its `limit` holds where `get_items` is asked for none.
 
     Raises:
-        InvalidInput: An argument is none of these, or a field of the settings is unknown.
+        InvalidInput: An argument has the wrong type, or a field of the settings is unknown.
     """
 
     def __init__(
@@ -178,7 +178,7 @@ def _text(item: Mapping[str, Any]) -> str:
 
 
 def _texts_in(part: object) -> list[str]:
-    """Return what somebody said, called or got in an item."""
+    """Return the texts, calls and outputs in an item."""
     if isinstance(part, str):
         return [part]
     if isinstance(part, dict):

@@ -48,7 +48,7 @@ class OpenedMemory:
             self.memory.close()
 
     async def awaited(self, call: Callable[[], Result]) -> Result:
-        """Return what *call* returns, in a thread; a cancelled task waits until it has ended."""
+        """Return the result of *call*, in a thread; a cancelled task waits until it has ended."""
         return await self.loop.run(call)
 
     def __enter__(self) -> Self:
@@ -75,7 +75,7 @@ class OpenedMemory:
 
 
 class Connected(OpenedMemory):
-    """The calls by which LangGraph's users open what they compile a graph with."""
+    """A checkpointer or a store as LangGraph's users open it."""
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:  # noqa: ANN401 - of Memory.open, and of the class
@@ -150,7 +150,7 @@ def quoted(
     options: Mapping[str, Any],
     hidden: str | None = None,
 ) -> str:
-    """Return what a prompt quotes of a key's memory for a query, within a budget.
+    """Return a quotation of a key's memory for a query, within a budget.
 
     If nothing is found, it is a sentence that says why; "" if the budget has no room for it.
 

@@ -50,13 +50,13 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     """Keeps conversations of agents, for ``await store.save(await agent.run(…))``.
 
     A save is one commit of the record and its new messages, durable when it returns; of two that
-    continue the same conversation, one is refused with `ConversationConflict`. Who is
-    cancelled waits until the commit has ended.
+    continue the same conversation, one is refused with `ConversationConflict`. A
+    cancelled task waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
-        key: Whose the conversations are, such as a user.
-        deleting: What delete does: "retire" keeps the history of a conversation for as long as the
+        key: The owner of the conversations, such as a user.
+        deleting: How delete works: "retire" keeps the history of a conversation for as long as the
             memory keeps it; "forget" erases its messages, and leaves a receipt.
     """
 
@@ -72,7 +72,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         self._entries = self._key.set(SET)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation; None: there is none."""
+        """Return the record of a conversation, or None."""
         return await self.awaited(lambda: _record(self._key, conversation_id))
 
     async def read_records(
@@ -94,8 +94,8 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         """Store a record and its new messages, all or nothing.
 
         Raises:
-            ConversationConflict: Another record is stored than *expected_revision*, or what the
-                record ends with is gone.
+            ConversationConflict: Another record is stored than *expected_revision*, or the last
+                message of the record was deleted.
         """
         items = [_item(entry) for entry in new_entries]
 
@@ -192,7 +192,7 @@ def _entry(entries: MemorySet, entry_id: str) -> ConversationEntry:
 
 
 def _item(entry: ConversationEntry) -> Item:
-    """Return a message as an item: what was said in it is searched."""
+    """Return a message as an item: its texts are searched."""
     messages = [entry.message]
     fields = valid_text(ModelMessagesTypeAdapter.dump_python(messages))
     if fields.replaced:  # see `plain_json`

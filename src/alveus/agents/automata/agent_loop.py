@@ -29,25 +29,25 @@ Phase: TypeAlias = Literal["return", "ask", "refine", "retry", "abort"]
 ask the model again, with a reason; discard it and ask the same again; abort the prompt."""
 
 Answer: TypeAlias = Phase | tuple[Phase, Message | str | Exception]
-"""What a reasoner answers: "return", "retry" or "abort", or ("ask", prompt), ("refine", prompt),
+"""The answer of a reasoner: "return", "retry" or "abort", or ("ask", prompt), ("refine", prompt),
 ("abort", why)."""
 
 
 PAIR = 2
-"""A phase, and what is said to it."""
+"""The length of an answer with a prompt or a reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """What a reasoner judges.
+    """The state that a reasoner judges.
 
     Attributes:
-        epoch: How often the model was asked in this prompt, from 1.
-        input: What was passed to `prompt`.
-        prompt: What the model was asked.
-        reply: What it answered.
-        value: What the decoder made of that; None where it had feedback.
-        feedback: Why the decoder could make nothing of it, in words for the model; None: it could.
+        epoch: The number of the model's call in this prompt, from 1.
+        input: The argument of `prompt`.
+        prompt: The message to the model.
+        reply: The reply of the model.
+        value: The result of the decoder; None with feedback.
+        feedback: Why the decoder could not read the reply, in words for the model; or None.
     """
 
     epoch: int
@@ -61,8 +61,8 @@ class LoopState:
 class Encodes(Protocol):
     """Makes prompts."""
 
-    def encode(self, given: Any, /) -> Message | str:  # noqa: ANN401 - what the program prompts with
-        """Return the prompt that says what was passed to `prompt`."""
+    def encode(self, given: Any, /) -> Message | str:  # noqa: ANN401 - any value of the program
+        """Return the message for an argument of `prompt`."""
         ...
 
 
@@ -70,7 +70,7 @@ class Decodes(Protocol):
     """Reads replies."""
 
     def decode(self, reply: Reply, /) -> object:
-        """Return what a reply says, and perhaps set its `importance`.
+        """Return the value of a reply, and perhaps set its `importance`.
 
         Raises:
             Unfit: It cannot be used; the message is for the model.
@@ -79,10 +79,10 @@ class Decodes(Protocol):
 
 
 class Reasons(Protocol):
-    """Says what follows from replies."""
+    """Judges replies."""
 
     def deduct(self, state: LoopState, /) -> Answer:
-        """Return what is to be done after a reply."""
+        """Return the verdict on a reply."""
         ...
 
 
@@ -94,7 +94,7 @@ Model: TypeAlias = ChatModel | Callable[[list[dict[str, str]]], str]
 
 
 def as_prompt(given: Any) -> Message | str:  # noqa: ANN401 - whatever the program prompts with
-    """Return what was passed, which is a text or a message: the encoder of agents without one."""
+    """Return the argument, a text or a message: the default encoder."""
     if not isinstance(given, Message | str):
         raise InvalidInput(
             f"a prompt without an encoder is a str or a Message, not {type(given).__name__}; pass "
@@ -104,23 +104,23 @@ def as_prompt(given: Any) -> Message | str:  # noqa: ANN401 - whatever the progr
 
 
 def as_text(reply: Reply) -> str:
-    """Return what the reply says: the decoder of agents without one."""
+    """Return the text of a reply: the default decoder."""
     return reply.content.content
 
 
 def accept(state: LoopState) -> Answer:
-    """Return what the decoder could read, or tell the model why it could not."""
+    """Return the decoded reply, or ask again with the decoder's feedback: the default reasoner."""
     if state.feedback is None:
         return "return"
     return ("refine", f"Your answer could not be used: {state.feedback}. Answer again.")
 
 
 class Epoch:
-    """A reasoner that lets the model be asked so many times in one prompt, and then gives up.
+    """A reasoner that aborts a prompt after so many calls of the model.
 
     Args:
-        most: How often it may be asked.
-        reasoner: What says whether it is to be asked again.
+        most: The most calls.
+        reasoner: Judges the replies.
     """
 
     def __init__(self, most: int, reasoner: Reasoner = accept) -> None:
@@ -128,7 +128,7 @@ class Epoch:
         self._deduct = called(reasoner, "deduct", "a reasoner")
 
     def deduct(self, state: LoopState) -> Answer:
-        """Return what its reasoner says, or, where that needs one epoch too many, to give up."""
+        """Return the verdict of its reasoner, or abort if that needs one epoch too many."""
         answer = self._deduct(state)
         phase, _ = read_answer(answer)
         if phase in ("return", "abort") or state.epoch < self.most:
@@ -149,7 +149,7 @@ def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
 
 
 def read_answer(answer: object) -> tuple[Phase, object]:
-    """Return the phase that a reasoner answered, and what it says to that."""
+    """Return the phase of a reasoner's answer, and the prompt or reason with it."""
     phase: object = answer
     said: object = None
     if isinstance(answer, tuple) and len(cast("tuple[object, ...]", answer)) == PAIR:
@@ -176,17 +176,17 @@ OUTCOMES: dict[Phase, Outcome] = {
     "retry": "rejected",
     "abort": "aborted",
 }
-"""What became of a reply, by what its reasoner says."""
+"""The outcome of a reply, by the phase."""
 
 
 class Prompted(Event):
-    """What an agent is prompted with.
+    """The event of a prompt.
 
     Attributes:
-        given: What was passed; of a message its dict.
-        name: Which prompt it is; two of one name are one.
-        is_message: It was a `Message`.
-        once: The window is purged first.
+        given: The argument; a message as a dict.
+        name: The name of the prompt; two of one name are the same.
+        is_message: Whether the argument was a `Message`.
+        once: Whether the window is purged first.
     """
 
     given: Any
@@ -196,24 +196,24 @@ class Prompted(Event):
 
     @classmethod
     def of(cls, given: object, name: str, *, once: bool) -> Prompted:
-        """Return the event that says what was passed to `prompt`."""
+        """Return the event of a call of `prompt`."""
         if isinstance(given, Message):
             return cls(given.to_dict(), name, is_message=True, once=once)
         return cls(given, name, once=once)
 
     @property
     def passed(self) -> object:
-        """What was passed."""
+        """The argument."""
         return Message.from_dict(self.given) if self.is_message else self.given
 
 
 @dataclass(slots=True)
 class End:
-    """How a prompt ended.
+    """The end of a prompt.
 
     Attributes:
-        value: What the decoder made of the reply.
-        error: Why the prompt was given up; None: the reply was accepted.
+        value: The result of the decoder.
+        error: Why the prompt was aborted; None: the reply was accepted.
     """
 
     reply: Reply
@@ -221,19 +221,19 @@ class End:
     error: Exception | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return what of it is stored, as the output of the run."""
+        """Return it as the output of the run, which is stored."""
         made = {"reply": self.reply.content.to_dict(), "importance": self.reply.importance}
         return made if self.error is None else made | {"aborted": str(self.error)}
 
 
 @dataclass(slots=True)
 class Waiting:
-    """Somebody who waits for a prompt in this process, where its end is known whole.
+    """A caller of this process that waits for a prompt.
 
     Attributes:
-        end: How it ended.
-        error: What it failed with.
-        is_cancelled: Was interrupted, and waits no longer.
+        end: The end of the prompt, with the decoded value.
+        error: The error of the prompt.
+        is_cancelled: Whether the call was interrupted.
     """
 
     end: End | None = None
@@ -243,7 +243,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentParts:
-    """What an agent is made of, as functions."""
+    """The parts of an agent, as functions."""
 
     model: Callable[[list[dict[str, str]]], object]
     model_name: str
@@ -259,7 +259,7 @@ class AgentParts:
 
 @dataclass(slots=True)
 class AgentTurn:
-    """One answer of the model, and what follows from it."""
+    """One answer of the model, and the verdict on it."""
 
     state: LoopState
     created: Stamp
@@ -269,7 +269,7 @@ class AgentTurn:
 
     @property
     def query(self) -> Message:
-        """What is asked next."""
+        """The next prompt."""
         return Message.of(cast("Message | str", self.detail), "user")
 
 
@@ -277,8 +277,8 @@ class Cycle(Agent):
     """The agent behind an `Automata`; its runs are prompts.
 
     Attributes:
-        parts: What it is made of.
-        waiting: Who waits in this process, by the name of the prompt.
+        parts: The parts of the agent.
+        waiting: Callers of this process, by the name of the prompt.
     """
 
     on_failed = "next"
@@ -290,7 +290,7 @@ class Cycle(Agent):
 
     @action(Prompted)
     def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
-        """Do a prompt from its beginning to its end; what the window takes in is its batch."""
+        """Run a prompt; the commits of the window are part of its commit."""
         waiting = self.waiting.get(event.name, Waiting())
         if waiting.is_cancelled:  # a runner starts an interrupted task over
             raise PromptAborted("interrupted")
@@ -349,7 +349,7 @@ class Cycle(Agent):
     def _ask_model(
         self, durable: Durable, state: LoopState, context: list[dict[str, str]]
     ) -> AgentTurn:
-        """Return the model's answer; of a run that goes on, the one that it gave before."""
+        """Return the model's answer; in a run that continues, the recorded one."""
         parts = self.parts
 
         def model(epoch: int) -> dict[str, str]:
@@ -369,7 +369,7 @@ class Cycle(Agent):
         return AgentTurn(LoopState(state.epoch, state.input, state.prompt, reply), created, calls)
 
     def _judge(self, turn: AgentTurn) -> None:
-        """Have a reply decoded, and the reasoner say what follows."""
+        """Decode a reply, and ask the reasoner."""
         state, value, feedback = turn.state, None, None
         try:
             value = self.parts.decode(state.reply)
@@ -385,13 +385,13 @@ class Cycle(Agent):
             turn.phase, turn.detail = "abort", EpochsSpent(self.parts.max_epochs)
 
     def _call(self, ctx: RunnerContext, turn: AgentTurn) -> None:
-        """Call the tools that a reply asks for; what they return is asked about next.
+        """Call the tools that a reply asks for; their results are the next prompt.
 
         Changes that a tool makes to the memory of the agent's key are committed with the prompt;
         those to another key are committed once, under the id of the call.
         """
         limit = self.parts.max_epochs
-        if turn.state.epoch >= limit:  # nobody would hear what they return
+        if turn.state.epoch >= limit:  # no epoch is left for their results
             turn.phase, turn.detail = "abort", EpochsSpent(limit)
             return
         answers: list[str] = []
@@ -405,7 +405,7 @@ class Cycle(Agent):
         turn.phase, turn.detail = "ask", Message("\n".join(answers), "tool", answers=ids)
 
     def _answer(self, ctx: RunnerContext, call: ToolCall, call_id: str) -> ToolResult:
-        """Call one tool; a killed prompt hears what it returned, and does not call it again."""
+        """Call one tool; after a kill its recorded result is used."""
         tools = self.parts.tools
         using = ctx.durable.using(name="tool", reconcile=tools.reconciler(call))
         memory = tools.memory(call.tool)
@@ -417,7 +417,7 @@ class Cycle(Agent):
         return ToolResult(tools.use_memory(call.tool, call.arguments, call_id, inside))
 
     def _remember(self, turn: AgentTurn) -> None:
-        """Have the window take in a turn, unless it was thrown away."""
+        """Commit a turn to the window, unless it was discarded."""
         if turn.phase == "retry" and not self.parts.keep_rejected:
             return
         state = turn.state
@@ -441,7 +441,7 @@ def _message(given: object) -> Message:
 
 
 def _why(reason: object) -> Exception:
-    """Return the error that says why a prompt was given up."""
+    """Return the error of an aborted prompt."""
     if isinstance(reason, Exception):
         return reason
     return PromptAborted("the prompt was given up" if reason is None else f"given up: {reason}")

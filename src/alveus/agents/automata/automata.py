@@ -47,50 +47,49 @@ RAM_KEY = "agent"
 """The key of an agent whose runs are in RAM."""
 
 IN_RAM = Retain(count=64, dedupe_for=timedelta(0))
-"""What is kept of prompts in RAM."""
+"""The prompts that RAM keeps."""
 
 PRUNE_EVERY_S = 60.0
 
 ATTEMPT = "\x1f"
-"""Stands between the name of a prompt and which attempt at it this is."""
+"""The separator between the name of a prompt and the number of the attempt."""
 
 
 class Automata:
-    """An agent: asks a model, with what its window remembers, until its reasoner is content.
+    """An agent that asks a model, with the context of its window, until its reasoner accepts.
 
-    A prompt goes so: the *encoder* makes a message of what was passed, the window gives the
-    context, the model answers, the *decoder* reads the answer, the *reasoner* says what follows:
+    In a prompt, the *encoder* makes a message of the argument, the window returns the context, the
+    model answers, the *decoder* reads the answer, and the *reasoner* returns a verdict:
 
-    - "return": the answer is remembered, and what the decoder made of it returned;
+    - "return": the answer is remembered, and its decoded value returned;
     - ("ask", prompt): the answer is remembered, and another prompt follows;
     - ("refine", prompt): the same, but the answer is remembered as rejected: the prompt says why;
     - "retry": the answer is thrown away, and the same context asked again;
     - ("abort", why): the answer is remembered as aborted, and the error raised.
 
     Each prompt is a run of one key: prompts of any number of threads and processes go one after
-    the other. What the model answered is stored before anything else is done with it, so that a
-    prompt whose process was killed goes on without asking again; what its window takes in, and
-    what becomes of its input, is one commit at its end. So a prompt that raises has changed
-    nothing. All this holds of the windows of alveus; where they are in RAM, so are the prompts,
-    and end with the process. A window that you wrote keeps observations that were committed before
-    the error, if it does not write through alveus.
+    the other. The answer of the model is stored first, so that a prompt whose process was killed
+    continues without asking again. The commits of the window and the end of the run are one commit:
+    a prompt that raises has changed nothing. This holds for the windows of alveus; with a window in
+    RAM, the prompts are in RAM, too. A window that you wrote keeps observations that were committed
+    before the error, if it does not write through alveus.
 
     Args:
         llm: A `ChatModel`, or a function of messages (dicts of role and content).
         memory: The window: one of `alveus.agents.windows`, or a `ContextMemory` that you wrote.
-        encoder: Makes the prompt, a str or `Message`, of what is passed to `prompt`.
+        encoder: Makes the message, a str or `Message`, of the argument of `prompt`.
         decoder: Makes the result of a `Reply`, and may set its `importance`; raises
-            `alveus.llm.Unfit` to tell the model why it cannot.
-        reasoner: Says, of a `LoopState`, what follows.
-        tools: What the model may have called; see `Manifold`.
+            `alveus.llm.Unfit` with the reason for the model if it cannot.
+        reasoner: Returns the verdict on a `LoopState`.
+        tools: The tools that the model may call; see `Manifold`.
         key: `Memory.key(…)`, whose runs prompts are; None: the key that the window is kept on,
             or RAM.
-        name: Tells it from other agents of the key; an agent finishes what one of its name began.
-        max_epochs: How often the model is asked in one prompt at most.
+        name: Its name among the agents of the key; it continues interrupted prompts of its name.
+        max_epochs: The most calls of the model in one prompt.
         tool_chars: Characters of a tool's result that the model is shown; None: all.
-        keep_rejected: Remember answers that were thrown away as well, as rejected.
+        keep_rejected: Also remember discarded answers, as rejected.
         retry: How often a failing model is asked again.
-        retain: What is kept of prompts that ended.
+        retain: Which ended prompts are kept.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -152,45 +151,45 @@ class Automata:
 
     @property
     def runs(self) -> Runs:
-        """Its prompts: to be listed, and, if they failed where nobody waited, retried."""
+        """Its prompts, to list them, and to retry failed ones."""
         with self._running() as runner:
             return runner.runs
 
     # --- prompts ------------------------------------------------------------------------------
 
-    def prompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - what the decoder makes
-        """Return what the decoder makes of the accepted answer to *given*.
+    def prompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - the result of the decoder
+        """Return the decoded value of the accepted answer to *given*.
 
         An error of the model, the encoder, the decoder or the reasoner is raised as it is, and
         the prompt is over.
 
         Args:
-            given: What the encoder takes; a storable value, or a `Message`.
-            event_id: Names this prompt: with the same one it is asked once, by whatever process.
-                Where that one failed, it goes on where it failed; where it was killed, too.
+            given: The argument of the encoder; a storable value, or a `Message`.
+            event_id: The name of this prompt: calls with the same one, in any process, run it
+                once. A prompt that failed or was killed continues where it stopped.
 
         Raises:
-            PromptAborted: The reasoner, or a tool, gave it up.
-            EpochsSpent: The model was asked as often as it may be.
+            PromptAborted: The reasoner, or a tool, aborted it.
+            EpochsSpent: `max_epochs` was reached.
             IdempotencyConflict: *event_id* was used with something else.
             InvalidInput: It is called in an action, or a tool, of the same key.
         """
         return self._prompt(given, event_id, once=False)
 
     def prompt_once(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
-        """Purge the window, and return what `prompt` does; both or, after an error, neither."""
+        """Purge the window and prompt, in one commit; see `prompt`."""
         return self._prompt(given, event_id, once=True)
 
     async def aprompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
-        """Return what `prompt` does, from a thread; cancelled, it goes on there."""
+        """Call `prompt` in a thread, where it goes on if the task is cancelled."""
         return await asyncio.to_thread(self.prompt, given, event_id=event_id)
 
     async def aprompt_once(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
-        """Return what `prompt_once` does, from a thread; cancelled, it goes on there."""
+        """Call `prompt_once` in a thread, where it goes on if the task is cancelled."""
         return await asyncio.to_thread(self.prompt_once, given, event_id=event_id)
 
     def resume(self) -> None:
-        """Finish what a process of this agent's name left when it was killed.
+        """Finish the prompts of killed processes with this agent's name.
 
         Any prompt does so before it starts; this does it without a prompt.
         """
@@ -214,7 +213,7 @@ class Automata:
         return self._value(outputs[0], waiting.end)
 
     def _outputs(self, runner: LocalRunner, event: Prompted, *, keeps: bool) -> Outputs:
-        """Return what a prompt's run put out; one that failed is given up, unless it *keeps*."""
+        """Return the outputs of a prompt's run; a failed run is discarded, unless it *keeps*."""
         ticket = self._ticket(runner, event)
         try:
             return ticket.result()
@@ -225,14 +224,14 @@ class Automata:
             raise
 
     def _ticket(self, runner: LocalRunner, event: Prompted) -> Ticket:
-        """Return the ticket of a prompt; one that failed goes on, or starts over."""
+        """Return the ticket of a prompt; a failed one continues, or starts over."""
         key, name, attempt = self._on.key, event.name, 1
         while True:
             ticket = runner.submit(key, event, event_id=name, at_once=False)
             run = runner.runs.get(ticket.run) if ticket.repeated else None
             if run is None or run.status not in ("parked", "discarded"):
                 return ticket
-            with suppress(StaleRun):  # somebody else sees to it
+            with suppress(StaleRun):  # another caller has changed it
                 if run.status == "parked" and runner.runs.list(key=key, limit=1)[0].id == run.id:
                     runner.runs.retry(run.id)
                     return runner.submit(key, event, event_id=name, at_once=False)
@@ -242,7 +241,7 @@ class Automata:
             name = f"{event.name}{ATTEMPT}{attempt}"
 
     def _value(self, stored: dict[str, Any], end: End | None) -> Any:  # noqa: ANN401 - as above
-        """Return what a prompt returns, that ended here or, *end* being None, elsewhere."""
+        """Return the result of a prompt that ended here; in another process if *end* is None."""
         if end is not None:
             if end.error is not None:
                 raise end.error
@@ -255,7 +254,7 @@ class Automata:
 
     @contextmanager
     def _running(self) -> Generator[LocalRunner]:
-        """Give the runner, which is there while anybody uses it: an agent need not be closed."""
+        """Give the runner, which is closed after the last user: an agent need not be closed."""
         with self._mutex:
             if self._runner is None:
                 self._runner = LocalRunner(self._cycle, self._on, retain=self._retain)
@@ -271,13 +270,13 @@ class Automata:
 
     def _end(self, runner: LocalRunner) -> None:
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
-            runner.prune()  # which a runner does itself only if it is there for that long
+            runner.prune()  # a runner does it itself only if it runs that long
             self._pruned = time.monotonic()
         runner.close()
 
 
 class Manifold(Automata):
-    """An agent with tools: the model has them called until it knows what to answer.
+    """An agent with tools, which the model calls until it can answer.
 
     A reply that is ``{"tool": "…", "arguments": {…}}``, or a list of such objects, is a call: the
     tool is called, and its result is the next prompt. Call and answer are
@@ -290,10 +289,10 @@ class Manifold(Automata):
     `durable(reconcile=…)` reports the result of a call that was running then.
 
     Args:
-        llm, encoder, decoder: As of `Automata`; its reasoner is `accept`.
-        tools: Functions, and what `memory_tools` returns; or a dict of functions by name.
-        memory: Its window; None: a `Stream`, on *key* where one is given.
-        key, name, max_epochs, tool_chars, retry, retain: As of `Automata`.
+        llm, encoder, decoder: As in `Automata`; the reasoner is `accept`.
+        tools: Functions, and the results of `memory_tools`; or a dict of functions by name.
+        memory: Its window; None: a `Stream`, in *key* if one is passed.
+        key, name, max_epochs, tool_chars, retry, retain: As in `Automata`.
     """
 
     def __init__(  # noqa: PLR0913 - as `Automata`

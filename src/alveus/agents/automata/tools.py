@@ -1,4 +1,4 @@
-"""Tools: functions that a model may have called, by a JSON text in its answer."""
+"""Tools: functions that a model calls by a JSON text in its answer."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOG = logging.getLogger(__name__)
 Tool: TypeAlias = Callable[..., Any]
 
 GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
-"""Tools as they are passed: functions, and what `alveus.memory.memory_tools` returns."""
+"""Tools as arguments: functions, and results of `alveus.memory.memory_tools`."""
 
 MOST_SHOWN = 32_000
 """The default for the characters of a tool's result that the model is shown."""
@@ -37,7 +37,7 @@ class ToolCall:
     """A call that a model asks for.
 
     Attributes:
-        tool: The name that it said; perhaps of no tool.
+        tool: The name in the answer; perhaps of no tool.
         arguments: By name.
     """
 
@@ -47,11 +47,11 @@ class ToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """What came of a call.
+    """The result of a call.
 
     Attributes:
         text: The text for the model.
-        aborted: Why the tool gave the whole prompt up; None: it did not.
+        aborted: Why the tool aborted the prompt; or None.
     """
 
     text: str
@@ -63,11 +63,11 @@ class Tools:
 
     Args:
         given: Plain functions; a tool's name is its function's, unless a dict gives another.
-            In a list, what `memory_tools` returns stands for all of its tools.
+            In a list, a result of `memory_tools` is all of its tools.
         most: Characters of a result that the model is shown; None: all.
 
     Raises:
-        InvalidInput: One is no plain function, has no name, or one that another has.
+        InvalidInput: A tool is no plain function, has no name, or the name of another.
     """
 
     def __init__(self, given: GivenTools, *, most: int | None = MOST_SHOWN) -> None:
@@ -104,13 +104,13 @@ class Tools:
         return [*self._tools, *self._memory]
 
     def memory(self, tool: str) -> MemoryTools | None:
-        """Return the memory that a tool is one of; None: it is a function, or there is none."""
+        """Return the memory of a memory tool; None: the tool is a function, or unknown."""
         return self._memory.get(tool)
 
     def calls(self, answer: str) -> tuple[ToolCall, ...]:
-        """Return the calls that an answer of a model is; none: it is an answer to the user.
+        """Return the calls in an answer of a model; none: it is an answer to the user.
 
-        It is a call only if it says nothing else: what a model quotes is not carried out.
+        An answer with any other text is no call: calls that a model quotes are not made.
         """
         if not self.names:
             return ()
@@ -123,7 +123,7 @@ class Tools:
         return () if None in read else tuple(cast("list[ToolCall]", read))
 
     def reconciler(self, call: ToolCall) -> Reconcile | None:
-        """Return what tells what became of a call that a dying process made; see `durable`."""
+        """Return the function that finds the result of an interrupted call; see `durable`."""
         found = options_of(self._tools.get(call.tool)).reconcile
         return None if found is None else lambda: self._answered(call.tool, found())
 
@@ -152,7 +152,7 @@ class Tools:
         can do otherwise. A result that is too long is cut, and marked as cut.
 
         Raises:
-            InvalidValue: The tool returned what is no JSON.
+            InvalidValue: The result of the tool is not JSON.
         """
         function = self._tools.get(tool)
         if function is None:
@@ -185,7 +185,7 @@ class Tools:
 
 
 def read_result(text: str) -> ToolResult:
-    """Return what `Tools.call` said, read."""
+    """Return the result of `Tools.call`, parsed."""
     return ToolResult(text, cast("dict[str, str | None]", json.loads(text)).get("aborted"))
 
 
@@ -213,7 +213,7 @@ class _AsWritten:
 
 
 def _signature(function: Tool) -> str:
-    """Return what a function takes and returns; "": of one in C, which does not say."""
+    """Return the signature of a function; "" for a function in C without one."""
     try:
         found = inspect.signature(function)
     except (TypeError, ValueError):
@@ -238,7 +238,7 @@ def _call(found: object) -> ToolCall | None:
         return None
     try:
         checked(cast("object", found))
-    except InvalidInput:  # half a character, or too deep a nest: no tool could be given that
+    except InvalidInput:  # a lone surrogate, or nested too deeply: not a value for a tool
         return None
     return ToolCall(tool, arguments)
 
@@ -250,7 +250,7 @@ def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
     except TypeError as error:
         return f"it takes {_signature(function)}: {error}"
     except ValueError:
-        return ""  # of a function in C, which does not say
+        return ""  # a function in C without a signature
     return ""
 
 

@@ -1,4 +1,4 @@
-"""What an agent is made of: profile, conversation, model, actions; and messages between agents."""
+"""Parts of an agent: profile, conversation, model, actions; and messages between agents."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ from alveus.values.storable import checked_name, checked_number, counted
 
 @dataclass(slots=True)
 class ActionOutput(FieldsAsDict):
-    """What came of an action; its fields can be assigned.
+    """The output of an action; its fields can be assigned.
 
     Attributes:
-        content: What is replied.
-        is_exe_success: Whether the action succeeded; where not, the model is asked again.
-        thoughts: What is remembered as the agent's thought; None: the model's answer.
-        observations: What the action saw of the world.
-        action: What it was called.
-        action_input: What it was given.
-        phase: Where in a longer task it belongs.
-        view: What is shown instead of the content.
+        content: The reply.
+        is_exe_success: Whether the action succeeded; if not, the model is asked again.
+        thoughts: The thought to remember; None: the model's answer.
+        observations: The observations of the action.
+        action: The name of the action.
+        action_input: The input of the action.
+        phase: The phase of a longer task.
+        view: The text to show instead of the content.
     """
 
     content: str
@@ -44,7 +44,7 @@ class ActionOutput(FieldsAsDict):
 
 @dataclass(frozen=True, slots=True)
 class Review:
-    """What a reviewer said of an answer.
+    """The verdict of a reviewer on an answer.
 
     Attributes:
         approve: Whether it may go out.
@@ -60,18 +60,18 @@ class Review:
 
 @dataclass(frozen=True, slots=True)
 class AgentMessage:
-    """A message of an agent: what `initiate_chat` returns.
+    """A message of an agent, as `initiate_chat` returns it.
 
     Attributes:
-        content: What it says.
-        name, role: Of the agent that says it.
-        rounds: Which exchange between these two it belongs to, from 0.
-        model_name: Which model answered; None: a human speaks.
+        content: The text.
+        name, role: Of its author.
+        rounds: The number of the exchange between the two agents, from 0.
+        model_name: The model that answered; None: the author is human.
         success: Whether its answer was approved and its action succeeded.
         reason: Why not.
-        current_goal: What was asked.
-        review_info: What the reviewer said.
-        action_report: What came of the action.
+        current_goal: The question.
+        review_info: The verdict of the reviewer.
+        action_report: The output of the action.
     """
 
     content: str
@@ -94,7 +94,7 @@ class AgentMessage:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> AgentMessage:
-        """Return what `to_dict` was called on."""
+        """Return the message that `to_dict` was called on."""
         review, report = d.get("review_info"), d.get("action_report")
         found: dict[str, Any] = {
             **d,
@@ -105,7 +105,7 @@ class AgentMessage:
 
 
 def checked_output(output: object, method: str) -> ActionOutput:
-    """Return what a user's method made of an answer, if it is an output."""
+    """Return the result of a user's method, checked to be an output."""
     if not isinstance(output, ActionOutput):
         raise InvalidInput(f"{method} must return an ActionOutput, not {output!r}")
     for field in fields(output):
@@ -128,8 +128,8 @@ class Action(ABC):
     """Something an agent does with an answer. Derive from it, and bind the class or an instance.
 
     `run` is called inside the run that the exchange is: layers and sets that it writes to belong
-    to the exchange's commit. An exchange that was cut off starts over, and what an action does
-    to the world is done again then, unless it is done by a durable call: a `run` that has a
+    to the exchange's commit. An interrupted exchange starts over, and its
+    effects on the world are repeated, unless they are made by a durable call: a `run` that has a
     parameter ``ctx`` is passed the `RunnerContext` of the exchange, and
     ``await ctx.durable(send, mail)`` sends once.
     """
@@ -143,14 +143,14 @@ class Action(ABC):
         need_vis_render: bool = True,  # noqa: FBT001, FBT002 - DB-GPT's signature
         **kwargs: Any,  # noqa: ANN401 - DB-GPT's signature
     ) -> ActionOutput:
-        """Return what came of an answer.
+        """Return the output of the action for an answer.
 
         Args:
             ai_message: The model's answer.
             resource: None; the actions of DB-GPT take one.
-            rely_action_out: What the agent's action before this one made of the same answer.
+            rely_action_out: The output of the agent's previous action for the same answer.
             need_vis_render: Whether a view is wanted.
-            kwargs: Left for what later versions pass.
+            kwargs: Arguments of later versions.
         """
 
 
@@ -168,7 +168,7 @@ async def called(
     *args: object,
     optional: Mapping[str, object] | None = None,
     **named: object,
-) -> Any:  # noqa: ANN401 - what a user's method returns
+) -> Any:  # noqa: ANN401 - the result of a user's method
     """Return the result of an async method that users override.
 
     Args:
@@ -190,11 +190,11 @@ async def called(
 
 @dataclass(frozen=True, slots=True)
 class AgentContext:
-    """The conversation that an agent is in, and how it speaks there.
+    """The conversation of an agent, and the settings of its answers.
 
     Attributes:
-        conv_id: Names the conversation; it is the key of all that its agents remember.
-        language: What answers are asked for in: a code such as "en", or a name; None: not said.
+        conv_id: The name of the conversation, which is the key of its agents' memory.
+        language: The language of answers: a code such as "en", or a name; None: any.
         max_new_tokens: The most tokens of an answer.
         temperature: 0..2.
         verbose: Print the conversation.
@@ -210,7 +210,7 @@ class AgentContext:
     verbose: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no conversation can be held with."""
+        """Check the arguments."""
         checked_name(self.conv_id, "a conv_id")
         _check_text(self.language, "the language")
         counted(self.max_new_tokens, "max_new_tokens")
@@ -219,19 +219,19 @@ class AgentContext:
 
 @dataclass(frozen=True, slots=True)
 class ProfileConfig:
-    """Who an agent is, and the templates of its prompts, which are rendered as jinja2 does.
+    """The profile of an agent, and the templates of its prompts, which jinja2 renders.
 
     Attributes:
-        name: What it is called; with the role it names its memory.
-        role: What it is.
-        goal: What it is to reach.
-        constraints: What it has to keep to: a text, or several.
-        desc: What else is to be known of it.
+        name: Its name; with the role it names its memory.
+        role: Its role.
+        goal: Its goal.
+        constraints: Its rules: a text, or several.
+        desc: A further description.
         system_prompt_template: Of the system message.
-        user_prompt_template: Of what it is asked, with `most_recent_memories` and `question`.
-        write_memory_template: Of what is remembered, with `question`, `thought`, `action` and
+        user_prompt_template: Of the question, with `most_recent_memories` and `question`.
+        write_memory_template: Of a fragment, with `question`, `thought`, `action` and
             `observation`.
-        resources: What it can use: a text, or several.
+        resources: The resources it can use: a text, or several.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -248,7 +248,7 @@ class ProfileConfig:
     resources: str | list[str] | tuple[str, ...] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what no agent can be."""
+        """Check the arguments."""
         checked_name(self.name, "the name of an agent")
         checked_name(self.role, "the role of an agent")
         templates = ("system_prompt_template", "user_prompt_template", "write_memory_template")
@@ -265,8 +265,7 @@ class LLMConfig:
     """The model that answers for an agent.
 
     Attributes:
-        llm_client: Any `ChatModel`; None: none is asked, and the agent answers from memory by
-            retrieval alone, and says so.
+        llm_client: Any `ChatModel`; None: the agent answers by searching its memory, and says so.
 
     Raises:
         InvalidInput: The client is no `ChatModel`.
@@ -275,7 +274,7 @@ class LLMConfig:
     llm_client: ChatModel | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Check the argument."""
         client = self.llm_client
         if client is not None and not isinstance(client, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
@@ -287,7 +286,7 @@ def listed(texts: str | list[str] | tuple[str, ...] | None, what: str) -> list[s
     """Return a text, several or none as a list.
 
     Args:
-        what: What they are called in an error.
+        what: Their name in an error.
 
     Raises:
         InvalidInput: It is something else.
@@ -312,7 +311,7 @@ SPEAKERS = {"system": "system", "user": "human", "assistant": "ai"}
 
 
 def print_message(message: AgentMessage, to: str) -> None:
-    """Print what one agent says to another, with what was made of it."""
+    """Print a message between agents, with its review and action report."""
     said = json.dumps(message.content, ensure_ascii=False)
     lines = [RULE, f"{message.name} (to {to})-[{message.model_name or ''}]:", "", said]
     if message.review_info is not None:
@@ -324,7 +323,7 @@ def print_message(message: AgentMessage, to: str) -> None:
 
 
 def print_answer(prompt: Sequence[ModelMessage], answer: str) -> None:
-    """Print what a model was asked, and what it answered."""
+    """Print a prompt and the answer of the model."""
     lines = [f"un_stream ai response: {answer}", RULE, "String Prompt[verbose]:"]
     lines += [f"{SPEAKERS.get(each['role'], each['role'])}: {each['content']}" for each in prompt]
     _show([*lines, "LLM Output[verbose]:", answer, RULE])

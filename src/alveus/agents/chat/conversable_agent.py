@@ -1,4 +1,4 @@
-"""Agents that talk to each other, and remember what was said: DB-GPT's `ConversableAgent`."""
+"""Agents that talk to each other and remember it: DB-GPT's `ConversableAgent`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ BINDABLE = (
 )
 
 ASK = "ask the model"
-"""What the record of a run calls the model's part."""
+"""The name of the model's call in the record of a run."""
 
 AGAIN = "That answer was not accepted: {reason}\nPlease answer again."
 """The message to a model whose answer was not accepted."""
@@ -76,10 +76,10 @@ class ConversableAgent:
     and `verify`. These run on an event loop of the exchange's runner, not on the caller's.
 
     Args:
-        profile: Who it is; None: what the class says, or what is bound.
+        profile: Its profile; None: that of the class, or one that is bound.
 
     Raises:
-        InvalidInput: The profile is none.
+        InvalidInput: It is no profile.
     """
 
     profile: ProfileConfig | None = None
@@ -106,15 +106,15 @@ class ConversableAgent:
         where = "RAM, until this process ends" if self._store is None else repr(self._store)
         return f"<{type(self).__name__} {who} in {where}>"
 
-    # --- what it is made of -------------------------------------------------------------------
+    # --- binding and building -----------------------------------------------------------------
 
     def bind(self, target: object) -> Self:
         """Take a part, by its type; return the agent. `build` has to follow.
 
         Args:
             target: An `AgentContext`, `LLMConfig`, `AgentMemory` or `ProfileConfig`, which replaces
-                one that was bound before; an `Action`, its class or an instance, of which several
-                add up; or an `alveus.Memory`, which makes all that follows durable.
+                an earlier one; an `Action`, its class or an instance, of which several add up; or
+                an `alveus.Memory`, which makes the exchanges durable.
 
         Raises:
             InvalidInput: It is something else.
@@ -142,11 +142,11 @@ class ConversableAgent:
     async def build(self) -> Self:
         """Check that nothing is missing, and give the agent its memory; return the agent.
 
-        What it remembers is of the key ``conv_id``, in sets that are named by its role and name:
-        an agent that is built again with the same memory remembers.
+        Its memory is kept in the key ``conv_id``, in sets named by its role and name: an agent that
+        is built again with the same memory remembers.
 
         Raises:
-            InvalidInput: Something is missing; the message says what. Or `max_retry_count` is no
+            InvalidInput: A part is missing, which the message names; or `max_retry_count` is no
                 whole number from 1.
             TemplatesMissing: jinja2 is not installed.
         """
@@ -184,7 +184,7 @@ class ConversableAgent:
 
     @property
     def is_built(self) -> bool:
-        """Whether it can talk: it was built since something was bound last."""
+        """Whether it can talk: it was built after the last call of `bind`."""
         return self._built is not None
 
     @property
@@ -203,7 +203,7 @@ class ConversableAgent:
 
     @property
     def run_memory(self) -> Memory:
-        """The memory in which its exchanges are runs: the one that was bound, or RAM.
+        """The memory of its exchanges, which are runs: the one that was bound, or RAM.
 
         Raises:
             InvalidInput: It is not built.
@@ -212,10 +212,10 @@ class ConversableAgent:
 
     @property
     def context(self) -> AgentContext:
-        """The conversation that it is in.
+        """Its conversation.
 
         Raises:
-            InvalidInput: None was bound.
+            InvalidInput: No context was bound.
         """
         if self._context is None:
             raise InvalidInput(f"{self!r} is in no conversation: bind an AgentContext")
@@ -228,12 +228,12 @@ class ConversableAgent:
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """Its name."""
         return self._who().name
 
     @property
     def role(self) -> str:
-        """What it is."""
+        """Its role."""
         return self._who().role
 
     def _who(self) -> ProfileConfig:
@@ -243,15 +243,15 @@ class ConversableAgent:
 
     @property
     def llm(self) -> LLMConfig:
-        """Which model answers for it."""
+        """The model that answers for it."""
         return self._llm or LLMConfig()
 
     @property
     def write_memory_template(self) -> str:
-        """The template of what it remembers."""
+        """The template of the fragments that it remembers."""
         return self._who().write_memory_template or prompt_templates.WRITE
 
-    # --- what it says -------------------------------------------------------------------------
+    # --- talking ------------------------------------------------------------------------------
 
     async def initiate_chat(
         self,
@@ -261,22 +261,21 @@ class ConversableAgent:
         *,
         event_id: str | None = None,
     ) -> AgentMessage:
-        """Say something to another agent, and return its reply.
+        """Send a message to another agent, and return its reply.
 
-        One exchange is one run of the key ``conv_id``: what is remembered of it is one commit, made
-        when the reply is there, or nothing. A model's answer is asked for once, also when the
-        process dies: the same message to the same agent goes on with an exchange that was cut off;
-        another message waits until that one is over.
+        One exchange is one run of the key ``conv_id``: its memories are one commit, made with the
+        reply, or none. The model answers once, also if the process dies: the same message to the
+        same agent continues an interrupted exchange; another message waits until that is over.
 
         Args:
-            recipient: Who answers; it is built, and in the same conversation.
-            reviewer: Whose `review` says whether an answer may go out; None: any may.
-            event_id: The same one again returns the first reply, unless that exchange failed.
+            recipient: The agent that answers; it is built, and in the same conversation.
+            reviewer: The agent whose `review` approves answers; None: all are approved.
+            event_id: A second call with it returns the first reply, unless that exchange failed.
 
         Raises:
-            InvalidInput: Nothing can be said so; nothing is remembered.
-            ModelFailed: The model did not answer; nothing is remembered. So with any other error
-                of model, reviewer, actions, or methods of a subclass.
+            InvalidInput: An argument cannot be used; nothing is remembered.
+            ModelFailed: The model did not answer; nothing is remembered. The same holds for other
+                errors of the model, reviewer, actions, or methods of a subclass.
             IdempotencyConflict: The event id was used for another message.
         """
         _check(self, recipient, reviewer, message)
@@ -285,10 +284,10 @@ class ConversableAgent:
     def prompts(
         self, question: str, memories: str | Sequence[Mapping[str, object]]
     ) -> list[ModelMessage]:
-        """Return what the model is asked: as the templates of the profile say.
+        """Return the prompt, rendered by the templates of the profile.
 
         Args:
-            memories: What `read_memories` returned.
+            memories: The result of `read_memories`.
         """
         who, context, client = self._who(), self.context, self.llm.llm_client
         past: Sequence[ModelMessage] = ()
@@ -321,10 +320,10 @@ class ConversableAgent:
         """Return a template with values filled in, as jinja2 does."""
         return prompt_templates.rendered(template, values)
 
-    # --- what a subclass may do otherwise -----------------------------------------------------
+    # --- for subclasses to override -----------------------------------------------------------
 
     async def read_memories(self, question: str) -> str | list[dict[str, Any]]:
-        """Return what goes into the prompt for a question: a text, or messages to go before it."""
+        """Return the memories for a question: a text for the prompt, or messages before it."""
         return memories_text(await self.memory.read(observation=question))
 
     async def write_memories(
@@ -336,16 +335,16 @@ class ConversableAgent:
         check_fail_reason: str | None = None,
         current_retry_counter: int | None = None,
     ) -> None:
-        """Remember an answer; called once for each, also for one that is tried again.
+        """Remember an answer; called for every answer, also a rejected one.
 
         Args:
-            question: What was asked.
+            question: The question.
             ai_message: The model's answer.
-            action_output: What came of the action; always given.
-            check_pass: Whether the answer goes out.
-            check_fail_reason: Why not.
-            current_retry_counter: Which answer to the question it is, from 0; the question is
-                remembered with the first one. An override need not take it.
+            action_output: The output of the action; always passed.
+            check_pass: Whether the answer is sent.
+            check_fail_reason: Why it is not.
+            current_retry_counter: The number of the answer to the question, from 0; the question
+                is remembered with the first. An override need not take it.
         """
         if action_output is None:
             raise InvalidInput("write_memories needs the action_output of what it is to remember")
@@ -362,16 +361,16 @@ class ConversableAgent:
         await self.memory.write(AgentMemoryFragment(content, metadata=failed))
 
     async def review(self, message: str, censored: ConversableAgent) -> tuple[bool, str | None]:
-        """Return whether an answer of *censored* may go out, and comments. By default any may."""
+        """Return whether to send an answer of *censored*, and comments. By default True."""
         del message, censored
         return True, None
 
     async def act(self, message: str, *, ctx: RunnerContext | None = None) -> ActionOutput:
-        """Return what comes of an answer: of each action in turn, the last one's output.
+        """Run each action on an answer, and return the output of the last.
 
         Args:
             message: The model's answer.
-            ctx: Of the run that the exchange is. An override need not take it.
+            ctx: The context of the exchange's run. An override need not take it.
         """
         output: ActionOutput | None = None
         for each in self._actions:
@@ -381,15 +380,15 @@ class ConversableAgent:
         return output
 
     async def verify(self, message: str, action_output: ActionOutput) -> tuple[bool, str | None]:
-        """Return whether what came of an answer is right, and why not. By default it is."""
+        """Return whether the output for an answer is right, and why not. By default True."""
         del message, action_output
         return True, None
 
 
 class UserProxyAgent(ConversableAgent):
-    """The human in a conversation: needs a context only, says what the program says, and reviews.
+    """The human in a conversation, who sends the program's messages and reviews answers.
 
-    Derive from it and override `review` to reject answers.
+    It needs a context only. Derive from it and override `review` to reject answers.
     """
 
     profile: ProfileConfig | None = ProfileConfig(name="User", role="Human")
@@ -408,7 +407,7 @@ def _action(target: object) -> Action:
 
 
 def _check(sender: ConversableAgent, recipient: object, reviewer: object, message: object) -> None:
-    """Raise `InvalidInput` if nothing can be said so."""
+    """Raise `InvalidInput` if an argument cannot be used."""
     if not isinstance(message, str) or not message:
         raise InvalidInput(f"initiate_chat needs a message, a non-empty str, not {message!r}")
     if not (reviewer is None or isinstance(reviewer, ConversableAgent)):
@@ -443,7 +442,7 @@ async def _verdict(agent: ConversableAgent, method: str, *args: object) -> Revie
 
 
 def logged(message: AgentMessage, conv_id: str, *, to: str, role: str) -> GptsMessage:
-    """Return a message as the log of its conversation keeps it."""
+    """Return a message for the log of its conversation."""
     review, report = message.review_info, message.action_report
     return GptsMessage(
         conv_id,
@@ -474,7 +473,7 @@ class Exchange:
     """A message to an agent and its answer.
 
     Attributes:
-        reviewer: The agent that says whether an answer may go out; None: any may.
+        reviewer: The agent that approves answers; None: all are approved.
         failures: Errors of answers, by run.
         wanted: The exchange whose reply is waited for.
         is_answered: Whether it has its reply.
@@ -652,7 +651,7 @@ class Exchange:
     async def _judged(
         self, text: str, ctx: RunnerContext
     ) -> tuple[Review, ActionOutput, str | None]:
-        """Return the review of an answer, the output of its action, and why it does not go out."""
+        """Return the review of an answer, the output of its action, and why it is not sent."""
         recipient, review = self.recipient, Review(approve=True)
         if self.reviewer is not None:
             review = await _verdict(self.reviewer, "review", text, recipient)

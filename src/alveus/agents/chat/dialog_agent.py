@@ -1,4 +1,4 @@
-"""Agents that are given a message and reply with one: AgentScope's `AgentBase`, `DialogAgent`."""
+"""Agents that reply to messages: AgentScope's `AgentBase` and `DialogAgent`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class AgentBase:
     """An agent that replies to messages, and remembers them; override `reply`.
 
     Args:
-        name: Whose name its messages have.
-        memory: Where it remembers; None: a new `TemporaryMemory` in RAM.
+        name: The name on its messages.
+        memory: Its memory; None: a new `TemporaryMemory` in RAM.
 
     Raises:
-        InvalidInput: The name or the memory is none.
+        InvalidInput: The name or the memory cannot be used.
     """
 
     def __init__(self, name: str, *, memory: MemoryBase | None = None) -> None:
@@ -39,11 +39,11 @@ class AgentBase:
         return self.reply(msg)
 
     def observe(self, msg: Msg | None) -> None:
-        """Remember a message, and say nothing."""
+        """Remember a message without a reply."""
         self.memory.add(msg)
 
     def reply(self, msg: Msg | None = None) -> Msg:
-        """Return what it answers to a message; None: to what it remembers."""
+        """Return a reply to a message; None: to its memory."""
         raise NotImplementedError
 
 
@@ -54,10 +54,10 @@ class DialogAgent(AgentBase):
     reply that fails is not remembered.
 
     Args:
-        name: Whose name its messages have.
+        name: The name on its messages.
         sys_prompt: The system message to the model; empty: none.
-        model: Who answers.
-        memory: As `AgentBase`.
+        model: The model that answers.
+        memory: As in `AgentBase`.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -84,7 +84,7 @@ class DialogAgent(AgentBase):
         self.sys_prompt, self.model = sys_prompt, model
 
     def reply(self, msg: Msg | None = None) -> Msg:
-        """Return the model's answer to a message; None: to what is remembered.
+        """Return the model's answer to a message; None: to its memory.
 
         A message whose id is remembered already is sent once.
 

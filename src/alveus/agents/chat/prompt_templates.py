@@ -31,7 +31,7 @@ Most recent message:
 User input: {{ question }}
 
 """
-"""What a model is asked, where a profile has no template: `alveus.agents.layers.user_prompt`."""
+"""The default template of the question, as `alveus.agents.layers.user_prompt`."""
 
 WRITE = """\
 {{ [
@@ -40,7 +40,7 @@ WRITE = """\
     'Action: ' ~ action ~ ' ' if action,
     'Observation: ' ~ observation ~ ' ' if observation,
 ] | select | join('\\n') }}"""
-"""What is remembered, where a profile has no template: `alveus.agents.layers.memory_text`."""
+"""The default template of a fragment, as `alveus.agents.layers.memory_text`."""
 
 LANGUAGES = {
     "ar": "Arabic", "de": "German", "en": "English", "es": "Spanish", "fr": "French",
@@ -65,7 +65,7 @@ def rendered(template: str, values: dict[str, Any]) -> str:
 
     Raises:
         TemplatesMissing: jinja2 is not installed.
-        InvalidInput: The template cannot be read, or does what the sandbox forbids.
+        InvalidInput: The template has an error, or the sandbox refuses it.
     """
     check_installed()
     errors, sandbox = import_module("jinja2.exceptions"), import_module("jinja2.sandbox")
@@ -81,7 +81,7 @@ def rendered(template: str, values: dict[str, Any]) -> str:
 
 
 def language_name(language: str | None) -> str | None:
-    """Return what a language is called in a prompt; None: nothing is asked."""
+    """Return the name of a language for a prompt, or None."""
     if language is None:
         return None
     code = language.lower().replace("_", "-").split("-", 1)[0]
@@ -104,8 +104,8 @@ def answer_from_memory(
 ) -> str:
     """Return the answer to a question without a model.
 
-    First what search finds of it in *sets* of the conversation, then what was read of the agent's
-    memory, the newest first; what such answers said before is left out.
+    It has the hits of a search in *sets* of the conversation, then the agent's fragments, newest
+    first; earlier answers of this kind are left out.
     """
     found = [hit.item.text or "" for hit in key.search(question, sets=list(sets), limit=4 * MOST)]
     found += [fragment.raw_observation for fragment in reversed(fragments)]

@@ -32,7 +32,7 @@ TYPE = "__type"
 """Names the class of a message that was serialised."""
 
 Url: TypeAlias = str | Sequence[str] | None
-"""Where what is not text can be found: a picture, a recording, several."""
+"""The address of a picture, a recording or another file; or several."""
 
 _LOG = logging.getLogger("alveus.chat")
 
@@ -41,10 +41,10 @@ class MessageBase(dict[str, Any]):
     """A message: a dict, each item of which is an attribute as well.
 
     Args:
-        name: Whose message it is.
-        content: What it says; anything, and storable where it is to be kept.
-        url: Where what it is about can be found; several are kept as a list.
-        timestamp: When it was made; None: now, in local time, to the second.
+        name: The name of its author.
+        content: Any value; a storable one, if a memory is to keep it.
+        url: The address of a file, or several, which are kept as a list.
+        timestamp: Its time; None: now, in local time, to the second.
         items: More items. ``role`` is "assistant" unless given, ``id`` is made unless given.
     """
 
@@ -64,7 +64,7 @@ class MessageBase(dict[str, Any]):
         self["url"] = [*url] if isinstance(url, tuple) else url
         self.update(items)
 
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - what the item is
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - the value of an item
         try:
             return self[name]
         except KeyError:
@@ -91,9 +91,9 @@ class MessageBase(dict[str, Any]):
 
     @classmethod
     def from_dict(cls, items: Mapping[str, Any]) -> Self:
-        """Return a message of these items; what is missing is made as in a new one.
+        """Return a message of these items; missing ones are made as in a new message.
 
-        Reads what later versions of AgentScope write as well, in which the role comes third.
+        Reads the files of later versions of AgentScope, too, in which the role comes third.
 
         Raises:
             InvalidInput: They have no name, or no content.
@@ -113,7 +113,7 @@ class MessageBase(dict[str, Any]):
     def to_chat(self) -> dict[str, Any]:
         """Return it as `ChatModel.complete` takes it: role, content, and name and urls, if any.
 
-        Without a role it is the assistant's; what a tool answers is said by the user. Thoughts of
+        Without a role it is the assistant's; the answer of a tool is the user's. Thoughts of
         the assistant are left out. The urls of images go as parts to a model that takes images;
         all others follow the content, a line each.
 
@@ -133,7 +133,7 @@ class MessageBase(dict[str, Any]):
         """Return its content as blocks, a block for each url behind it; as copies.
 
         Args:
-            block_type: Only those of a type, such as "text" or "image".
+            block_type: Only blocks of a type, such as "text" or "image".
         """
         content = self.get("content")
         several = cast("list[object]", content) if isinstance(content, list) else [content]
@@ -142,7 +142,7 @@ class MessageBase(dict[str, Any]):
         return [one for one in blocks if block_type in (None, one.get("type"))]
 
     def get_text_content(self, separator: str = "") -> str:
-        """Return the texts of its blocks, one behind the other."""
+        """Return the texts of its blocks, joined."""
         return separator.join(block.get("text", "") for block in self.get_content_blocks("text"))
 
     def to_str(self) -> str:
@@ -155,14 +155,14 @@ class MessageBase(dict[str, Any]):
 
 
 def _block(part: object) -> dict[str, Any]:
-    """Return a part of a content as a block; what is none is a text."""
+    """Return a part of a content as a block; any other value becomes a block of text."""
     if isinstance(part, dict):
         return {**cast("dict[str, Any]", part)}
     return {"type": "text", "text": str(part)}
 
 
 def _url_block(url: str) -> dict[str, Any]:
-    """Return a block of what is at an address, by how that ends."""
+    """Return a block for an address; its type follows from the file extension."""
     found, _ = guess_type(url)
     kind = (found or "").partition("/")[0]
     return {"type": kind if kind in ("image", "audio", "video") else "file", "url": url}
@@ -197,7 +197,7 @@ class Msg(MessageBase):
         """Return it as JSON.
 
         Raises:
-            InvalidInput: It holds what is not JSON.
+            InvalidInput: An item is not JSON.
         """
         try:
             return json.dumps({TYPE: kind_name(self), **self}, ensure_ascii=False)
@@ -207,7 +207,7 @@ class Msg(MessageBase):
 
 
 class Tht(Msg):
-    """A thought: what an agent says to itself."""
+    """A thought of an agent."""
 
     NAME: ClassVar[str] = "thought"
 
@@ -227,7 +227,7 @@ def deserialize(text: str | bytes) -> Msg:
     """Return the message that `Msg.serialize` wrote.
 
     Raises:
-        InvalidInput: It is not JSON, or names a class that is none of messages: no module is ever
+        InvalidInput: It is not JSON, or names a class that is not in `KINDS`. No module is
             imported because a text names it.
     """
     items = _items(_parsed(text, "a serialised message"), "a serialised message")
@@ -247,11 +247,11 @@ def kind_of(name: object) -> type[Msg]:
 
 
 Embed: TypeAlias = "str | Embedder | Callable[[list[str]], Any]"
-"""The name of a bundled embedder, an embedder, or a function that gives texts their vectors."""
+"""The name of a bundled embedder, an embedder, or a function that makes vectors of texts."""
 
 
 def embed_with(model: Embed) -> Callable[[list[str]], Any]:
-    """Return what gives texts their vectors."""
+    """Return a function that makes vectors of texts."""
     return embedding_function(open_embedder(model) if isinstance(model, str) else model)
 
 
@@ -344,7 +344,7 @@ def _read(found: object, what: str) -> dict[str, Any]:
 
 
 def _check_regular(path: Path) -> None:
-    """Refuse folders, devices and pipes; what is not there may be made."""
+    """Refuse folders, devices and pipes; a file that does not exist is fine."""
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is no regular file")
 

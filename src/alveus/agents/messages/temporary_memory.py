@@ -42,13 +42,13 @@ from alveus.values.storable import Value, checked, checked_name, choice, counted
 from alveus.values.times import Zone
 
 Unit: TypeAlias = Mapping[str, Any]
-"""What a memory holds: a `Msg`, or a plain dict."""
+"""A message in a memory: a `Msg`, or a plain dict."""
 
 Filter: TypeAlias = Callable[[int, Any], object]
 """A filter: a function of the position of a message among those read, and the message."""
 
 Found: TypeAlias = dict[str, Any]
-"""What a search gives: ``score``, ``index`` and ``memory``, the message."""
+"""A hit of a search: ``score``, ``index`` and ``memory``, the message."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class PromptType(IntEnum):
 
 
 class MemoryBase:
-    """What a memory of messages can do.
+    """The calls of a memory of messages.
 
     Args:
         config: Settings that an implementation may have.
@@ -112,19 +112,19 @@ class MemoryBase:
 class TemporaryMemory(MemoryBase):
     """Messages in the order they were added, each id once.
 
-    Every call is one commit: whole, or not at all; in an action it is part of the action's. What
-    it returns are copies: only its calls change its messages.
+    Every call is one commit: whole, or not at all; in an action it is part of the action's. It
+    returns copies: only its calls change its messages.
 
     The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
     before that of the message before it: order is that of adding.
 
     Args:
         config: Kept, and not read.
-        embedding_model: What makes embeddings: "static" or "minilm", an `Embedder`, or a function
+        embedding_model: Makes embeddings: "static" or "minilm", an `Embedder`, or a function
             from texts to vectors. None: nothing does.
         memory: Where messages are kept: `Memory.key(…)`. None: in RAM, until the process ends.
         name: The name of their set.
-        dedupe: Which messages are one: those of one "id", or of one "content" (which id and
+        dedupe: Which messages are duplicates: of one "id", or of one "content" (which id and
             timestamp are no part of).
         missing: What `delete` does with a position without a message: "warn", as in the first
             versions of AgentScope, or "raise" a `NoSuchPlace`, an IndexError, as in 1.0.
@@ -174,7 +174,7 @@ class TemporaryMemory(MemoryBase):
                 the *recent_n*.
 
         Raises:
-            InvalidInput: *recent_n* is negative, or *return_type* or *filter_func* is none.
+            InvalidInput: *recent_n* is negative, or another argument has the wrong type.
         """
         if not isinstance(return_type, PromptType):
             if type(return_type) is not int or recent_n is not None:
@@ -204,13 +204,13 @@ class TemporaryMemory(MemoryBase):
     # --- writing ------------------------------------------------------------------------------
 
     def add(self, memories: Unit | Iterable[Unit] | None, embed: bool = False) -> list[str]:  # noqa: FBT001, FBT002 - as AgentScope has it
-        """Add a message, or several; return the ids of those that were not there yet.
+        """Add a message, or several; return the ids of new ones.
 
         Args:
-            embed: Make embeddings of them, and keep those with them, as ``embedding``.
+            embed: Make embeddings of them, and keep each as ``embedding`` of its message.
 
         Raises:
-            EmbedderMissing: They are to be embedded, and there is no embedding model.
+            EmbedderMissing: *embed* is True, and there is no embedding model.
             InvalidInput: One is no message, or cannot be stored.
             Rejected: A rule of admission keeps one out.
         """
@@ -246,11 +246,11 @@ class TemporaryMemory(MemoryBase):
         """Add messages from a file, from JSON, from a list, or one; return the ids of new ones.
 
         Args:
-            overwrite: In the same commit, delete what is held.
+            overwrite: Delete all messages in the same commit.
 
         Raises:
             NotJson: A text is neither the path of a file nor JSON; nothing was changed.
-            InvalidInput: What it says are no messages; nothing was changed.
+            InvalidInput: It holds no messages; nothing was changed.
         """
         if isinstance(memories, str | Path):
             memories = read_messages(memories)
@@ -335,7 +335,7 @@ class TemporaryMemory(MemoryBase):
             embedding_model: The model, if another than the memory's.
 
         Raises:
-            EmbedderMissing: An embedding is to be made, and there is no model.
+            EmbedderMissing: An embedding is missing, and there is no model.
             InvalidInput: *top_k* is negative, or *metric* gives no number.
         """
         if top_k is not None:
@@ -362,7 +362,7 @@ class TemporaryMemory(MemoryBase):
         return cast("list[list[float]]", embedded(embed, texts).tolist()) if texts else []
 
     def _with_embeddings(self, model: Embed | None) -> list[Any]:
-        """Return the messages; those that a model made embeddings of now are kept with them."""
+        """Return the messages, with embeddings, which are kept; without a model, as they are."""
         items = self._set.list()
         units = [_unit(item.value) for item in items]
         if model is None and self._embed is None:

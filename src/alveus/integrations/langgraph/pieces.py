@@ -16,10 +16,10 @@ import numpy as np
 from alveus.state import MemoryObject
 
 Stored: TypeAlias = list[Any]
-"""A value as the tree has it: its type, and its bytes or the digests of its pieces."""
+"""A value in the tree: its type, and its bytes or the digests of its pieces."""
 
 PIECES = "pieces"
-"""What has the digests of a value's pieces, and what has the pieces of a thread."""
+"""The name of the digests in a value, and of the object with the pieces of a thread."""
 
 MOST_WHOLE = 256 * 1024
 """Bytes of a value that is stored whole."""
@@ -80,8 +80,8 @@ class ValueWriter:
 
     Args:
         dump: Returns the type and the bytes of a value.
-        expires: Whether what the commit stores expires. Such a piece is of this commit alone: a
-            piece that values of several times have in common would expire with the first one.
+        expires: Whether the values of the commit expire. Its pieces are not shared then: a shared
+            piece would expire with the first of its values.
     """
 
     def __init__(self, dump: Callable[[Any], tuple[str, bytes]], *, expires: bool) -> None:
@@ -95,7 +95,7 @@ class ValueWriter:
         return bool(self._pieces)
 
     def stored(self, value: object) -> Stored:
-        """Return *value* as it is stored; its pieces are copies, and its bytes are let go."""
+        """Return *value* as it is stored; its pieces are copies, so its bytes can be freed."""
         kind, data = self._dump(value)
         if len(data) <= MOST_WHOLE:
             return [kind, bytes(data)]

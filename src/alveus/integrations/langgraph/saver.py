@@ -4,12 +4,12 @@ Below ``langgraph`` in the tree of the key stand::
 
     checkpoints  namespace  checkpoint  the checkpoint, its metadata, its parent
     values       namespace  channel     version: a value, stored once
-    writes       namespace  checkpoint  task and number: what a task wrote
+    writes       namespace  checkpoint  task and number: a write of a task
     pieces       digest                 a part of a large value
 
 A checkpoint and its new values are one commit. Nothing can be in the way of it, but for a commit
-with pieces: it stores those that are not there yet, and is made again if others were faster.
-A piece that no value needs, as a client of a server leaves one that is killed, `prune` removes.
+with pieces: it stores missing ones, and is made again if another commit stored one first. `prune`
+removes unused pieces, which a killed client of a server leaves.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ NO_VALUE = "empty"
 class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     """A checkpointer for LangGraph, sync and async in one object, safe between threads.
 
-    Each thread is a separate key, ``langgraph.thread:ID``. All of `BaseCheckpointSaver` is there:
-    deleting for runs, copying and pruning threads too, and the history of delta channels.
+    Each thread is a separate key, ``langgraph.thread:ID``. It has all of `BaseCheckpointSaver`,
+    with deleting for runs, copying and pruning threads, and the history of delta channels.
 
     Args:
         serde: Makes bytes of values; by default LangGraph's, with MessagePack.
-        deleting: What `delete_thread` does: "retire" removes the thread's state, of which the
+        deleting: How `delete_thread` deletes: "retire" removes the thread's state, of which the
             history stays for as long as the memory keeps it; "forget" erases the key of the thread,
             and leaves a receipt.
     """
@@ -87,7 +87,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     # --- reading ---
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint that is asked for, or the last one; None: there is none."""
+        """Return the checkpoint of the config, or the last one; None: it does not exist."""
         thread, namespace = _thread_and_namespace(config)
         tree = self._tree(thread)
         asked = get_checkpoint_id(config)
@@ -221,7 +221,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store what a task wrote, in one commit; what it wrote before stays."""
+        """Store the writes of a task, in one commit; earlier writes stay."""
         thread, namespace = _thread_and_namespace(config)
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id is None:
@@ -274,7 +274,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         self._key(str(target_thread_id)).commit(copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all checkpoints of threads ("delete"), or all but those that the last ones need.
+        """Remove all checkpoints of threads ("delete"), or all that the last ones do not need.
 
         With "keep_latest" the last checkpoint of each namespace stays, and those before it from
         which a delta channel of it is read.
@@ -287,7 +287,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
                 self._remove(thread, self._outdated)
 
     def _outdated(self, tree: MemoryObject) -> set[tuple[str, str]]:
-        """Return all checkpoints but the last ones, and what these are read from."""
+        """Return all checkpoints but the last ones and those that they are read from."""
         records = {(namespace, name): record for namespace, name, record in _records(tree)}
         outdated = set(records)
         for namespace in {namespace for namespace, _ in records}:
@@ -313,7 +313,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         return {channel for channel, value in found.items() if value and value[0] != NO_VALUE}
 
     def _remove(self, thread: str, chosen: Callable[[MemoryObject], set[tuple[str, str]]]) -> None:
-        """Remove checkpoints, what was written under them, and values that no other one has."""
+        """Remove checkpoints with their writes, and values that no other checkpoint has."""
 
         def remove(batch: KeyBatch) -> None:
             tree = batch.short_term
@@ -436,7 +436,7 @@ def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
 
 
 def _put_pieces(tree: MemoryObject, writer: ValueWriter) -> None:
-    """Store those pieces of what is written that are not there."""
+    """Store the pieces of new values that are not stored yet."""
     for name, piece in writer.missing(_names(tree, PIECES)):
         tree.set((ROOT, PIECES, name), piece)
 

@@ -60,13 +60,13 @@ _ASKED = frozenset({*_OPERATORS, "$ne"})
 class AlveusStore(Connected, BaseStore):
     """A store for LangGraph, sync and async in one object, safe between threads.
 
-    The puts of a batch are one commit, after its reads. What is put is found by words and by
-    meaning without any setting, with the embedder of the memory. The score of what `search` finds
-    is its relevance to the query, 0..1; items are in the order of alveus's score, of which
+    The puts of a batch are one commit, after its reads. Values are found by words and by
+    meaning without any setting, with the embedder of the memory. The score of a search item is its
+    relevance to the query, 0..1; items are in the order of alveus's score, of which
     relevance is a part.
 
     Args:
-        key: Whose sets the namespaces are: what is put here, `Memory.key(key).search` finds.
+        key: The key whose sets are the namespaces; `Memory.key(key).search` finds their values.
         fields: Which parts of a value are searched, as paths of LangGraph's index; "$" is all of
             it. `put` may say otherwise with *index*.
         ttl: When items expire, and whether reading renews them, as LangGraph says it.
@@ -91,7 +91,7 @@ class AlveusStore(Connected, BaseStore):
         self._fields = tuple(checked_name(each, "a path in fields") for each in fields)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do all of *ops*: reads see what was there before; puts are one commit."""
+        """Do all of *ops*: reads see the state before; puts are one commit."""
         asked = list(ops)
         results: list[Result] = [self._read(op) for op in asked]
         puts = {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
@@ -205,7 +205,7 @@ def _set_name(namespace: Sequence[str]) -> str:
 
 
 def _is_namespace(set_name: str) -> bool:
-    """Return whether a set of the key is one of a store, and not another one that it holds."""
+    """Return whether a set of the key is a namespace of a store."""
     return f"{set_name}.".startswith(f"{ROOT}.")
 
 
@@ -237,7 +237,7 @@ def _fields(item: Item) -> dict[str, Any]:
 
 
 def _texts_in(value: object, name: str = "") -> list[str]:
-    """Return what can be read in a value: its texts, and its numbers with their names."""
+    """Return the texts of a value, and its numbers with their names."""
     if isinstance(value, str):
         return [value]
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -262,7 +262,7 @@ def _said(fields: Mapping[str, object], name: str) -> tuple[str, object]:
 
 
 def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return LangGraph's filter as `where=`: None and ``$ne`` match what lacks the field, too."""
+    """Return LangGraph's filter as `where=`: None and ``$ne`` match a missing field, too."""
     conditions: list[dict[str, Any]] = []
     for name, wanted in asked.items():
         field = "$value." + re.sub(r"([\\.])", r"\\\1", name)
