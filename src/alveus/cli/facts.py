@@ -483,7 +483,12 @@ def check_facts(session: Session, *, key: str = options.KEY) -> None:
     """
     with _opened(session, key) as facts:
         found, count = facts.check(), len(facts)
-    session.list_attributes("fact source problem", found)
+    session.listing(
+        ("fact", "source", "problem"),
+        found,
+        lambda each: (each.fact, each.source, each.problem),
+        lambda each: output.attributes(each, "fact source problem"),
+    )
     session.note(
         f"alveus: {output.plural(count, 'fact')} checked, {output.plural(len(found), 'problem')}"
     )

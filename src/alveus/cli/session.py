@@ -294,16 +294,6 @@ class Session:
         for each in items:
             output.document(fields(each))
 
-    def list_attributes(self, names: str, items: Iterable[object]) -> None:
-        """Print a list of objects by these attributes, which are texts."""
-        columns = names.split()
-        self.listing(
-            columns,
-            items,
-            lambda each: [str(getattr(each, name)) for name in columns],
-            lambda each: output.attributes(each, names),
-        )
-
     def nothing(self, text: str, fields: output.Json | None = None) -> NoReturn:
         """End the command with `NOTHING_FOUND`.
 

@@ -321,36 +321,29 @@ class ConversationReader(Reader):
         return isinstance(record.fields.get("sessions"), list)
 
     def read(self, record: JsonRecord) -> Iterator[ReadPart]:
-        """Yield the turns of a conversation."""
-        fields = record.fields
-        name = checked_name(fields.get("id"), "a conversation's id")
+        """Yield the turns of a conversation, session by session."""
+        name = self.name(record.fields)
+        for label, session in self.sessions(record.fields, name):
+            yield from self.part(self._session(session, name, record.fields), label)
+
+    def name(self, fields: dict[str, Value]) -> str:
+        """Return the name of a conversation."""
+        return checked_name(fields.get("id"), "a conversation's id")
+
+    def sessions(self, fields: dict[str, Value], _name: str) -> Iterator[tuple[str, Value]]:
+        """Yield each session, after its label for errors."""
         for number, session in enumerate(list_of(fields, "sessions"), start=1):
-            yield from self.part(self._session(session, name, fields), f"session {number}")
+            yield f"session {number}", session
 
     def _session(self, session: Value, name: str, fields: dict[str, Value]) -> Iterator[ReadPart]:
-        """Yield the turns of a session of a conversation."""
+        """Yield the turns of a session; one without a time has that of the session."""
         inner = checked_object(session)
         session_id = checked_name(inner.get("session_id"), "a session_id")
         turns = list_of(inner, "turns")
-        yield from self._turns(turns, name, session_id, inner.get("date"), inner, fields)
-
-    def _turns(
-        self,
-        turns: list[Value],
-        conversation: str,
-        session: str,
-        date: Value,
-        *around: dict[str, Value],
-    ) -> Iterator[ReadPart]:
-        """Yield the turns of a session. A turn without a time has that of the session.
-
-        Args:
-            around: The session and the conversation, where the target's fields may be.
-        """
-        session_time = self.read_time(date, self.target.zone)
+        time = self.read_time(inner.get("date"), self.target.zone)
         for number, turn in enumerate(turns, start=1):
-            read = self._turn(turn, conversation, session, session_time, *around)
-            yield from self.part(read, f"turn {number} of {session} of {conversation!r}")
+            read = self._turn(turn, name, session_id, time, inner, fields)
+            yield from self.part(read, f"turn {number} of {session_id} of {name!r}")
 
     def _turn(
         self,
@@ -414,20 +407,19 @@ class LocomoReader(ConversationReader):
         talk = record.fields.get("conversation")
         return isinstance(talk, dict) and any(_SESSION.fullmatch(name) for name in talk)
 
-    def read(self, record: JsonRecord) -> Iterator[ReadPart]:
-        """Yield the turns of a sample, session by session."""
-        fields, talk = record.fields, record.fields.get("conversation")
+    def name(self, fields: dict[str, Value]) -> str:
+        """Return the name of a sample."""
         name = name_of(fields, "sample_id")
         if name is None:
             raise InvalidInput('a sample has a "sample_id"')
+        return name
+
+    def sessions(self, fields: dict[str, Value], name: str) -> Iterator[tuple[str, Value]]:
+        """Yield the sessions of a sample, in the order of their numbers."""
+        talk = fields.get("conversation")
         if not isinstance(talk, dict):
             raise InvalidInput(f'sample {name!r} has no "conversation" with sessions')
         numbers = sorted(int(found[1]) for found in map(_SESSION.fullmatch, talk) if found)
         for session in (f"session_{number}" for number in numbers):
-            yield from self.part(self._of(session, name, fields, talk), f"{session} of {name!r}")
-
-    def _of(
-        self, session: str, name: str, fields: dict[str, Value], talk: dict[str, Value]
-    ) -> Iterator[ReadPart]:
-        turns, date = list_of(talk, session), talk.get(f"{session}_date_time")
-        yield from self._turns(turns, name, session, date, fields, talk)
+            dated = {"turns": talk.get(session), "date": talk.get(f"{session}_date_time")}
+            yield f"{session} of {name!r}", {**talk, **dated, "session_id": session}
