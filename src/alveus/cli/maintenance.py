@@ -16,14 +16,7 @@ from alveus.cli import options, output
 from alveus.cli.listing import versions
 from alveus.cli.options import argument, option
 from alveus.cli.session import Session
-from alveus.errors import (
-    AlveusError,
-    InvalidInput,
-    NotAStore,
-    NotFound,
-    StoreDamaged,
-    StoreTooOld,
-)
+from alveus.errors import AlveusError, InvalidInput, NotAStore, NotFound, StoreDamaged, StoreTooOld
 from alveus.memory import opening
 from alveus.memory.maintenance import SPARE
 from alveus.memory.memory import Memory

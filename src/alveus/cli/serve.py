@@ -126,10 +126,7 @@ def _installed(what: str, extra: str) -> Generator[None]:
 
 
 def _opener(
-    session: Session,
-    *,
-    mode: Literal["rw", "ro"] = "rw",
-    telemetry: OpenTelemetry | None = None,
+    session: Session, *, mode: Literal["rw", "ro"] = "rw", telemetry: OpenTelemetry | None = None
 ) -> Callable[[str], Memory]:
     """Return a function that opens a space of the memory."""
     location = session.server or session.file

@@ -13,13 +13,7 @@ from alveus.transfer.export import (
     walk_tree,
 )
 from alveus.transfer.foreign_formats import Target
-from alveus.transfer.import_formats import (
-    LAYOUTS,
-    OWN_TARGETS,
-    Layout,
-    entries,
-    layout_of,
-)
+from alveus.transfer.import_formats import LAYOUTS, OWN_TARGETS, Layout, entries, layout_of
 from alveus.transfer.import_source import Source
 from alveus.transfer.importing import (
     CHUNK,

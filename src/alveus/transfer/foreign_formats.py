@@ -12,14 +12,7 @@ from alveus.errors import AlveusError, InvalidInput
 from alveus.store.items import Item, counted_valid_item, text_of
 from alveus.transfer.import_source import Invalid, JsonRecord
 from alveus.transfer.lines import LABELS, ItemLine, checked_item
-from alveus.transfer.record_fields import (
-    Ids,
-    inside,
-    label_of,
-    metadata_of,
-    time_of,
-    value_at,
-)
+from alveus.transfer.record_fields import Ids, inside, label_of, metadata_of, time_of, value_at
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name
 
@@ -154,10 +147,7 @@ class Reader(ABC):
         )
 
     def when(
-        self,
-        *records: dict[str, Value],
-        names: Iterable[str] = TIMES,
-        zone: tzinfo | None = None,
+        self, *records: dict[str, Value], names: Iterable[str] = TIMES, zone: tzinfo | None = None
     ) -> datetime | None:
         """Return the time in the target's field, or else the time of the first record that has one.
 

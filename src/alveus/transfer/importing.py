@@ -269,11 +269,7 @@ class Load:
     """An import into one memory; `run` may be repeated, and adds nothing twice."""
 
     def __init__(
-        self,
-        memory: Memory,
-        *,
-        on_existing: OnExisting = "keep",
-        on_invalid: OnInvalid = "error",
+        self, memory: Memory, *, on_existing: OnExisting = "keep", on_invalid: OnInvalid = "error"
     ) -> None:
         if on_invalid not in ("skip", "error"):
             raise InvalidInput(f"on_invalid must be 'skip' or 'error', not {on_invalid!r}")
