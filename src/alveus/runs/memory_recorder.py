@@ -1,4 +1,4 @@
-"""Records what an action does to memory, and makes memory events of it."""
+"""Records the reads and writes of an action, and makes memory events of them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _LOG = logging.getLogger("alveus.run")
 
 
 class MemoryRecorder:
-    """Records what one action reads and writes."""
+    """The reads and writes of one action."""
 
     def __init__(self, details: Mapping[type[MemoryEvent], Detail], scope: Scope) -> None:
         self._details, self._scope = details, scope
@@ -57,7 +57,7 @@ class MemoryRecorder:
             self._cleared[ref.name] = None
 
     def changed(self, ref: SetRef, item_id: str, stored: StoredItem | None) -> None:
-        """Note what an item is now; None: it was deleted."""
+        """Note the new state of an item; None: it was deleted."""
         if ref.scope == self._scope and LongTermUpdateEvent in self._details:
             value = None if stored is None else item_of(stored).value
             self._updated.setdefault(ref.name, {})[item_id] = value
@@ -73,7 +73,7 @@ class MemoryRecorder:
             )
 
     def searched(self, refs: Sequence[SetRef], query: str, hits: Hits) -> None:
-        """Note what was searched for, and the answer."""
+        """Note a query and its hits."""
         detail = self._details.get(LongTermSearchEvent)
         if detail is None or not query:
             return
@@ -95,7 +95,7 @@ class MemoryRecorder:
     def events(
         self, sensory: Sequence[TreeDelta], short: Sequence[TreeDelta]
     ) -> Iterator[MemoryEvent]:
-        """Yield the events of the action, which is over and changed the trees like this."""
+        """Yield the events of an ended action, which made these changes of the trees."""
         details = self._details
         for writes, kind, deltas in (
             (SensoryWriteEvent, MemoryKind.SENSORY, sensory),
@@ -132,7 +132,7 @@ class MemoryRecorder:
 def _written(
     kind: type[Written], detail: Detail, deltas: Sequence[TreeDelta], first: dict[Path, int]
 ) -> Iterator[MemoryEvent]:
-    """Yield the event, if there is anything to tell."""
+    """Yield the event of the writes, if there are any."""
     put: list[tuple[int, str, Value]] = []
     objects: list[str] = []
     deleted: list[str] = []
@@ -158,19 +158,19 @@ def _written(
 
 
 def _rank(path: Path, first: dict[Path, int]) -> int:
-    """Return when *path*, or an object that it came with, was written first."""
+    """Return the rank of the first write of *path*, or of an object above it."""
     return min(first.get(path[:length], len(first)) for length in range(len(path) + 1))
 
 
 def _leads_on(path: Path, following: Sequence[TreeDelta]) -> bool:
-    """Return whether the object at *path* was only made on the way to what follows."""
+    """Return whether the next change is below the object at *path*, which it implies."""
     return any(
         isinstance(delta, (Put, Create)) and delta.path[: len(path)] == path for delta in following
     )
 
 
 def _fitting(pairs: Iterable[tuple[str, Value]], detail: Detail) -> dict[str, Value]:
-    """Return what an event can carry of *pairs*."""
+    """Return the *pairs* that an event can carry."""
     if detail == "paths":
         return {path: None for path, _ in pairs}
     fit: dict[str, Value] = {}
@@ -190,7 +190,7 @@ def _sets(noted: dict[str, dict[str, Value]], detail: Detail) -> dict[str, Any]:
 
 
 def path_text(path: Path) -> str:
-    """Return a path as memory events name it: dotted; the JSON list of names that hold dots."""
+    """Return a path as in memory events: dotted, or a JSON list if names contain dots."""
     text = ".".join(path)
     if text.count(".") == len(path) - 1 and not text.startswith("["):
         return text
@@ -198,7 +198,7 @@ def path_text(path: Path) -> str:
 
 
 def snapshot(root: MemoryObject, detail: Detail) -> dict[str, Value]:
-    """Return all values of an exact memory, as far as an event can carry them."""
+    """Return the values of an exact memory that an event can carry."""
     named = (
         (path_text(tuple(path.split(".")) if isinstance(path, str) else path), value)
         for path, value in root.walk()

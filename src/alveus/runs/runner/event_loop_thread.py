@@ -1,4 +1,4 @@
-"""The event loop on which async actions run, and the threads that they call."""
+"""The event loop of async actions, and the threads for their blocking calls."""
 
 from __future__ import annotations
 
@@ -20,19 +20,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CLEAN_UP_S = 1.0
-"""How long actions that are cancelled may take to end."""
+"""Seconds that cancelled actions have to end."""
 
 
 class ActionThreads(ThreadPoolExecutor):
-    """Threads in which the code of an action knows that it is the action's.
+    """A pool of daemon threads that run calls in the context of the calling action.
 
-    `asyncio.to_thread` sees to that by itself, ``loop.run_in_executor(None, …)`` does not.
-    As Python ends, it waits for the threads of other pools, however long their calls take; a call
-    that outlasts its runner is left behind here, as the actions of other threads are.
+    `asyncio.to_thread` passes the context on, ``loop.run_in_executor(None, …)`` does not. Python
+    waits for the threads of other pools as it ends; calls in these threads are abandoned.
 
     Args:
-        most: Threads at once.
-        name: Of each, before its number.
+        most: The largest number of threads.
+        name: The name of each thread, before its number.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -62,7 +61,7 @@ class ActionThreads(ThreadPoolExecutor):
     def _serve(self) -> None:
         while (asked := self._calls.get()) is not None:
             _do(*asked)
-            del asked  # with what it holds, while there is no other
+            del asked  # and what it refers to
             with self._lock:
                 self._free += 1
 
@@ -86,18 +85,18 @@ def _do(future: Future[R], work: Callable[[], R]) -> None:
         return
     try:
         future.set_result(work())
-    except BaseException as error:  # noqa: BLE001 - it is the caller's
+    except BaseException as error:  # noqa: BLE001 - the caller gets it
         future.set_exception(error)
-        del future, work  # else its traceback holds them, and they it
+        del future, work  # a cycle with its traceback
 
 
 class EventLoopThread:
-    """An event loop in a thread of its own, on which async actions run.
+    """An event loop in a separate thread, for async actions.
 
-    Every method may be called from any thread.
+    Any thread may call any method.
 
     Args:
-        threads: Threads for what coroutines do in one, at most.
+        threads: The largest number of threads for blocking calls of coroutines.
     """
 
     def __init__(self, name: str, *, threads: int) -> None:
@@ -114,7 +113,7 @@ class EventLoopThread:
         """Start the thread, unless it runs or was stopped; before the first coroutine.
 
         Raises:
-            Unavailable: None can be started, or it can have no loop.
+            Unavailable: No thread or no loop can be started.
         """
         with self._lock:
             if self._stopped or self._loop is not None:
@@ -128,7 +127,7 @@ class EventLoopThread:
             raise Unavailable(f"no async action can run: {problems[0]}") from problems[0]
 
     def _run(self, is_known: Flag, problems: list[OSError]) -> None:
-        """Be the loop until it is stopped; made here, as an interrupt would leave half of it."""
+        """Make and run the loop until it is stopped; interrupts do not come in this thread."""
         try:
             loop = asyncio.new_event_loop()
         except OSError as error:  # too many files are open
@@ -143,7 +142,7 @@ class EventLoopThread:
         is_known.set()
         try:
             while is_wanted and not self._has_ended():
-                # `SystemExit` of a task that an action waits for comes out here, though it is told.
+                # `SystemExit` of a task that an action awaits also comes out here.
                 with suppress(KeyboardInterrupt, SystemExit):
                     loop.run_forever()
                     return
@@ -154,9 +153,9 @@ class EventLoopThread:
         return self._ending is not None and self._ending.done()
 
     def call(self, make: Callable[[], Coroutine[object, object, None] | None]) -> None:
-        """Have *make* called on the loop, and run what it returns, which tells what became of it.
+        """Call *make* on the loop, and run the coroutine that it returns, if any.
 
-        An interrupt leaves it called, or not. Stopped: it is not.
+        After an interrupt it may be called or not; after `stop` it is not called.
         """
         with self._lock:
             loop = self._loop
@@ -166,14 +165,14 @@ class EventLoopThread:
                 self._calls.append((make, copy_context()))
                 loop.call_soon_threadsafe(self._begin_calls, loop)
             except BaseException:
-                loop.call_soon_threadsafe(self._begin_calls, loop)  # it may not have been woken
+                loop.call_soon_threadsafe(self._begin_calls, loop)  # it may still sleep
                 raise
 
     def _begin_calls(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Begin what is to be called, on the loop.
+        """Make the queued calls, on the loop.
 
-        Tasks are held here until they end: their loop does not hold them, and the garbage collector
-        would throw one away that waits for something only it knows.
+        The tasks are kept until they end: the loop has no strong references to them, and the
+        garbage collector could drop one.
         """
         while self._calls:
             make, context = self._calls.popleft()
@@ -184,7 +183,7 @@ class EventLoopThread:
                 task.add_done_callback(self._running.discard)
 
     def stop(self) -> None:
-        """Cancel what is at work, and end; twice is fine."""
+        """Cancel the running coroutines, and end the thread; may be called twice."""
         with self._lock:
             loop, thread, self._stopped = self._loop, self._thread, True
         if loop is None or thread is None:
@@ -192,7 +191,7 @@ class EventLoopThread:
         with suppress(RuntimeError):  # it has ended
             loop.call_soon_threadsafe(self._end, loop)
         if thread is not threading.current_thread():
-            thread.join(2 * CLEAN_UP_S)  # an action that keeps the loop to itself is left behind
+            thread.join(2 * CLEAN_UP_S)  # an action that blocks the loop is abandoned
 
     def _end(self, loop: asyncio.AbstractEventLoop) -> None:
         if self._ending is None:

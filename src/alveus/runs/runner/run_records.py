@@ -1,4 +1,4 @@
-"""The runs of an agent, as a program looks at them and decides of them."""
+"""`Runs`: list, retry and discard the runs of an agent."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ class RunRecord:
     """A run, as it is now.
 
     Attributes:
-        number: Its place among the runs of its agent and key, from 0.
-        status: "waiting" (accepted, and not over), "parked", "done", "discarded", or "retried":
+        number: Its number among the runs of its agent and key, from 0.
+        status: "waiting" (accepted, and not ended), "parked", "done", "discarded", or "retried":
             it was parked, and a later run took its input over.
         input: The fields of its input event; of an `InputEvent`: ``{"input": …}``.
-        error: What parked it: ``action``, ``type``, ``message``, ``traceback``; None: nothing did.
-        forgotten: Its records were erased by a `forget`; *input* is empty.
+        error: The error that parked it: ``action``, ``type``, ``message``, ``traceback``; or None.
+        forgotten: A `forget` erased its records; *input* is empty.
     """
 
     id: int
@@ -41,7 +41,7 @@ class RunRecord:
 
 
 class Runs:
-    """The runs of one agent; what `LocalRunner.runs` gives. May be used from any thread."""
+    """The runs of one agent, from `LocalRunner.runs`; for any thread."""
 
     def __init__(self, setup: RunnerSetup) -> None:
         self._setup, self._store = setup, setup.engine.store
@@ -49,7 +49,7 @@ class Runs:
     def list(
         self, *, key: str | None = None, status: RunStatus | None = None, limit: int = 100
     ) -> list[RunRecord]:
-        """Return runs that are kept, the latest first."""
+        """Return the kept runs, the latest first."""
         if status is not None:
             choice(status, "status", *get_args(RunStatus))
         if key is not None:
@@ -60,36 +60,36 @@ class Runs:
         return [_record(row) for row in rows]
 
     def get(self, run: int) -> RunRecord | None:
-        """Return a run by its id; None: the agent has no such run (any more)."""
+        """Return a run by its id; None: the agent has no such run, or no longer."""
         row = self._row(run)
         return None if row is None else _record(row)
 
     def retry(self, run: int) -> int:
-        """Let a parked run try again; return the id of the run that has its input now.
+        """Retry a parked run; return the id of the run that has its input now.
 
-        It goes on at the action that failed; if later runs of its key went on meanwhile, a new run
-        behind them takes its input over.
+        It continues with the action that failed. If later runs of its key began meanwhile, a new
+        run behind them takes its input over.
 
         Raises:
-            NotFound: There is no such run.
-            StaleRun: It is not parked.
+            NotFound: The agent has no such run.
+            StaleRun: The run is not parked.
         """
         row = self._known(run)
         last = overtaken(self._store, row)
         return self._store.retry_run(run, last=last, time=self._setup.engine.clock())
 
     def discard(self, run: int) -> None:
-        """Give up a run that is parked, waits, or is under way; what waits behind it goes on.
+        """End a parked, waiting or running run; the runs behind it continue.
 
-        What its finished actions committed stands; the action that is at work commits nothing.
+        The commits of its finished actions stay; an action in progress commits nothing.
 
         Raises:
-            NotFound: There is no such run.
-            StaleRun: It is over.
+            NotFound: The agent has no such run.
+            StaleRun: The run has ended.
         """
         try:
             self._discard(self._known(run))
-        except StaleRun:  # it is over, or was just parked
+        except StaleRun:  # it ended, or was just parked
             self._discard(self._known(run))
 
     def _discard(self, row: Run) -> None:
@@ -131,7 +131,7 @@ def given_up(row: Run, time: int) -> Batch:
     """Return the batch that discards a run.
 
     Raises:
-        StaleRun: It is over.
+        StaleRun: The run has ended.
     """
     if row.status in ENDED:
         what, key = f"run {row.id}", row.scope.key or ""

@@ -1,7 +1,7 @@
-"""The watch: looks now and then after what no worker is at.
+"""The watch: a thread that polls for work that no worker sees.
 
-Tries whose time has come, keys that another process has, runs that were retried or discarded
-elsewhere, a worker that is held up; the inbox, while a runner serves; runs to be pruned.
+It looks for tries whose time has come, keys of other processes, runs that were retried or discarded
+elsewhere, workers that are held up, inputs in the inbox while a runner serves, and runs to prune.
 """
 
 from __future__ import annotations
@@ -29,28 +29,28 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 POLL_S = (0.002, 0.05)
-"""Shortest and longest wait between looks at what other processes do."""
+"""Shortest and longest wait between two polls of the work of other processes."""
 
 REST_S = 5.0
-"""Longest wait while there is nothing to look after."""
+"""Longest wait while nothing is to be polled."""
 
 LOOKED_AT = 1_000
-"""Runs that are asked for at a time, of parked lanes and of tickets: of more, others each time."""
+"""The number of runs in a poll, of parked lanes and of tickets; more take turns."""
 
 TRIED = 100
-"""Leases that are tried at a time, each in a transaction: of more, others each time."""
+"""The number of leases in a poll, each in a transaction; more take turns."""
 
 PRUNE_EVERY_S = 60.0
 
 FORGOTTEN_S = 10.0
-"""How long tasks may take to end once their runner was forgotten."""
+"""Seconds that tasks have to end after their runner was garbage-collected."""
 
 
 def forget(watch: Watcher, name: str) -> None:
-    """Have the threads of a runner end that nobody can close any more.
+    """Let the threads of a runner end that nobody can close any more.
 
-    This may be done anywhere, with any lock held: by the garbage collector. So the watch is only
-    marked, and does the rest when it looks next.
+    The garbage collector calls this anywhere, with any lock held. So it only marks the watch, which
+    does the rest at its next poll.
     """
     watch.forgotten = True
     warnings.warn(
@@ -61,7 +61,7 @@ def forget(watch: Watcher, name: str) -> None:
 
 
 def prune(setup: RunnerSetup, retain: Retain) -> int:
-    """Remove some of what *retain* gives up of runs that ended; return how many runs went."""
+    """Delete some ended runs that *retain* no longer keeps; return the number of runs."""
     now = setup.engine.clock.settle()
     if setup.hooks.prune_until is not None:
         until = setup.hooks.prune_until()
@@ -72,11 +72,11 @@ def prune(setup: RunnerSetup, retain: Retain) -> int:
 
 
 class Watcher:
-    """A thread that looks after what waits.
+    """A thread that polls for waiting work.
 
     Attributes:
-        serving: Also pull from the inbox.
-        forgotten: The runner is gone, and was not closed.
+        serving: It also polls the inbox.
+        forgotten: The runner was garbage-collected, and not closed.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Watcher:
         self._new_doubts: deque[Scope] = deque()
 
     def start(self) -> None:
-        """Begin to look; once more, if an interrupt came before.
+        """Start the thread; again, if an interrupt came before.
 
         Raises:
             Unavailable: No thread can be started.
@@ -109,15 +109,15 @@ class Watcher:
             raise Unavailable(f"the runner did not start: {NO_THREAD}")
 
     def doubt(self, scopes: Sequence[Scope]) -> None:
-        """Have keys looked at whose inputs may have been accepted, and their leases taken."""
+        """Note keys whose inputs may have been accepted, and their leases taken."""
         self._doubted.update(scopes)
         self._new_doubts.extend(scopes)
         self._registry.stir.set()
 
     def end(self, wait_s: float) -> None:
-        """End all work, wait up to *wait_s* for tasks that are at work, and give the keys back.
+        """End all work, wait up to *wait_s* for tasks in progress, and release the keys.
 
-        Twice is fine, as an interrupt may come in its middle.
+        May be called again after an interrupt.
         """
         ended = self._executor.stop(wait_s)
         if not ended:
@@ -137,7 +137,7 @@ class Watcher:
         )
 
     def stop(self) -> None:
-        """Look no more."""
+        """End the thread."""
         self._closing.set()
         self._registry.stir.set()
         thread = self._thread
@@ -147,7 +147,7 @@ class Watcher:
     def _watch(self) -> None:
         try:
             self._run()
-        except BaseException as error:  # noqa: BLE001 - nobody is above it: all who wait are told
+        except BaseException as error:  # noqa: BLE001 - the end of a thread: all waiting callers get it
             _LOG.exception("the watch ended", extra={"agent": self._setup.plan.name})
             self._executor.fail(error)
 
@@ -182,7 +182,7 @@ class Watcher:
                 self._closing.wait(pause)
 
     def _look(self) -> bool:
-        """Look once; return whether somebody waits for what others do."""
+        """Poll once; return whether a caller waits for other processes."""
         scheduler = self._executor.scheduler
         with scheduler.lock:
             blocked = [v for v in scheduler.lanes.values() if v.state is LaneState.BLOCKED]
@@ -215,13 +215,13 @@ class Watcher:
         return bool(blocked or parked or foreign or self._prunes)
 
     def _is_elsewhere(self, key: str, elsewhere: set[Scope]) -> bool:
-        """Return whether nobody here works on a key."""
+        """Return whether no worker of this process has a key."""
         scope = Scope(self._setup.space, key)
         lane = self._executor.scheduler.lanes.get(scope)
         return scope in elsewhere or lane is None or lane.state is LaneState.IDLE
 
     def _try(self, lane: LiveLane) -> None:
-        """Take the lease of a lane, if it is free by now."""
+        """Take the lease of a lane, if it is free."""
         lease = self._store.acquire_lease(lane.scope, self._executor.owner)
         if lease is not None:
             with self._executor.scheduler.lock:
@@ -230,7 +230,7 @@ class Watcher:
                 self._executor.scheduler.make_ready(lane)
 
     def _look_at_parked(self, lanes: Sequence[LiveLane]) -> None:
-        """Go on with lanes whose parked run somebody retried or discarded."""
+        """Continue with lanes whose parked run was retried or discarded."""
         stuck = [(lane, lane.stuck) for lane in lanes]
         statuses = self._statuses([run.id for _, run in stuck if run is not None])
         for lane, run in stuck:
@@ -245,7 +245,7 @@ class Watcher:
         return self._store.run_statuses(runs) if runs else {}
 
     def _in_turn(self, waiting: Sequence[T], most: int) -> Sequence[T]:
-        """Return at most so many of what waits; of more, others each time."""
+        """Return at most *most* of the waiting ones, in turn."""
         if len(waiting) <= most:
             return waiting
         start = self._turn * most % len(waiting)
@@ -253,7 +253,7 @@ class Watcher:
         return around[:most]
 
     def pull(self) -> bool:
-        """Have lanes worked on where something waits; return whether there are any."""
+        """Make lanes with waiting runs ready; return whether there are any."""
         plan = self._setup.plan
         past_parked = plan.agent.on_failed == "next"
         scopes = self._store.waiting_lanes(plan.name, self._setup.space, past_parked=past_parked)
@@ -261,7 +261,7 @@ class Watcher:
         return bool(scopes)
 
     def _line_up(self, scopes: Sequence[Scope]) -> None:
-        """Have keys worked on that are not."""
+        """Make the lanes of keys ready that are idle."""
         scheduler = self._executor.scheduler
         past_parked = self._setup.plan.agent.on_failed == "next"
         with scheduler.lock:

@@ -1,12 +1,12 @@
-"""The exact memory of a key in Flink's keyed state: read without a question to the store.
+"""A copy of a key's exact memory in Flink's keyed state, which saves reads of the store.
 
-The store holds the exact memory of every key, and commits each change with the action that made
-it. Keyed state holds a copy for the keys that this part of the job works on, in records that say
-after which commit they are. A copy that is behind is dropped and read from the store again, so it
-may be lost, restored from an old checkpoint, or evicted at any time.
+The store has the exact memory of every key, and commits each change with its action. Keyed state
+has a copy for the keys of this part of the job, with the number of the last commit in it. A copy
+that is behind is dropped and read from the store again, so it may be lost, restored from an old
+checkpoint, or evicted at any time.
 
-A record is a text under a name; both are JSON. A map of keyed state finds one name at a time and
-has no ranges, so an object's record says how many chunks its names are in:
+A record is a text under a name; both are JSON. A map of keyed state has no ranges, so the record of
+an object lists the chunks of its names:
 
 ===========  ==========================================================================
 ``""``       ``[format, store, commit, nodes, bytes]``; nodes -1: the key is not copied
@@ -35,7 +35,7 @@ FORMAT = 1
 CHUNK_NAMES = 256
 
 MOST_NODES = 4_096
-"""Nodes of a key that are copied at most; a larger tree is read from the store."""
+"""The largest tree, in nodes, that is copied."""
 
 MOST_BYTES = 1 << 20
 
@@ -44,15 +44,15 @@ META = ""
 NOT_COPIED = -1
 
 Changes: TypeAlias = dict[str, "str | None"]
-"""Records that were written, and (None) removed."""
+"""Records that were written, or removed (None)."""
 
 
 class HotRecords:
-    """The records of one key, in RAM, and what changed in them since keyed state was told.
+    """The records of one key, in RAM, and their changes since the last write to keyed state.
 
-    The run of the key changes them, while Flink's thread tells keyed state what an earlier one did.
-    Keyed state may be told half of a commit: `META` is written last and removed first, so half of
-    one is never taken for the whole.
+    The run of the key changes them, while Flink's thread writes earlier changes to keyed state.
+    Keyed state may have half of a commit: `META` is written last and removed first, so a partial
+    copy is never valid.
     """
 
     __slots__ = ("_changes", "_lock", "_records", "nbytes")
@@ -63,8 +63,8 @@ class HotRecords:
         self._lock = threading.Lock()
         self.nbytes = sum(len(name) + len(text) for name, text in self._records.items())
 
-    def get(self, name: str) -> Any:  # noqa: ANN401 - what the record holds
-        """Return what the record of that name holds; None: there is none."""
+    def get(self, name: str) -> Any:  # noqa: ANN401 - any value
+        """Return the content of the record of that name, or None."""
         text = self._records.get(name)
         return None if text is None else wire.decode(text)
 
@@ -73,7 +73,7 @@ class HotRecords:
         self._set(name, wire.encode(content))
 
     def remove(self, name: str) -> None:
-        """Remove a record, if there is one."""
+        """Remove a record, if it exists."""
         if name in self._records:
             self._set(name, None)
 
@@ -85,7 +85,7 @@ class HotRecords:
             if text is not None:
                 self._records[name] = text
                 self.nbytes += len(name) + len(text)
-            self._changes.pop(name, None)  # the changes stay in the order in which they were made
+            self._changes.pop(name, None)  # keeps the order of the changes
             self._changes[name] = text
 
     def clear(self) -> None:
@@ -94,7 +94,7 @@ class HotRecords:
             self.remove(name)
 
     def drain(self) -> Changes:
-        """Return what changed since the last time."""
+        """Return the changes since the last call."""
         with self._lock:
             changes, self._changes = self._changes, {}
         return changes
@@ -108,10 +108,10 @@ class _Meta:
 
 
 class HotTree(LeasedTree):
-    """The tree of a key while its lease is held, read from its records where they are up to date.
+    """The tree of a key under a lease, read from its records if they are up to date.
 
-    Where they are not, they are made from the store by the first read. A tree of over `MOST_NODES`
-    nodes, or records of over `MOST_BYTES`, has none: it is read from the store, as without Flink.
+    If not, the first read makes them from the store. A tree of over `MOST_NODES` nodes, or with
+    records of over `MOST_BYTES`, is read from the store.
     """
 
     __slots__ = ("_is_hot", "_meta", "_records")
@@ -166,7 +166,7 @@ class HotTree(LeasedTree):
         return None if above is None else Node(is_object=True, expires=above[0])
 
     def _object(self, path: Path) -> tuple[int | None, list[int]] | None:
-        """Return when the object at *path* expires, and its chunks of names; None: it is none."""
+        """Return the expiry of the object at *path*, and its chunks of names; None: no object."""
         content = self._records.get(f"o{wire.encode([*path])}")
         if content is None and not path:
             return None, []
@@ -177,7 +177,7 @@ class HotTree(LeasedTree):
         chunks = [] if above is None else above[1]
         return [name for chunk in chunks for name in self._records.get(f"n{at}{chunk}")]
 
-    # --- whether the records are those of the store --------------------------------------------
+    # --- copying the store ---------------------------------------------------------------------
 
     def _hot(self) -> bool:
         if self._is_hot is None:
@@ -185,7 +185,7 @@ class HotTree(LeasedTree):
         return self._is_hot
 
     def _is_current(self) -> bool:
-        """Return whether the records are of the last commit that changed the tree."""
+        """Return whether the records include the last commit that changed the tree."""
         content = self._records.get(META)
         if content is None or content[0] != FORMAT:
             return False
@@ -197,7 +197,7 @@ class HotTree(LeasedTree):
         return self.ledger.salt().hex()
 
     def _copy(self) -> bool:
-        """Make the records from the store; return whether the tree has some."""
+        """Make the records from the store; return False if the tree is too large."""
         was_large = self._meta.nodes == NOT_COPIED and self._meta.store == self._store()
         self._records.clear()
         self._meta = _Meta(self._store(), self.head(), 0)
@@ -231,14 +231,14 @@ class HotTree(LeasedTree):
     # --- changing -----------------------------------------------------------------------------
 
     def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
-        """Take over the changes that commit *number* made to the tree."""
+        """Apply the changes of commit *number* to the tree."""
         changes = list(deltas)
         hot = self._hot()
         super().apply(changes, number)
         self._meta.commit = number
         if not hot:
             if any(isinstance(delta, Clear) and not delta.path for delta in changes):
-                self._is_hot, self._meta.nodes = None, 0  # it is small now, and copied when read
+                self._is_hot, self._meta.nodes = None, 0  # it is small now; the next read copies it
                 self._records.clear()
             else:
                 self._write_meta()
@@ -265,7 +265,7 @@ class HotTree(LeasedTree):
                 self._refresh(path, expires)
 
     def _add(self, path: Path, node: Node) -> None:
-        """Put a node: where nothing is, or in place of a value, keeping its position."""
+        """Put a new node, or replace a value at its position."""
         at, above = wire.encode([*path]), self._object(path)
         if above is None and self._records.get(f"v{at}") is None:
             self._append_name(path[:-1], path[-1])
@@ -300,7 +300,7 @@ class HotTree(LeasedTree):
         self._meta.nodes -= len(paths)
 
     def _remove_name(self, path: Path, name: str) -> None:
-        """Take a name out of its chunk, and the chunk away with its last one."""
+        """Remove a name from its chunk, and the chunk with its last name."""
         above, at = self._object(path), wire.encode([*path])
         expires, chunks = (None, []) if above is None else above
         for chunk in chunks:

@@ -1,4 +1,4 @@
-"""What crosses from Flink into alveus and back: inputs, outputs, problems; all as text."""
+"""Inputs, outputs and problems as texts, between Flink and alveus."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from alveus.values.events import Event, restored
 from alveus.values.storable import Value, checked, checked_name
 
 Extract: TypeAlias = Callable[[Any], object]
-"""Takes a part out of a record of the user's stream."""
+"""Returns a part of a record of the user's stream."""
 
 _TYPED = re.compile(r"(bool|bytes|float|int|str):")
 
 
 class FlinkInput(NamedTuple):
-    """An input on its way.
+    """An input in Flink.
 
     Attributes:
-        value: Wire: the name of the class of its event, and the event's data; or None and a value,
+        value: In wire form: the name of its event class and the event's data; or None and a value,
             for an `InputEvent`.
     """
 
@@ -31,10 +31,10 @@ class FlinkInput(NamedTuple):
     value: str
 
     def content(self, types: dict[str, type[Event]]) -> object:
-        """Return what the runner is given: a value, or an event of one of these classes.
+        """Return the input for the runner: a value, or an event of one of these classes.
 
         Raises:
-            AgentChanged: The agent has no class of that name, or it has other fields.
+            AgentChanged: The agent has no class of that name, or the class has other fields.
         """
         name, data = cast("tuple[str | None, Value]", wire.decode(self.value))
         if name is None:
@@ -45,12 +45,12 @@ class FlinkInput(NamedTuple):
 def key_text(key: object) -> str:
     """Return the key of a memory for the key of a stream.
 
-    A str is its own, unless it begins as that of another type does: then ``str:`` stands before
-    it. ``7`` is ``int:7``, and so apart from ``"7"``. `key_of` is the way back.
+    A str does not change, unless it begins like a key of another type: then it gets the prefix
+    ``str:``. ``7`` is ``int:7``, so it differs from ``"7"``. `key_of` is the inverse.
 
     Raises:
-        InvalidInput: Keys are str, int, bool, float or bytes.
-        InvalidName: It is empty, or too long.
+        InvalidInput: The key is no str, int, bool, float or bytes.
+        InvalidName: The key is empty, or too long.
     """
     if isinstance(key, str):
         return checked_name(f"str:{key}" if _TYPED.match(key) else key, "a key")
@@ -65,7 +65,7 @@ def key_text(key: object) -> str:
 
 
 def key_of(text: str) -> str | int | bool | float | bytes:
-    """Return the key of a stream that `key_text` made *text* of."""
+    """Return the key of a stream from its `key_text`."""
     named = _TYPED.match(text)
     if named is None:
         return text
@@ -86,13 +86,13 @@ def key_of(text: str) -> str | int | bool | float | bytes:
 def input_from(
     record: object, key: Extract | None, value: Extract | None, event_id: Extract | None
 ) -> FlinkInput:
-    """Return the input that a record of a stream is.
+    """Return the input in a record of a stream.
 
-    Without functions it is ``(key, value, id)``, a dict with these names, or such a dict as JSON;
-    an "event" in it names the class of the event whose fields the value has.
+    Without functions the record is ``(key, value, id)``, a dict with these names, or such a dict as
+    JSON; "event" in it names the event class whose fields the value has.
 
     Raises:
-        AlveusError: It is none, or its value cannot be stored.
+        AlveusError: The record is no input, or its value cannot be stored.
     """
     plain = record
     if isinstance(record, str) and (key is None or value is None or event_id is None):
@@ -111,7 +111,7 @@ def input_from(
 
 
 def _content(record: object, content: object) -> str:
-    """Return what `FlinkInput.value` is of a value, or of an event."""
+    """Return the `FlinkInput.value` of a value or an event."""
     if isinstance(content, Event):
         return wire.encode([content.type_name(), {**content.checked().data}])
     named = cast("dict[str, object]", record).get("event") if isinstance(record, dict) else None
@@ -134,15 +134,15 @@ def _parsed(text: str) -> object:
         ) from error
 
 
-def _part(record: object, name: str, place: int) -> object:
+def _part(record: object, name: str, position: int) -> object:
     if isinstance(record, dict):
         fields = cast("dict[str, object]", record)
         if name in fields:
             return fields[name]
     elif isinstance(record, tuple):
         parts = cast("tuple[object, ...]", record)
-        if place < len(parts):
-            return parts[place]
+        if position < len(parts):
+            return parts[position]
     shown = short_repr(cast("object", record))
     raise InvalidInput(
         f"an input has no {name!r}: {shown}; records are (key, value, id), or name "
@@ -151,7 +151,7 @@ def _part(record: object, name: str, place: int) -> object:
 
 
 def output_line(given: FlinkInput, run: int, number: int, position: int, output: Value) -> str:
-    """Return an output as a line of JSON; *position* counts those of its run."""
+    """Return an output as a line of JSON; *position* counts the outputs of its run."""
     return wire.encode(
         {
             "key": given.key,
@@ -165,7 +165,7 @@ def output_line(given: FlinkInput, run: int, number: int, position: int, output:
 
 
 def problem_line(error: AlveusError, *, given: FlinkInput | None, record: object = None) -> str:
-    """Return why something has no outputs, as a line of JSON."""
+    """Return the reason for missing outputs, as a line of JSON."""
     where: dict[str, Value] = {"record": short_repr(record)}
     if given is not None:
         where = {"key": given.key, "id": given.event_id}

@@ -161,9 +161,9 @@ class FlinkSettings:
         ]
 
 
-def flink_path(place: str) -> str:
+def flink_path(path: str) -> str:
     """Return a path or URL as Flink takes it: with a scheme, and with nothing quoted."""
-    return place.rstrip("/") if "://" in place else f"file://{Path(place).absolute()}"
+    return path.rstrip("/") if "://" in path else f"file://{Path(path).absolute()}"
 
 
 def find_interpreter() -> None:

@@ -1,13 +1,12 @@
-"""What one parallel part of a Flink job does with the keys that Flink sends it.
+"""One parallel part of a Flink job: it runs the agent on the keys that Flink sends to it.
 
-Nothing here imports Flink: the operators hand in the keyed state of the key at hand, and yield
-what they are given. A local runner does the work, so an action runs as it does everywhere, and is
-committed to the store with its items, its exact memory and its step of the journal. Keyed state
-holds what must come back with a checkpoint:
+This module does not import Flink: operators pass the keyed state of the current key, and yield the
+emissions. A local runner runs the actions, and commits each with its items, exact memory and
+journal step to the store. Keyed state has the data that must return with a checkpoint:
 
 ``inputs``
-    Inputs whose outputs were not emitted yet. After a restart they are handed to the runner again,
-    which recognises them, and gives the recorded outputs of those that were done.
+    Inputs whose outputs were not emitted yet. After a restart the runner gets them again; it
+    recognises them, and returns the recorded outputs of the finished ones.
 ``exact``
     A copy of the key's exact memory; see `hot_tree`.
 """
@@ -52,27 +51,27 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 BATCH = 128
-"""Inputs that are accepted in one commit at most."""
+"""The largest number of inputs in a commit."""
 
 MOST_KEYS = 10_000
-"""Keys whose records are kept in RAM as well."""
+"""The number of keys whose records are also in RAM."""
 
 LOOK_AT_PARKED_S = 1.0
-"""How often is looked whether a parked run was retried."""
+"""Seconds between two checks whether a parked run was retried."""
 
 _UNFIT = InvalidInput, InvalidValue, IdempotencyConflict, AgentChanged
-"""What is wrong with an input, whoever runs it."""
+"""Errors of an input, in every runner."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """What every part of a job is told; it travels to the workers.
+    """The settings of all parts of a job, which travel to the workers.
 
     Attributes:
         agent: ``module:name``, for the workers to import.
-        capacity: Inputs that the runner of one part is given at once.
-        hot_for: How long a key that has no inputs keeps its copy in keyed state.
-        checkpoints: The folder where Flink keeps checkpoints, if it is a local one.
+        capacity: The number of inputs that the runner of one part has at once.
+        hot_for: How long a key without inputs keeps its copy in keyed state.
+        checkpoints: The folder of Flink's checkpoints, if it is a local one.
     """
 
     agent: str
@@ -111,14 +110,14 @@ class FlinkJob:
 
 
 class KeyedMap(Protocol):
-    """A map of Flink's keyed state, of the key at hand."""
+    """A map of Flink's keyed state, for the current key."""
 
     def get(self, key: str, /) -> Any:  # noqa: ANN401 - Flink's
-        """Return what is under a name; None: nothing."""
+        """Return the text of a name, or None."""
         ...
 
     def put(self, key: str, value: Any, /) -> None:  # noqa: ANN401 - Flink's
-        """Put a text under a name."""
+        """Set the text of a name."""
         ...
 
     def remove(self, key: str, /) -> None:
@@ -126,12 +125,12 @@ class KeyedMap(Protocol):
         ...
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Return names and texts, in no order."""
+        """Return names and texts, in any order."""
         ...
 
 
 class KeyState(NamedTuple):
-    """The keyed state of the key at hand."""
+    """The keyed state of the current key."""
 
     exact: KeyedMap
     inputs: KeyedMap
@@ -149,22 +148,22 @@ class _WaitingInput:
     """An input whose outputs were not emitted yet.
 
     Attributes:
-        name: Its name in keyed state; names rise in the order inputs came.
-        told: It was said that its run is parked.
-        looked: When that was looked up last.
-        counts: It takes up some of the runner's room.
+        name: Its name in keyed state; names rise in the order of arrival.
+        reported: The problem that its run is parked was emitted.
+        looked: The time of the last check of that.
+        counts: It counts towards the capacity.
     """
 
     name: str
     given: FlinkInput
     ticket: Ticket | None = None
-    told: bool = False
+    reported: bool = False
     looked: float = 0.0
     counts: bool = False
 
 
 class Subtask:
-    """One parallel part of a job. It serves one thread: that of Flink's task."""
+    """One parallel part of a job, for one thread: that of Flink's task."""
 
     def __init__(self, job: FlinkJob, agent: Agent | type[Agent]) -> None:
         self._job = job
@@ -182,10 +181,10 @@ class Subtask:
             raise
 
     def _call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what *function* does in a thread that Python made.
+        """Call *function* in a thread of Python, and return its result.
 
-        Flink's own thread has a thread state for each operator; SQLite's module takes the wrong
-        one where it calls back, and waits for ever.
+        Flink's thread has a thread state for each operator; a callback of SQLite's module would
+        take the wrong one, and wait for ever.
         """
         return self._thread.submit(function, *args, **kwargs).result()
 
@@ -210,7 +209,7 @@ class Subtask:
         return memory, runner
 
     def close(self) -> None:
-        """Stop: what an action does from now on is not kept, and begins anew elsewhere."""
+        """Stop; actions in progress are not committed, and begin anew elsewhere."""
         self._call(self.runner.close, 0)
         self._call(self.memory.close)
         self._thread.shutdown()
@@ -221,14 +220,14 @@ class Subtask:
 
     def _tree(self, ledger: Ledger, scope: Scope, epoch: int) -> LeasedTree:
         records = self._records.get(scope.key or "")
-        if records is None:  # an input that another part was given before a crash
+        if records is None:  # an input of another part before a crash
             return LeasedTree(ledger, scope, epoch)
         return HotTree(ledger, scope, epoch, records)
 
     # --- inputs -------------------------------------------------------------------------------
 
     def take(self, given: FlinkInput, state: KeyState) -> Iterator[Emission]:
-        """Take an input in; yield what can be emitted by now."""
+        """Accept an input; yield the emissions that are known."""
         waiting = self._load(given.key, state)
         name = f"{int(waiting[-1].name) + 1 if waiting else 0:012}"
         state.inputs.put(name, wire.encode([given.event_id, given.value, False]))
@@ -241,10 +240,10 @@ class Subtask:
         yield from self._emit(given.key, waiting, state, wait=False)
 
     def emit(self, key: str, state: KeyState, *, wait: bool = False) -> Iterator[Emission]:
-        """Yield what can be emitted of a key by now; the synchronous operator always waits.
+        """Yield the known emissions of a key; the synchronous operator always waits.
 
         Args:
-            wait: Wait for all of it, but for runs that are parked, and what is behind them.
+            wait: Wait for all outputs, except of parked runs and those behind them.
         """
         waiting = self._load(key, state)
         self._submit()
@@ -262,19 +261,19 @@ class Subtask:
                 outputs = self._result(entry, wait=wait)
             except AlveusError as error:
                 yield from self._failed(entry, error, waiting, state)
-                if entry.told and self._on_failed == "wait":
-                    for behind in waiting:  # however many they are, other keys go on
+                if entry.reported and self._on_failed == "wait":
+                    for behind in waiting:  # so that other keys can continue
                         self._leave(behind)
                     break
                 continue
             if outputs is None:
-                break  # what is behind it is not over either
+                break  # the runs behind it have not ended either
             yield from _emissions(entry.given, outputs)
             self._done(entry, waiting, state)
         self._write(key, state)
 
     def is_waiting(self, key: str) -> bool:
-        """Return whether outputs of a key are to come."""
+        """Return whether outputs of a key are outstanding."""
         return bool(self._waiting.get(key))
 
     def evict(self, key: str, state: KeyState) -> None:
@@ -285,13 +284,15 @@ class Subtask:
                 state.exact.remove(name)
 
     def _load(self, key: str, state: KeyState) -> deque[_WaitingInput]:
-        """Return the inputs of a key that wait; the first time, they are those of keyed state."""
+        """Return the waiting inputs of a key; the first call reads them from keyed state."""
         waiting = self._waiting.get(key)
         if waiting is None:
             waiting = self._waiting[key] = deque()
             for name, text in sorted(state.inputs.items()):
-                event_id, value, told = cast("tuple[str, str, bool]", wire.decode(text))
-                waiting.append(_WaitingInput(name, FlinkInput(key, event_id, value), told=told))
+                event_id, value, reported = cast("tuple[str, str, bool]", wire.decode(text))
+                waiting.append(
+                    _WaitingInput(name, FlinkInput(key, event_id, value), reported=reported)
+                )
             self._unsubmitted.extend(waiting)
         if key not in self._records:
             self._records[key] = HotRecords(state.exact.items())
@@ -299,7 +300,7 @@ class Subtask:
         return waiting
 
     def _submit(self) -> None:
-        """Hand inputs to the runner, as many as it has room for, each batch in one commit."""
+        """Submit inputs to the runner, up to the capacity, each batch in one commit."""
         while self._unsubmitted and self._submitted < self._job.capacity:
             room = min(BATCH, self._job.capacity - self._submitted)
             batch = [self._unsubmitted.popleft() for _ in range(min(room, len(self._unsubmitted)))]
@@ -309,7 +310,7 @@ class Subtask:
             self._submitted += len(batch)
 
     def _leave(self, entry: _WaitingInput) -> None:
-        """Let others have the room of an input."""
+        """Free the capacity of an input."""
         self._submitted -= entry.counts
         entry.counts = False
 
@@ -321,24 +322,24 @@ class Subtask:
             return [self._submit_one(each) for each in inputs]
 
     def _make_room(self, entry: _WaitingInput) -> None:
-        """Hand an input to the runner at once, though it has no room: all others are waited for."""
+        """Submit an input at once, beyond the capacity: its key waits for it."""
         self._unsubmitted.remove(entry)
         entry.ticket = self._call(self._submit_one, entry.given)
 
     def _submit_one(self, given: FlinkInput) -> Ticket:
-        """Return the ticket of an input; where it cannot be accepted, the error is its answer."""
+        """Return the ticket of an input; if it cannot be accepted, the error is its answer."""
         try:
             content = given.content(self._types)
             return self.runner.submit_many([(given.key, content, given.event_id)])[0]
         except _UNFIT as error:
-            ticket = Ticket(0, given.key, 0, False, self.runner)  # noqa: FBT003 - as it is told of
+            ticket = Ticket(0, given.key, 0, False, self.runner)  # noqa: FBT003 - not repeated
             ticket.resolve(None, error)
             return ticket
 
     # --- outputs ------------------------------------------------------------------------------
 
     def _result(self, entry: _WaitingInput, *, wait: bool) -> Outputs | None:
-        """Return the outputs of an input's run; None: it is not over."""
+        """Return the outputs of an input's run; None: it has not ended."""
         ticket = entry.ticket
         assert ticket is not None  # noqa: S101 - it was submitted
         if ticket.done:
@@ -354,13 +355,13 @@ class Subtask:
         waiting: deque[_WaitingInput],
         state: KeyState,
     ) -> Iterator[Emission]:
-        """Yield why an input has no outputs, once; keep it while its run may be retried."""
+        """Yield the problem of an input, once; keep the input while its run may be retried."""
         problem = Emission(problem_line(error, given=entry.given), is_problem=True)
         if isinstance(error, RunParked):
-            if not entry.told:
+            if not entry.reported:
                 yield problem
                 self._leave(entry)
-                entry.told, given = True, entry.given
+                entry.reported, given = True, entry.given
                 state.inputs.put(entry.name, wire.encode([given.event_id, given.value, True]))
             self._look_again(entry)
         elif isinstance(error, (RunDiscarded, NotFound, Forgotten, *_UNFIT)):
@@ -370,7 +371,7 @@ class Subtask:
             raise error
 
     def _look_again(self, entry: _WaitingInput) -> None:
-        """Ask again for a parked run now and then: somebody may have retried it."""
+        """Submit a parked input again periodically: its run may have been retried."""
         now = time.monotonic()
         if entry.ticket is not None and entry.ticket.done and now - entry.looked > LOOK_AT_PARKED_S:
             entry.looked, entry.ticket = now, self._call(self._submit_one, entry.given)
@@ -381,7 +382,7 @@ class Subtask:
         self._leave(entry)
 
     def _write(self, key: str, state: KeyState) -> None:
-        """Bring keyed state up to what is known of the key's exact memory."""
+        """Write the changes of the key's exact memory to keyed state."""
         for name, text in self._records[key].drain().items():
             if text is None:
                 state.exact.remove(name)
