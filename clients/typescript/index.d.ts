@@ -56,7 +56,7 @@ export interface BatchCommit {
   adopted: boolean;
 }
 
-/** How many tokens a prompt may have, and who counts them. */
+/** The most tokens of a prompt, and their counter. */
 export interface Budget {
   tokens?: number | null;
   message_tokens?: number;
@@ -874,7 +874,7 @@ export interface ListNames {
   newest_first?: boolean;
 }
 
-/** One message; a value: what it says is never changed. */
+/** One message; an immutable value. */
 export interface Message {
   content?: string;
   role?: "system" | "user" | "assistant" | "tool";
@@ -1430,7 +1430,7 @@ export interface Shares {
   blocks?: number;
 }
 
-/** How much each sign of a match weighs in a score; 0 switches a sign off. */
+/** The weight of each signal in a score; 0 switches a signal off. */
 export interface Signals {
   words?: number;
   meaning?: number;

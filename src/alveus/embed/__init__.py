@@ -1,9 +1,9 @@
-"""Meaning as vectors: the promise of an embedder, the bundled ones, and vectors as bytes.
+"""Meaning as vectors: the interface of an embedder, the bundled ones, and vectors as bytes.
 
 Bundled, NumPy only: ``minilm`` (all-MiniLM-L6-v2, the default), ``static`` (a table of words made
 from it: hundreds of times faster, less sharp) and ``words`` (no meaning at all). ``minilm-onnx``
 runs the same weights by ONNX Runtime. Importing this package reads no weights; an embedder reads
-its own when it embeds for the first time.
+them when it first embeds.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class Embedder(Protocol):
 
     @property
     def name(self) -> str:
-        """What identifies the vectors: equal for vectors that can be compared, and only then."""
+        """The name of the vectors: equal if and only if vectors can be compared."""
         ...
 
     @property
@@ -116,9 +116,8 @@ class WindowedEmbedder(Embedder, Protocol):
 def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     """Return per text its vectors, shape (windows, dimensions), checked.
 
-    Embedders without windows of their own have one row per text. A text that is several
-    (`words.separate`) has the windows of each of them: where that is more than 32, the first of
-    each come first.
+    Embedders without windows have one row per text. A text of several texts (`words.separate`)
+    has the windows of each; of more than 32 the first window of each text comes first.
 
     Raises:
         EmbedderFailed: The embedder raised, or answered with another number of texts, windows or
@@ -146,7 +145,7 @@ def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 def _gathered(windows: Sequence[Vectors]) -> Vectors:
-    """Return the windows of several texts as those of one: the first of each, then the others."""
+    """Return the windows of several texts as those of one: the first of each, then the rest."""
     if len(windows) == 1:
         return windows[0]
     rows = [row for rank in zip_longest(*windows) for row in rank if row is not None]
@@ -160,7 +159,7 @@ def _embed_each(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
 def _checked(
     embedder: Embedder, texts: Sequence[str], found: list[Vectors] | Vectors
 ) -> list[Vectors]:
-    """Return per text its vectors, after a look at what an embedder answered."""
+    """Return per text its vectors, after checking the answer of an embedder."""
     if isinstance(found, np.ndarray):
         _check(embedder, found)
         found = [found[at : at + 1] for at in range(len(found))]
@@ -185,7 +184,7 @@ def open_embedder(name: str | Embedder, *, query_prefix: str = "") -> Embedder:
     it first embeds.
 
     Args:
-        query_prefix: What stands before questions, for ``openai:MODEL`` alone.
+        query_prefix: A prefix of questions, only for ``openai:MODEL``.
 
     Raises:
         InvalidInput: No embedder has this name, or the object is not an embedder.
@@ -241,11 +240,11 @@ BY_MODEL = {
     "sentence-transformers": "local_models.SentenceTransformerEmbedder",
     "fastembed": "local_models.FastEmbedder",
 }
-"""The module and what makes an embedder, for what stands before a colon: ``openai:MODEL``."""
+"""The module and factory of an embedder, by the text before a colon: ``openai:MODEL``."""
 
 
 class _OpenEmbedders:
-    """The open embedders of this process: their weights are large, so each is there once."""
+    """The open embedders of this process: their weights are large, so each is opened once."""
 
     def __init__(self) -> None:
         self._lock = FreshLock()

@@ -33,7 +33,7 @@ Ours: least squares on 0 < x < 7, re-weighted towards the worst point; beyond 7 
 """
 
 GELU_ROWS = 64
-"""Rows that are worked on together: what fits a core's second cache."""
+"""Rows that are computed together: they fit a core's second cache."""
 
 
 FEW_ROWS = 32
@@ -51,14 +51,14 @@ MATRICES = ("heads", "mixed", "wide", "narrow")
 
 @dataclass(frozen=True)
 class Dense:
-    """A matrix, shape (numbers in, numbers out), and what is added to its product.
+    """A matrix, shape (numbers in, numbers out), and its bias.
 
     Attributes:
         packed: The matrix without its scales, as int8; or the matrix.
-        bias: What is added to the product.
-        scales_in: What each row of the matrix is multiplied by, shape (numbers in, 1).
-        scales_out: What each column is multiplied by, shape (1, numbers out).
-        calls: With few rows, counted.
+        bias: Added to the product.
+        scales_in: The factor of each row, shape (numbers in, 1).
+        scales_out: The factor of each column, shape (1, numbers out).
+        calls: Counts the calls with few rows.
     """
 
     packed: NDArray[np.int8] | Vectors
@@ -114,12 +114,12 @@ class Dense:
 
 @cache
 def has_small_products() -> bool:
-    """Tell whether this machine multiplies small matrices where they stand.
+    """Return whether this machine multiplies small matrices without copying them.
 
     OpenBLAS copies a matrix before it multiplies, and wakes all its threads: for one short text
-    that takes longer than the product. Where there is AVX-512 it does neither if the product is
-    small. Measured, all matrices, one core of an EPYC: 12 rows 3.6 ms instead of 6.8, 24 rows 6.0
-    instead of 9.2. Without AVX-512 parts are slower than the whole, up to twice.
+    that takes longer than the product. With AVX-512 it does neither if the product is small.
+    Measured, all matrices, one core of an EPYC: 12 rows 3.6 ms instead of 6.8, 24 rows 6.0 instead
+    of 9.2. Without AVX-512 parts are slower than the whole, up to twice.
     """
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     return any(name == "X86_V4" or name.startswith("AVX512") for name in found)
@@ -144,7 +144,7 @@ class Norm:
 
 @dataclass(frozen=True)
 class EncoderLayer:
-    """One layer: attention, then a wide and a narrow matrix, each added to what came in.
+    """One layer: attention, then a wide and a narrow matrix, each added to its input.
 
     The queries in `heads` are already divided by the root of a head's size, and `narrow` is
     already halved for `gelu_doubled`.
@@ -219,7 +219,7 @@ def _through(layer: EncoderLayer, rows: Vectors, spans: Sequence[tuple[int, int,
 
 
 def _attend(heads: Vectors, seen: Vectors, length: int) -> None:
-    """Write to *seen* what each piece sees in the pieces of its text; all have one *length*."""
+    """Write to *seen* the attention of each piece to its text; all have one *length*."""
     size = seen.shape[1] // HEADS
     queries, keys, values = heads.reshape(-1, length, 3, HEADS, size).transpose(2, 0, 3, 1, 4)
     weights = queries @ keys.swapaxes(2, 3)

@@ -43,15 +43,15 @@ class MiniLm:
         """Return a unit row per text, shape (texts, 384), from its first 254 word pieces.
 
         A text without a piece that the model knows (empty, blank, or only emoji, say) has a zero
-        row: the model would give all of them one and the same vector. A text has the same row, to
-        1e-5 a number, in whatever company; the very bytes may differ from machine to machine.
+        row: the model would give all of them the same vector. A text has the same row, to 1e-5 a
+        number, whatever the other texts; the bytes may differ between machines.
         """
         return self._encode([pieces[:READ] for pieces in _pieces(texts)])
 
     def embed_windows(self, texts: Sequence[str]) -> list[Vectors]:
         """Return per text a row for each of its `window_starts`, shape (windows, 384).
 
-        Each window is embedded like a text of its own.
+        Each window is embedded like a separate text.
         """
         windows: list[list[int]] = []
         ends: list[int] = []
@@ -86,7 +86,7 @@ def _is_blank(pieces: Sequence[int]) -> bool:
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int]) -> Iterator[list[int]]:
-    """Yield the places in *order* in batches of at most `BATCH_PIECES`, or of one text."""
+    """Yield the positions in *order* in batches of at most `BATCH_PIECES`, or of one text."""
     batch: list[int] = []
     size = 0
     for at in order:

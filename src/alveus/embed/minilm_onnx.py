@@ -92,7 +92,7 @@ def default_cache() -> Path:
 
 
 def graph_path(cache: Path) -> Path:
-    """Return the graph's file: its name tells which weights and which form of graph it has."""
+    """Return the graph's file: its name identifies the weights and the form of the graph."""
     weights = CHECKSUMS[WEIGHTS]["heads"][:12]
     return cache / f"minilm-{weights}-{GRAPH}.onnx"
 
@@ -115,7 +115,7 @@ def _open_session(graph: Path) -> _Session:
 
 
 def _write_whole(path: Path, content: bytes) -> None:
-    """Write a file that is there whole, or not at all, whatever happens meanwhile."""
+    """Write a file atomically: it exists whole or not at all."""
     partial = path.with_name(f"{path.name}.{token_hex(8)}.partial")
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ KNOWN_DIMENSIONS = {
     "text-embedding-3-large": 3072,
     "text-embedding-ada-002": 1536,
 }
-"""Of models whose server need not be asked."""
+"""Dimensions of known models."""
 
 BATCH = 128
 """Texts in one request."""
@@ -46,18 +46,17 @@ class _Refused(EmbedderFailed):
 class OpenAIEmbedder:
     """Asks a server for vectors; one instance serves many threads.
 
-    Nothing but the texts and the model's name is sent. A text of nothing but spaces is not sent,
-    and has a zero row.
+    Only the texts and the model's name are sent. A text of spaces is not sent, and has a zero row.
 
     Args:
-        model: As the server calls it.
+        model: The name of the model at the server.
         base_url: Of the server, up to ``/v1``; by default ``OPENAI_BASE_URL``, or OpenAI itself.
         api_key: By default ``OPENAI_API_KEY``; a server on this machine may want none.
-        dimensions: Numbers in a vector, for a model that can give fewer; by default all it has,
-            which the server is asked for once where they are not known.
-        query_prefix, text_prefix: What the model wants before a question, and before a text:
-            for e5 ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`; a
-            memory remembers both.
+        dimensions: Numbers in a vector, for a model that can give fewer; by default all, which
+            the server is asked for once if they are unknown.
+        query_prefix, text_prefix: Prefixes of questions and texts that the model needs: for e5
+            ``"query: "`` and ``"passage: "``. The prefix of texts is a part of `name`; a memory
+            stores both.
         timeout_s: For one request, with up to four tries.
 
     Raises:
@@ -126,23 +125,23 @@ class OpenAIEmbedder:
 
     def _rows(self, texts: Sequence[str], prefix: str) -> Vectors:
         found = np.zeros((len(texts), self.dimensions), np.float32)
-        told = [at for at, text in enumerate(texts) if text.strip()]
-        for start in range(0, len(told), BATCH):
-            places = told[start : start + BATCH]
-            rows = self._fitting([prefix + texts[at][:LONGEST] for at in places])
+        sent = [at for at, text in enumerate(texts) if text.strip()]
+        for start in range(0, len(sent), BATCH):
+            batch = sent[start : start + BATCH]
+            rows = self._fitting([prefix + texts[at][:LONGEST] for at in batch])
             if any(len(row) != self.dimensions for row in rows):
                 raise EmbedderFailed(
                     f"embedder {self.name!r} gave vectors of {len(rows[0])} numbers instead of"
                     f" {self.dimensions}; name the dimensions that its model has"
                 )
-            found[places] = np.array(rows, np.float32)
+            found[batch] = np.array(rows, np.float32)
         return unit(found)
 
     def _fitting(self, texts: list[str]) -> list[list[float]]:
-        """Return a row per text; what the server refuses as too long is sent in smaller parts.
+        """Return a row per text; requests that the server refuses as too long are split.
 
-        Several texts are sent as two halves, and of one text the first half. So a text that is too
-        long for the model keeps neither itself nor others from having a vector.
+        Several texts are sent as two halves, and of one text only the first half. So a text that
+        is too long for the model has a vector, and so have the others.
         """
         try:
             return self._asked(texts)
@@ -196,8 +195,8 @@ def _vectors(answer: object, number: int, name: str) -> list[list[float]]:
     """Return the vectors of an answer in the order of their texts."""
     found: dict[int, list[float]] = {}
     try:
-        for place, entry in enumerate(cast("Mapping[str, Any]", answer)["data"]):
-            found[int(entry.get("index", place))] = [float(value) for value in entry["embedding"]]
+        for at, entry in enumerate(cast("Mapping[str, Any]", answer)["data"]):
+            found[int(entry.get("index", at))] = [float(value) for value in entry["embedding"]]
     except (AttributeError, KeyError, TypeError, ValueError):
         found.clear()
     if sorted(found) != list(range(number)) or not all(

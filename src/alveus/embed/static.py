@@ -26,7 +26,7 @@ WEIGHTS = "static.npz"
 class WordPieceTable:
     """A row per word piece: the piece alone through MiniLM, made shorter the more common it is.
 
-    Row 0 stands for unknown pieces and is zero; row 1 is the first piece that is text.
+    Row 0 is of unknown pieces and zero; row 1 is the first piece that is text.
     """
 
     rows: NDArray[np.int8]
@@ -34,7 +34,7 @@ class WordPieceTable:
 
 
 class Static:
-    """English words as 256 numbers, whatever their order.
+    """English words as 256 numbers; their order does not count.
 
     A text's vector is the direction of the sum of its word pieces: it knows that a seat is like a
     chair, not who sat on it. In memory the table takes 8 MB.
@@ -52,7 +52,7 @@ class Static:
         """Return a unit row per text, shape (texts, 256), from all of its words.
 
         A text without a known word piece has a zero row. A text has the same row, to the last bit
-        on one machine, in whatever company.
+        on one machine, whatever the other texts.
         """
         table, texts = self._table(), list(as_texts(texts))
         sums = np.zeros((len(texts), self.dimensions), dtype=np.float32)
@@ -63,7 +63,7 @@ class Static:
         """Return the words of *text* in order, and a unit row for each, shape (words, 256).
 
         Words are in lower case and without accents; punctuation marks are words; one that the
-        table does not know has a zero row. Their cosines are what tells that words mean the same.
+        table does not know has a zero row. Words of similar meaning have a high cosine.
         """
         table = self._table()
         words = wordpiece.bundled().words(text)

@@ -31,8 +31,8 @@ SCALE_BYTES = 4
 def quantise(vectors: Vectors) -> bytes:
     """Return rows as int8, one after the other, each stretched until its largest number is 127.
 
-    What is kept of a row is its direction, to a cosine of 0.9999 for rows as embedders make them;
-    its length is not kept. A zero row stays zero. The same rows give the same bytes everywhere.
+    The direction of a row is kept, to a cosine of 0.9999 for rows of embedders; its length is not.
+    A zero row stays zero. The same rows give the same bytes everywhere.
 
     Args:
         vectors: Shape (rows, dimensions); finite.
@@ -76,7 +76,7 @@ def quantise_each(windows: Sequence[Vectors]) -> list[bytes]:
 def dequantise(blob: bytes, dimensions: int) -> NDArray[np.int8]:
     """Return the int8 rows that `quantise` wrote, shape (rows, *dimensions*), read-only.
 
-    A row is its direction: divided by its own length it is the unit vector, so no scale is stored.
+    A row is a direction: divided by its length it is the unit vector, so no scale is stored.
     With no dimensions there are no rows.
 
     Raises:
@@ -112,7 +112,7 @@ def unpack_vector(blob: bytes) -> Vector:
     """Return the float32 vector that `pack_vector` wrote.
 
     Raises:
-        InvalidInput: The bytes are none.
+        InvalidInput: The bytes are no packed vector.
     """
     scale = np.frombuffer(blob, "<f4", 1)[0] if len(blob) >= SCALE_BYTES else np.float32(math.nan)
     if not 0.0 <= scale < math.inf:
@@ -168,7 +168,7 @@ DECIMALS = 4
 
 
 def grouped(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return the places of *rows*, of unit length or zero, in at most *limit* groups.
+    """Return the positions of *rows*, of unit length or zero, in at most *limit* groups.
 
     Each group is ascending, none is empty, and they are in the order of their first rows. Equal
     rows are in one group.
@@ -185,9 +185,9 @@ def grouped(rows: Vectors, limit: int) -> list[list[int]]:
 
 
 def _joined(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return groups that were made by joining, each time, the two that lose least by it.
+    """Return groups, made by joining each time the two that lose least by it.
 
-    What is lost is nearness to the means of groups (Ward, 1963); how far a joined group is from
+    The loss is nearness to the means of groups (Ward, 1963); the distance of a joined group from
     the others follows from its parts (Lance and Williams, 1967).
     """
     products = np.round(rows @ rows.T, DECIMALS).astype(np.float64)

@@ -1,4 +1,4 @@
-"""The bundled weights: files of arrays in this package, and what they must hold."""
+"""The bundled weights: files of arrays in this package, and their checksums."""
 
 from __future__ import annotations
 
@@ -66,8 +66,8 @@ NPY_HEADER_BYTES = 1024
 def read_arrays(file: str) -> Mapping[str, NDArray[np.generic]]:
     """Return the arrays of a weights file of this package, by name.
 
-    They are read-only and mapped from the file: processes share them, and what is not used takes
-    no memory of its own. Their checksums are verified.
+    They are read-only and mapped from the file: processes share them, and unused parts take no
+    memory. Their checksums are verified.
 
     Raises:
         EmbedderFailed: The file is missing or damaged.

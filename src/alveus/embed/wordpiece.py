@@ -39,10 +39,10 @@ LONGEST_WORD = 100
 """Characters; a longer word is one unknown piece. Source: BERT's `max_input_chars_per_word`."""
 
 CACHED_CHUNKS = 32_768
-"""How many chunks between spaces are remembered: about 7 MB; then the memory starts anew."""
+"""The number of cached chunks between spaces: about 7 MB; then the cache is emptied."""
 
 CACHED_CHARACTERS = 8_192
-"""How many characters are remembered with what becomes of them."""
+"""The number of cached characters."""
 
 # str.split() also splits at these, which BERT removes: "a\x0bb" is one word.
 _REMOVED_SPACES = re.compile("[\x0b\x0c\x1c-\x1f\x85]")
@@ -59,7 +59,7 @@ class WordPieces:
         self._chunks = _Chunks(self)
 
     def ids(self, text: str) -> list[int]:
-        """Return the pieces of *text* as places in the vocabulary, without marks.
+        """Return the pieces of *text* as positions in the vocabulary, without marks.
 
         Takes any `str`, lone surrogates included, and never raises. Case and accents are dropped;
         each punctuation mark and Chinese character is a word; a word with an unknown part, or of
@@ -106,7 +106,7 @@ class WordPieces:
 
 
 class _Chunks(dict[str, tuple[int, ...]]):
-    """The pieces of what stands between two spaces, remembered."""
+    """A cache of the pieces of text between two spaces."""
 
     def __init__(self, pieces: WordPieces) -> None:
         super().__init__()
@@ -123,7 +123,7 @@ class _Chunks(dict[str, tuple[int, ...]]):
 
 
 class _Characters(dict[int, str]):
-    """What becomes of a character, for `str.translate`, remembered."""
+    """A cache of the replacements of characters, for `str.translate`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -197,6 +197,6 @@ class CharacterTable:
         self._highs = [int(high or low, 16) for low, _, high in ends]
 
     def __contains__(self, code: int) -> bool:
-        """Tell whether the character of this code point is in the table."""
+        """Return whether the character of this code point is in the table."""
         at = bisect_right(self._lows, code) - 1
         return at >= 0 and code <= self._highs[at]

@@ -9,7 +9,7 @@
     │   ├── InvalidName                    a space, key, set or id
     │   ├── InvalidTime                    a time without a zone, or out of range
     │   ├── InvalidState (KeyError)        a state to load lacks a field
-    │   ├── NotJson (JSONDecodeError)      a text that was to be JSON
+    │   ├── NotJson (JSONDecodeError)      a text that is not JSON
     │   ├── InvalidFilter                  a `where=` that cannot be understood
     │   └── InvalidPlan                    a plan of compaction that cannot be carried out
     ├── TreeConflict (ValueError)      the exact tree has something else at this path
@@ -17,7 +17,7 @@
     │   └── ObjectInTheWay                 a value was to be set where an object is
     ├── Conflict                       another writer was first; nothing was changed
     │   ├── StaleRun                       its tree changed, or its lease or run was taken over
-    │   ├── StaleItem                      an item has a newer version, or is gone
+    │   ├── StaleItem                      an item has a newer version, or was deleted
     │   ├── DuplicateItem                  an id is taken
     │   ├── IdempotencyConflict            an idempotency key was used for another request
     │   ├── SetDefinitionConflict          a set exists with another definition
@@ -26,8 +26,8 @@
     │   ├── LearningChanged                facts of a learning to undo have changed
     │   ├── EmbedderConflict               a space remembers another embedder
     │   └── CompareFailed                  compare-and-set found another value
-    ├── NotFound (LookupError)         there is no such item, set, run or file
-    │   ├── NoSuchPlace (IndexError)       a memory of messages has no message at a place
+    ├── NotFound (LookupError)         an item, set, run or file does not exist
+    │   ├── NoSuchPlace (IndexError)       a memory of messages has no message at a position
     │   ├── OutputsPruned                  outputs past a position are no longer kept
     │   ├── HistoryPruned                  a moment of the past is no longer kept
     │   └── Forgotten                      it was erased by a `forget`
@@ -35,7 +35,7 @@
     │   ├── RunParked                      a run whose outputs were awaited failed, and waits
     │   ├── RunDiscarded                   a run whose outputs were awaited was discarded
     │   ├── AgentChanged                   a run needs an action that its agent no longer has
-    │   ├── PromptAborted                  a prompt was given up by its reasoner or a tool
+    │   ├── PromptAborted                  a reasoner or a tool aborted a prompt
     │   ├── NonDeterministicAction         a task made other durable calls when it was repeated
     │   └── DurableCallFailed              a durable call raised, as its record says
     ├── Rejected (ValueError)          a rule of admission keeps an item out of a set
@@ -66,17 +66,17 @@
     │   ├── ScriptEnded                    `ScriptedChat` was called more often than it has answers
     │   ├── AccessDenied                   the user of a server may not use that space or table
     │   ├── NotAStore                      the file is something else
-    │   ├── StoreDamaged                   the store's file does not hold what was written
+    │   ├── StoreDamaged                   the store's file is damaged
     │   ├── StoreTooNew                    the file was written by a newer alveus
     │   ├── StoreTooOld                    the tables are of an older alveus, and not yet migrated
     │   └── Unsupported                    this platform, file system or option is not supported
     ├── EmbedderFailed (RuntimeError)  an embedder raised or answered wrongly
-    │   └── EmbedderMissing                there is none, or its package is not installed
+    │   └── EmbedderMissing                its package is not installed, or it has no embedder
     ├── RerankerFailed (RuntimeError)  a re-ranker raised or answered wrongly
     ├── StrategyFailed                 a strategy of compaction raised, or cannot be found here
     └── ModelFailed                    a language model raised
         ├── ModelUnavailable               it cannot be reached, is busy or too slow: try again
-        ├── ModelRefused                   it turned the request down: repeating it changes nothing
+        ├── ModelRefused                   it refused the request: repeating it changes nothing
         └── ModelAnswerInvalid             its answer cannot be used
 """
 
@@ -98,7 +98,7 @@ class InvalidValue(InvalidInput, TypeError):
     """A value cannot be stored; the message says where in it, why, and how to convert.
 
     Attributes:
-        where: The place inside the value, such as ``value[2]['bad']``.
+        where: The position inside the value, such as ``value[2]['bad']``.
     """
 
     def __init__(self, where: str, problem: str, *, hint: str = "") -> None:
@@ -137,7 +137,7 @@ class NotJson(InvalidInput, JSONDecodeError):
 
 
 class InvalidFilter(InvalidInput):
-    """A ``where=`` cannot be understood; the message names the place in it."""
+    """A ``where=`` cannot be understood; the message names the part."""
 
 
 class InvalidPlan(InvalidInput):
@@ -262,9 +262,9 @@ class LearningChanged(Conflict):
     """Learnings cannot be undone, because facts that they added or changed have changed since.
 
     Attributes:
-        learnings: What was to be undone.
-        by: Later learnings that changed the same facts; empty if somebody changed them by hand.
-        facts: Ids of those facts.
+        learnings: The learnings to undo.
+        by: Later learnings that changed the same facts; empty if they were changed by hand.
+        facts: Ids of the facts.
     """
 
     def __init__(
@@ -307,15 +307,15 @@ class CompareFailed(Conflict):
 
 
 class NotFound(AlveusError, LookupError):
-    """There is no such item, set, key or file."""
+    """An item, set, key or file does not exist."""
 
 
 class NoSuchPlace(NotFound, IndexError):
-    """A memory of messages has no message at a place; nothing was changed.
+    """A memory of messages has no message at a position; nothing was changed.
 
     Attributes:
-        places: Those where none is.
-        size: How many messages there are: their places are 0 to one less.
+        places: The positions without a message.
+        size: The number of messages: their positions are 0 to one less.
     """
 
     def __init__(self, places: Sequence[int], size: int) -> None:
@@ -327,7 +327,7 @@ class OutputsPruned(NotFound):
     """Outputs past a consumer's position are no longer kept.
 
     Attributes:
-        floor: The lowest position from which all are there.
+        floor: The lowest position from which all outputs are kept.
     """
 
     def __init__(self, agent: str, *, after: int, floor: int) -> None:
@@ -339,10 +339,10 @@ class OutputsPruned(NotFound):
 
 
 class HistoryPruned(NotFound):
-    """The state at a moment of the past is no longer kept; it is never answered in part.
+    """The state at a moment of the past is no longer kept; no part of it is returned.
 
     Attributes:
-        commit: That moment, as a commit number.
+        commit: The moment, as a commit number.
         floor: The first commit from which on the history is complete.
     """
 
@@ -367,8 +367,8 @@ class RunParked(RunFailed):
 
     Attributes:
         run: Its id.
-        error: The type and message of what its action raised.
-        behind: The run whose outputs were awaited, if that is one that waits behind it.
+        error: The type and message of the error of its action.
+        behind: The run whose outputs were awaited, if it waits behind this one.
     """
 
     def __init__(
@@ -401,7 +401,7 @@ class AgentChanged(RunFailed):
 
 
 class PromptAborted(RunFailed):
-    """A reasoner or a tool gave a prompt up; raise this error in a tool to do so.
+    """A reasoner or a tool aborted a prompt; raise this error in a tool to do so.
 
     The last query is remembered as aborted.
     """
@@ -411,7 +411,7 @@ class NonDeterministicAction(RunFailed):
     """A repeated task did not make the durable calls that it made before.
 
     Attributes:
-        position: Of the call among those of the task, from 0.
+        position: Of the call among the calls of the task, from 0.
     """
 
     def __init__(self, action: str, *, position: int, recorded: str, found: str) -> None:
@@ -504,7 +504,7 @@ class BudgetTooSmall(LimitReached):
     """The fixed part of a prompt has more tokens than the whole prompt may have.
 
     Attributes:
-        budget, fixed: The tokens that the prompt may have, and those of that part.
+        budget, fixed: The tokens that the prompt may have, and the tokens of that part.
     """
 
     def __init__(self, budget: int, fixed: int, *, with_calls: bool = False) -> None:
@@ -522,7 +522,7 @@ class EpochsSpent(PromptAborted, LimitReached):
     """A model was asked as often as one prompt may, and no answer was accepted.
 
     Attributes:
-        limit: How often that is.
+        limit: The most requests.
     """
 
     def __init__(self, limit: int) -> None:
@@ -546,7 +546,7 @@ class RunTooLong(LimitReached):
 
 
 class TooLarge(LimitReached, InvalidInput):
-    """A value, text, path or batch is larger than what is accepted."""
+    """A value, text, path or batch is larger than accepted."""
 
 
 class Unavailable(AlveusError):
@@ -595,12 +595,11 @@ class StoreReadOnly(Unavailable):
 
 
 class ServerUnreachable(AlveusError, ConnectionError):
-    """A server of alveus gave no answer; a change that was asked for may have been made.
+    """A server of alveus gave no answer; a requested change may have been made.
 
     Attributes:
         url: The server.
-        idempotency_key: Under which the change was asked for; repeated under that key, it is
-            made once.
+        idempotency_key: The key of the change; a repetition with it makes the change once.
     """
 
     def __init__(self, url: str, problem: str, *, idempotency_key: str | None = None) -> None:
@@ -631,7 +630,7 @@ class ForkedStore(Unusable):
 
 
 class NotPicklable(Unusable, TypeError):
-    """An open memory, or what belongs to one, was pickled, or copied deeply."""
+    """An open memory, or an object of it, was pickled or copied deeply."""
 
 
 class ModelMissing(Unusable):
@@ -674,10 +673,10 @@ class AccessDenied(Unusable):
 
 
 class StoreDamaged(Unusable):
-    """The file of a store does not hold what was written; restore a backup.
+    """The file of a store is damaged; restore a backup.
 
     Attributes:
-        path: The file; None: it is not known.
+        path: The file; None: unknown.
         problem: What is wrong.
     """
 
@@ -700,10 +699,10 @@ class StoreTooNew(Unusable):
 
 
 class StoreTooOld(Unusable):
-    """A store is of an older alveus; who only reads does not migrate it.
+    """A store is of an older alveus; a reader does not migrate it.
 
     Attributes:
-        owner: The user of a server who owns the tables, and alone may migrate them; None: a file.
+        owner: The user of a server who owns the tables and may migrate them; None: a file.
     """
 
     def __init__(self, location: str, *, found: int, needed: int, owner: str | None = None) -> None:
@@ -723,7 +722,7 @@ class EmbedderFailed(AlveusError, RuntimeError):
 
 
 class EmbedderMissing(EmbedderFailed):
-    """The package that an embedder needs is not installed, or there is no embedder at all."""
+    """The package that an embedder needs is not installed, or a memory has no embedder."""
 
 
 class RerankerFailed(AlveusError, RuntimeError):
@@ -749,7 +748,7 @@ class StrategyFailed(AlveusError):
 class ModelFailed(AlveusError):
     """A language model did not answer, or its answer cannot be used.
 
-    Messages contain neither keys nor prompts; what a server answered is in ``__cause__``.
+    Messages contain neither keys nor prompts; the answer of a server is in ``__cause__``.
 
     Attributes:
         model: Its name.
@@ -766,7 +765,7 @@ class ModelUnavailable(ModelFailed):
 
     Attributes:
         status: Of its HTTP answer, or the one that an answer of status 200 reports.
-        retry_after_s: How long the server asks to wait, if it does.
+        retry_after_s: How long the server asks to wait, or None.
     """
 
     def __init__(
@@ -782,7 +781,7 @@ class ModelUnavailable(ModelFailed):
 
 
 class ModelRefused(ModelFailed):
-    """A language model turned a request down; the same request will be turned down again.
+    """A language model refused a request; it will refuse the same request again.
 
     Attributes:
         status: As of `ModelUnavailable`; None: the model itself refused.

@@ -1,4 +1,4 @@
-"""The root of all errors, and how one goes from process to process."""
+"""The root of all errors, and how errors are pickled and raised again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class AlveusError(Exception):
     """
 
     def __reduce__(self) -> tuple[Callable[..., AlveusError], tuple[object, ...]]:
-        """Have it made again without its ``__init__``, which takes something else than a message.
+        """Return how to rebuild it without its ``__init__``, whose arguments are no message.
 
         Without this a worker's error would break the pool that waits for it.
         """
@@ -32,11 +32,10 @@ def _remade(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, ob
 
 
 def raisable(kept: BaseException) -> BaseException:
-    """Return what is raised for an error that is kept, for each who asks what became of something.
+    """Return an exception to raise for a stored error, each time it is reported.
 
-    An error that is raised holds on to each call that it passes, with all that these hold; raised
-    again and again, it would never stop growing. So an `AlveusError` is copied, with where it comes
-    from; another one loses the calls that it passed before.
+    A raised error refers to each frame that it passes; raised again and again, it would grow
+    without end. So an `AlveusError` is copied, with its traceback; another error loses it.
     """
     if not isinstance(kept, AlveusError):
         return kept.with_traceback(None)
@@ -47,7 +46,7 @@ def raisable(kept: BaseException) -> BaseException:
 
 
 def without_frames(error: E) -> E:
-    """Return an error that is kept for what it says: neither it nor its causes hold on to calls."""
+    """Return an error for storage: neither it nor its causes refer to frames."""
     left, seen = list[BaseException | None]([error]), set[int]()
     while left:
         one = left.pop()

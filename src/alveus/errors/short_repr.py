@@ -1,4 +1,4 @@
-"""How a message shows what somebody passed."""
+"""A short `repr` of arguments for messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import reprlib
 _DEPTH, _PARTS, _LENGTH = 4, 8, 200
 
 _BITS = 512
-"""Larger ints are told by their size: Python refuses to write very long ones."""
+"""Larger ints are shown by their size: Python refuses to write very long ones."""
 
 
 class _ShortRepr(reprlib.Repr):

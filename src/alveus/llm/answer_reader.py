@@ -1,4 +1,4 @@
-"""The one reader of models' answers: without thoughts and marks of templates, as text or as JSON.
+"""The reader of models' answers: without thoughts and marks of templates, as text or as JSON.
 
 Open models write their thoughts into the answer, between marks that their chat templates define; a
 server that does not know a model's marks leaves them there. The opening mark is missing where the
@@ -31,7 +31,7 @@ _PAIRS: Mapping[str, str] = {
 """The marks that begin thoughts, and the marks that end them."""
 
 _HEADERS = ("<|channel|>", "<|start|>")
-"""What begins a header of OpenAI's harmony format (gpt-oss), which `_HEADER_END` ends."""
+"""Starts of a header of OpenAI's harmony format (gpt-oss), which `_HEADER_END` ends."""
 _HEADER_END = "<|message|>"
 _MESSAGE_ENDS = ("<|end|>", "<|return|>", "<|call|>")
 
@@ -49,7 +49,7 @@ _NOTES: Mapping[str, str] = {
 }
 """Tags of notes that prompts ask for: an answer may talk about them, or consist of them."""
 _ONLY_AT_BEGINNING = {**_PHRASES, **_NOTES}
-"""What begins thoughts at the beginning of an answer, if what ends them follows."""
+"""Starts of thoughts at the beginning of an answer, if their end follows."""
 _ANSWER_FOLLOWS = (
     r"(?=\w|\s{0,7}\n\s{0,7}(?:[^\s<]|<[aors])|[ \t]{0,7}(?:[^\s<.,;:!?)a-z]|<[aors]))"
 )
@@ -126,7 +126,7 @@ _QUOTES = frozenset("\"'`\u201c\u201d\u2018\u2019\xab\xbb\u201e")
 _SENTENCE_ENDS = frozenset(".!?")
 
 LONGEST_PIECE = 1 << 14
-"""Characters of an answer that are read at once: what they cost grows with their square."""
+"""Characters of an answer that are read at once: the time grows with their square."""
 
 _State = Literal["start", "answer", "thoughts", "header"]
 
@@ -136,11 +136,10 @@ _FIRSTS = re.compile(
 
 
 def answer_text(answer: str) -> str:
-    """Return what *answer* says, without thoughts and without the marks around it.
+    """Return the text of *answer*, without thoughts and without the marks around it.
 
-    Marks that are mentioned stay: in strings of JSON, in code, and between quotes. An answer
-    without marks is returned as it is; of others the white space around is cut off. "" if there is
-    nothing but thoughts.
+    Mentioned marks stay: in strings of JSON, in code, and between quotes. An answer without marks
+    is returned unchanged; others lose the white space around them. "" if there are only thoughts.
     """
     if not (any(mark in answer for mark in _NEEDED) or _BEGINNING.match(answer)):
         return answer
@@ -160,12 +159,12 @@ def answer_text(answer: str) -> str:
 class AnswerReader:
     """Reads an answer that comes in pieces, as `answer_text` reads a whole one.
 
-    Thoughts without an opening mark are known by their closing mark alone. What was returned
-    before that cannot be taken back: then the mark is returned too, and `answer_text` of all that
-    was returned is the answer.
+    Thoughts without an opening mark are recognised only by their closing mark. Text that was
+    returned before it cannot be taken back: then the mark is returned too, and `answer_text` of
+    all returned text is the answer.
 
     Attributes:
-        took_back: The last mark that was returned for that reason; "": none was.
+        took_back: The last mark that was returned for that reason, or "".
     """
 
     def __init__(self) -> None:
@@ -180,7 +179,7 @@ class AnswerReader:
         self._context = _Context()
 
     def feed(self, piece: str) -> str:
-        """Return what of the answer is known now, and was not returned before."""
+        """Return the part of the answer that became known with *piece*."""
         self._held += piece
         return self._read(is_last=False)
 
@@ -219,7 +218,7 @@ class AnswerReader:
     # --- before an answer, and behind thoughts ------------------------------------------------
 
     def _begin(self, *, is_last: bool) -> bool:
-        """Read what stands before an answer; return whether to go on."""
+        """Read the text before an answer; return whether to go on."""
         body = self._held.lstrip(_SPACE)
         blank = len(self._held) - len(body)
         if not is_last and blank < _LONGEST_END and (not body or _may_become_a_mark(body)):
@@ -244,7 +243,7 @@ class AnswerReader:
         return True
 
     def _first_mark(self, body: str) -> re.Match[str] | None:
-        """Return a mark of the chat's template at the beginning, if there is one."""
+        """Return a mark of the chat's template at the beginning, or None."""
         if found := _START.match(body):
             is_speaker = found[0].endswith(":")
             return (
@@ -258,7 +257,7 @@ class AnswerReader:
     # --- the answer ---------------------------------------------------------------------------
 
     def _answer(self, *, is_last: bool) -> bool:
-        """Read the answer up to the next mark; return whether there is one."""
+        """Read the answer up to the next mark; return whether it has one."""
         text = self._held
         end = _undecided(text) if not is_last else len(text)
         if is_last and (tail := _END.search(text, max(0, end - _LONGEST_END))):
@@ -296,7 +295,7 @@ class AnswerReader:
                 self._state, self._was_cut = "start", True
 
     def _forget(self, mark: str) -> None:
-        """Have what was said be thoughts."""
+        """Turn the text so far into thoughts."""
         self._pieces.clear()
         if self._has_returned:
             self._pieces.append(mark)
@@ -312,7 +311,7 @@ class AnswerReader:
         self._state, self._may_be_text = "thoughts", False
 
     def _thoughts(self, *, is_last: bool) -> bool:
-        """Read thoughts up to their end; return whether there is one."""
+        """Read thoughts up to their end; return whether it was found."""
         for found in self._closing.finditer(self._held, self._at):
             if not is_last and found.end() + 1 >= len(self._held):
                 return False
@@ -352,7 +351,7 @@ class AnswerReader:
 
 
 class _Context:
-    """Where in an answer a mark stands: in code, in a string of JSON, at the start of a line."""
+    """The context of a mark in an answer: in code, in a string of JSON, at the start of a line."""
 
     def __init__(self) -> None:
         self.is_line_new = True
@@ -371,14 +370,14 @@ class _Context:
         self._before = (self._before + text[-2:])[-2:]
 
     def is_line_blank(self, text: str, at: int) -> bool:
-        """Return whether only white space stands before a place of its line."""
+        """Return whether only white space is before a position of its line."""
         near = text[max(0, at - _LONGEST_END) : at]
         newline = near.rfind("\n")
         is_blank = not near[newline + 1 :].strip()
         return is_blank and (newline >= 0 or (at == len(near) and self.is_line_new))
 
     def keeps(self, found: re.Match[str], *, is_last: bool) -> bool:
-        """Return whether a mark is a part of the text; note what begins and ends there."""
+        """Return whether a mark is a part of the text; update the context."""
         if found["escape"]:
             return True
         if found["context"]:
@@ -446,7 +445,7 @@ def _undecided(text: str) -> int:
     """Return from where on the rest of an answer may change what *text* means."""
     near = max(0, len(text) - _LONGEST - 1)
     found = [one.start() for one in _FIRSTS.finditer(text, near)]
-    known = len(text) - (text[-1:] in _QUOTES)  # what follows a quote may change its meaning
+    known = len(text) - (text[-1:] in _QUOTES)  # the text after a quote may change its meaning
     marks = [
         at for at in found if _may_become_a_mark(text[at:]) or _may_become_a_mark(text[at:known])
     ]
@@ -468,9 +467,9 @@ _SIGNATURES = ("signature", "thought_signature", "encrypted_content", "data", "r
 
 
 def text_said(role: object, text: str) -> str:
-    """Return what of the text of a message is read, searched and quoted: no thoughts of a model.
+    """Return the text of a message that is read, searched and quoted: without a model's thoughts.
 
-    What anybody but a model said stays as it is.
+    Other messages stay unchanged.
     """
     is_of_model = isinstance(role, str) and role.casefold() in MODEL_ROLES
     return answer_text(text) if is_of_model else text
@@ -531,7 +530,7 @@ def _without_thoughts(part: object) -> object:
 
 
 class Unfit(ValueError):
-    """What a check raises: the reason, in words that the model is told and can act on."""
+    """An answer cannot be used; the message is shown to the model, which can act on it."""
 
 
 _FENCE = re.compile(
@@ -543,15 +542,15 @@ _INLINE_FENCE = re.compile(
 _JSON_LINE = re.compile(r"^[ \t]*(?=[{\[])", re.MULTILINE)
 
 MOST_PIECES = 100
-"""Places of an answer where JSON may begin that are tried."""
+"""Positions of an answer that are tried as the start of JSON."""
 
 
 def read_json(answer: object) -> object:
-    """Return the JSON of an answer: all that it says, or among sentences in a fence or own lines.
+    """Return the JSON of an answer: the whole answer, or a fence or separate lines among sentences.
 
     Raises:
-        Unfit: There is none, or several pieces that differ; it has a name twice, NaN or infinity,
-            or is nested too deeply or long.
+        Unfit: It has no JSON, or several pieces that differ; the JSON has a name twice, NaN or
+            infinity, or is nested too deeply or too long.
     """
     text = _checked(answer)
     try:
@@ -586,10 +585,10 @@ def _checked(answer: object) -> str:
 
 
 def _pieces(text: str) -> Sequence[object]:
-    """Return the objects and lists of JSON that stand in fences, or else on lines of their own.
+    """Return the objects and lists of JSON in fences, or else on separate lines.
 
     Raises:
-        Unfit: There are some in fences, and none of them can be read.
+        Unfit: None in fences can be read.
     """
     fenced = [
         found[found.re.groups].strip()

@@ -1,4 +1,4 @@
-"""How a model is asked: for a text, for pieces of it, or for JSON that is checked."""
+"""Requests to a model: for a text, for its pieces, or for checked JSON."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How a model is asked for JSON.
+    """The options of a request for JSON.
 
     Attributes:
-        attempts: How often in all, if its answers cannot be used.
+        attempts: The most requests, if answers cannot be used.
         temperature, max_tokens: As in `ChatModel.complete`.
     """
 
@@ -78,13 +78,13 @@ def ask_json(
     check: Callable[[object], T],
     asking: Asking,
 ) -> T:
-    """Return what *check* makes of the model's JSON.
+    """Return the result of *check* for the model's JSON.
 
-    After an answer that cannot be used the model is asked again, and told why; the answer itself
-    is not shown to it again.
+    After an answer that cannot be used the model is asked again, with the reason; the answer
+    itself is not sent again.
 
     Args:
-        check: Returns what the caller wants, or raises `Unfit`.
+        check: Returns the result, or raises `Unfit`.
 
     Raises:
         ModelAnswerInvalid: No answer could be used; the message has the last reason.
@@ -98,8 +98,8 @@ def ask_json(
         except (Unfit, ModelAnswerInvalid) as error:
             problem = error.problem if isinstance(error, ModelAnswerInvalid) else str(error)
             if attempt == asking.attempts:
-                told = f"{problem} (asked {attempt} times)"
-                raise ModelAnswerInvalid(chat.name, told) from error
+                reason = f"{problem} (asked {attempt} times)"
+                raise ModelAnswerInvalid(chat.name, reason) from error
             again = (
                 f"Your answer could not be used: {problem}. Answer again, with nothing but JSON "
                 "as described above."

@@ -29,10 +29,10 @@ from alveus.values.storable import counted
 from alveus.values.urls import append_urls, checked_urls, is_image
 
 ROLES = ("system", "developer", "user", "assistant")
-"""Who may have said a message."""
+"""The roles of messages."""
 
 NAME = re.compile("[A-Za-z0-9_-]{1,64}")
-"""What servers of the OpenAI protocol take as the name of who said a message."""
+"""The names of speakers that servers of the OpenAI protocol accept."""
 
 _UNFIT = re.compile("[^A-Za-z0-9_-]")
 
@@ -41,7 +41,7 @@ MOST_TEMPERATURE = 2.0
 
 
 class ModelMessage(TypedDict):
-    """A message to a model, or of one; `urls` say where what it is about can be found."""
+    """A message to a model, or of one; `urls` lead to images and other material."""
 
     role: str
     content: str
@@ -51,7 +51,7 @@ class ModelMessage(TypedDict):
 
 Messages: TypeAlias = Sequence[Mapping[str, object]]
 """Messages as callers pass them: dicts with ``role`` and ``content``, and perhaps ``name`` and
-``urls``; or what has `to_chat`, which returns such a dict."""
+``urls``; or objects with `to_chat`, which returns such a dict."""
 
 
 class StreamOptions(TypedDict, total=False):
@@ -79,12 +79,12 @@ class ToChat(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """What a model was asked for, so far and in this process.
+    """The use of a model so far in this process.
 
     Attributes:
         calls: Answers that came, whole or in part.
         prompt_tokens, completion_tokens: As the model counted them.
-        uncounted: Calls among them of which the model told no tokens.
+        uncounted: Calls of which the model reported no tokens.
     """
 
     calls: int = 0
@@ -110,18 +110,18 @@ class Meter:
 
     @property
     def usage(self) -> Usage:
-        """What was added so far."""
+        """The sum so far."""
         return self._usage
 
     def add(self, usage: Usage) -> None:
-        """Add what one call used."""
+        """Add the use of one call."""
         with self._lock:
             self._usage += usage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatRequest:
-    """What a model is asked, checked; the fields are the arguments of `ChatModel.complete`."""
+    """A checked request to a model; the fields are the arguments of `ChatModel.complete`."""
 
     messages: tuple[ModelMessage, ...]
     json_schema: Mapping[str, object] | None = None
@@ -134,23 +134,23 @@ class ChatRequest:
 class ChatModel(Protocol):
     """A language model that answers messages.
 
-    One instance serves many threads at once. A class of your own that derives from this one
-    needs `name`, `usage` and `complete`; the others go by these.
+    One instance serves many threads at once. A subclass needs `name`, `usage` and `complete`; the
+    other methods call these.
     """
 
     @property
     def name(self) -> str:
-        """What the model is called; it goes into what is made of its answers."""
+        """The name of the model; results made of its answers have it."""
         ...
 
     @property
     def usage(self) -> Usage:
-        """What it was asked for so far, by this instance in this process."""
+        """The use of this instance so far in this process."""
         ...
 
     @property
     def takes_images(self) -> bool:
-        """Whether it is shown the images that messages have urls of; else those are text."""
+        """Whether the model gets the images of the urls of messages; else the urls are text."""
         return False
 
     def complete(
@@ -164,15 +164,14 @@ class ChatModel(Protocol):
     ) -> str:
         """Return the model's answer to *messages*.
 
-        Nothing is promised of what it says: whoever asks checks. An answer that was cut at
-        *max_tokens* is returned as far as it came. It may have the model's thoughts in it:
-        `ask_text` and `ask_json` read it without them.
+        The caller must check the answer. An answer that was cut at *max_tokens* is returned as far
+        as it came. It may contain the model's thoughts: `ask_text` and `ask_json` remove them.
 
         Args:
             json_schema: Ask for JSON of this schema. The answer should be JSON then, but may be
                 anything; one that was cut at *max_tokens* is a `ModelAnswerInvalid`.
-            temperature: 0..2; None, like every other option that is left out: the model's own.
-            max_tokens: The most that the answer may have, thinking included.
+            temperature: 0..2; None, as for every option: the model's default.
+            max_tokens: The most tokens of the answer, with thoughts.
             stop: Texts at which the answer ends.
 
         Raises:
@@ -192,9 +191,9 @@ class ChatModel(Protocol):
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """Return what `complete` returns, from a thread of the event loop's own executor.
+        """Return the result of `complete`, called in a thread of the event loop's executor.
 
-        A call that is cancelled is not taken back: its thread waits for the answer.
+        A cancelled call is not stopped: its thread waits for the answer.
         """
         import asyncio
 
@@ -211,9 +210,9 @@ class ChatModel(Protocol):
         max_tokens: int | None = None,
         stop: Sequence[str] = (),
     ) -> Iterator[str]:
-        """Return the pieces of the answer of `complete`, as they come; together they are it.
+        """Return the pieces of the answer of `complete`, as they come.
 
-        An error may come after pieces; nothing is ever said twice.
+        An error may come after pieces; no piece comes twice.
         """
         options = StreamOptions(temperature=temperature, max_tokens=max_tokens, stop=stop)
         whole = partial(self.complete, messages, **options)
@@ -229,7 +228,7 @@ def checked_request(
     max_tokens: int | None = None,
     stop: Sequence[str] = (),
 ) -> ChatRequest:
-    """Return what is asked as a value, a copy of what was passed.
+    """Return a checked request, a copy of the arguments.
 
     Args:
         messages, json_schema, temperature, max_tokens, stop: As `ChatModel.complete`.
@@ -250,15 +249,15 @@ def checked_request(
 def checked_messages(
     messages: object, *, what: str = "messages", images: bool = False
 ) -> tuple[ModelMessage, ...]:
-    """Return a copy of *messages*, if they are some.
+    """Return a checked copy of *messages*.
 
     Args:
-        what: What they are called in an error.
-        images: Whether the model that is told them takes images. Those that its user shows stay
-            in `urls`; all other urls follow the content as text.
+        what: Their name in an error.
+        images: Whether the model takes images. Images of its user stay in `urls`; all other urls
+            follow the content as text.
 
     Raises:
-        InvalidInput: There is none, or one is not a dict of ``role``, ``content``, ``name`` and
+        InvalidInput: There are none, or one is not a dict of ``role``, ``content``, ``name`` and
             ``urls``.
     """
     if not isinstance(messages, Sequence) or isinstance(messages, str | bytes):
@@ -296,11 +295,11 @@ def _message(message: object, where: str, *, images: bool) -> ModelMessage:
 
 
 def for_servers(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
-    """Return messages with such names as servers of the OpenAI protocol take.
+    """Return messages with names that servers of the OpenAI protocol accept.
 
-    They refuse a request for one name that does not fit `NAME`. What does not fit becomes "_",
-    where letters and digits are left to tell a name by, all of them, and no other name of the
-    request is the same then; else the name stands before what was said.
+    They refuse a request with a name that does not match `NAME`. Other characters become "_", if
+    all letters and digits of the name remain and no other name becomes the same; else the name is
+    put before the content.
     """
     names = {message["name"] for message in messages if "name" in message}
     fitting = {name: _fitting(name) for name in names}
@@ -310,21 +309,21 @@ def for_servers(messages: Sequence[ModelMessage]) -> list[ModelMessage]:
 
 
 def _fitting(name: str) -> str:
-    """Return a name as it fits, or "" where it could not be told by that."""
+    """Return a name as servers accept it, or "" if it would not be recognised."""
     fit = _UNFIT.sub("_", name)
-    is_told = any(map(str.isalnum, fit)) and not any(map(str.isalnum, set(name) - set(fit)))
-    return fit if NAME.fullmatch(fit) and (is_told or fit == name) else ""
+    is_known = any(map(str.isalnum, fit)) and not any(map(str.isalnum, set(name) - set(fit)))
+    return fit if NAME.fullmatch(fit) and (is_known or fit == name) else ""
 
 
 def _named(message: ModelMessage, taken: Mapping[str, str]) -> ModelMessage:
     name = message.get("name", "")
     if fit := taken.get(name):
         return {**message, "name": fit}
-    told = message.copy()
-    told.pop("name", None)
+    nameless = message.copy()
+    nameless.pop("name", None)
     if named := " ".join(name.split()):
-        told["content"] = f"{named}: {message['content']}"
-    return told
+        nameless["content"] = f"{named}: {message['content']}"
+    return nameless
 
 
 def _text(text: object, what: str) -> str:
@@ -373,34 +372,34 @@ MOST_CANDIDATES = 1_000
 
 @runtime_checkable
 class Reranker(Protocol):
-    """Says how well texts answer a question; one instance serves many threads.
+    """Scores how well texts answer a question; one instance serves many threads.
 
     It may have an attribute `candidates`, from 1 to 1,000: how many hits it is given, 50 by
     default. It is always given at least as many as the search returns.
     """
 
     def rerank(self, query: str, texts: Sequence[str]) -> Sequence[float]:
-        """Return a number per text, the higher the better, comparable within this call.
+        """Return a number per text; higher is better; comparable within this call.
 
         A text is an item as a prompt shows it: ``Ada, 2024-05-02: I moved to Lisbon.``
 
         Raises:
-            RerankerFailed: The model or its server failed; the search keeps its own order.
+            RerankerFailed: The model or its server failed; the search keeps its order.
         """
         ...
 
 
 class MemoryDefault(Enum):
-    """Tells "not given" from None in the arguments of a call."""
+    """The default of an argument for which None has a meaning."""
 
     MEMORY_DEFAULT = "as the memory was opened"
 
 
 MEMORY_DEFAULT: Final = MemoryDefault.MEMORY_DEFAULT
-"""The re-ranker that `Memory.open` was given, if any."""
+"""The re-ranker of `Memory.open`, if any."""
 
 RerankerChoice: TypeAlias = Reranker | Literal[MemoryDefault.MEMORY_DEFAULT] | None
-"""A call's re-ranker; None: the call goes without, whatever the memory has."""
+"""The re-ranker of a call; None: none, even if the memory has one."""
 
 
 def candidates_of(reranker: Reranker) -> int:
@@ -414,7 +413,7 @@ def candidates_of(reranker: Reranker) -> int:
 
 
 def checked_reranker(given: object) -> None:
-    """Refuse what is no re-ranker; None and the memory's default pass."""
+    """Refuse an object that is no re-ranker; None and the memory's default pass."""
     if given is None or given is MEMORY_DEFAULT:
         return
     if not isinstance(given, Reranker) or isinstance(given, type):

@@ -1,7 +1,7 @@
 """A language model behind the OpenAI protocol, at any server that speaks it; `alveus[openai]`.
 
-The package `openai` makes requests and keeps connections; it is imported at the first call. What
-comes back is read here, and believed only so far: it is bounded in time and size, and checked.
+The package `openai` makes requests and keeps connections; it is imported at the first call. Answers
+are read here: bounded in time and size, and checked.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
 
 OPENAI = "https://api.openai.com/v1"
-"""Where the models of OpenAI are."""
+"""The address of OpenAI."""
 
 MOST_BYTES = 16 << 20
 """The largest answer that is read, as it comes from the server."""
@@ -52,14 +52,14 @@ MOST_BYTES = 16 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """How a server that speaks the OpenAI protocol wants to be spoken to.
+    """The variant of the OpenAI protocol that a server speaks.
 
     Attributes:
-        json: How it is asked for JSON: ``schema`` (``response_format`` with the schema),
-            ``object`` (``response_format`` without), or ``words``: by the messages alone.
-        max_tokens: What it calls the most tokens of an answer.
-        stream_usage: Whether it is asked to count the tokens of a streamed answer.
-        extra: Fields that go into the body of every request as they are.
+        json: How JSON is requested: ``schema`` (``response_format`` with the schema), ``object``
+            (``response_format`` without), or ``words``: only by the messages.
+        max_tokens: The field for the most tokens of an answer.
+        stream_usage: Whether to ask for the tokens of a streamed answer.
+        extra: Fields that are added to the body of every request.
     """
 
     json: Literal["schema", "object", "words"] = "schema"
@@ -68,7 +68,7 @@ class Dialect:
     extra: Mapping[str, object] = field(default_factory=dict[str, object])
 
     def __post_init__(self) -> None:
-        """Refuse what could not be sent."""
+        """Refuse fields that cannot be sent."""
         if self.json not in {"schema", "object", "words"}:
             raise InvalidInput(f"json must be schema, object or words, not {self.json!r}")
         try:
@@ -77,7 +77,7 @@ class Dialect:
             raise InvalidInput(f"extra must be a dict of JSON: {error}") from error
 
     def fields(self, request: ChatRequest) -> dict[str, object]:
-        """Return what is asked, as fields of a body, without model and messages."""
+        """Return the fields of a request's body, without model and messages."""
         found: dict[str, object] = {}
         if request.json_schema is not None and self.json == "schema":
             schema = {"name": "answer", "schema": request.json_schema}
@@ -97,22 +97,22 @@ class OpenAIChat(ChatModel):
     """A `ChatModel` at OpenAI, or at any server that speaks its protocol.
 
     It connects at the first call, and again in a child after a fork. Answers of status 408, 409,
-    425, 429 and 5xx, answers of status 200 that report such a failure or are none, connections
-    that cannot be made or are cut, and silence are tried again, as *retry* says and no sooner
-    than the server asks for. Answers have no thoughts: see `answer_text`.
+    425, 429 and 5xx, answers of status 200 that report such a failure or are empty, failed or cut
+    connections, and silence are tried again, as *retry* says and no sooner than the server asks.
+    Answers have no thoughts: see `answer_text`.
 
     Args:
-        model: What the server calls the model.
-        base_url: Where the server is, up to and with ``/v1``; None: as ``OPENAI_BASE_URL`` says at
-            the first call, or else OpenAI.
-        api_key: None: as ``OPENAI_API_KEY`` says at the first call. It is sent to *base_url*.
-        timeout_s: Without a byte from the server a try is given up after so long; an answer that
-            trickles in, when it takes three times as long in all (a streamed one never).
-        retry: How often and how soon it is tried again; None: twice more. A server that asks to
-            be left alone for longer than ``most_s`` is not waited for.
-        dialect: What the server wants to be different; None: as OpenAI has it.
-        takes_images: Whether the model takes images: those that users' messages have urls of are
-            sent as parts of their content then, and as text otherwise.
+        model: The name of the model at the server.
+        base_url: The address of the server, with ``/v1``; None: ``OPENAI_BASE_URL`` at the first
+            call, or else OpenAI.
+        api_key: None: ``OPENAI_API_KEY`` at the first call. It is sent to *base_url*.
+        timeout_s: A try fails after so long without a byte from the server, or if a whole answer
+            takes three times as long (a streamed one has no such limit).
+        retry: How often and how soon to try again; None: twice more. A server that asks to wait
+            for longer than ``most_s`` is not tried again.
+        dialect: The server's variant of the protocol; None: OpenAI's.
+        takes_images: Whether the model takes images: image urls of users' messages are then sent
+            as parts of their content, else as text.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -161,21 +161,21 @@ class OpenAIChat(ChatModel):
 
     @property
     def name(self) -> str:
-        """What the server calls the model."""
+        """The name of the model at the server."""
         return self._model
 
     @property
     def usage(self) -> Usage:
-        """What was answered in this process; tries that failed are not among it."""
+        """The use in this process, without failed tries."""
         return self._here().meter.usage
 
     @property
     def takes_images(self) -> bool:
-        """Whether the model takes images, as was said when this was made."""
+        """Whether the model takes images."""
         return self._takes_images
 
     def close(self) -> None:
-        """Give up the connections; calls under way end with `ModelClosed`. Twice is fine."""
+        """Close the connections; running calls end with `ModelClosed`. Twice is fine."""
         self._here().close()
 
     def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
@@ -183,7 +183,7 @@ class OpenAIChat(ChatModel):
 
         Raises:
             InvalidInput: A message or an option cannot be used; nothing was asked.
-            ModelMissing: The package ``openai``, or a key, is not there; nothing was asked.
+            ModelMissing: The package ``openai``, or a key, is missing; nothing was asked.
             ModelUnavailable: The server did not answer, or was busy, at each try.
             ModelRefused: The server, or the model, turned the request down.
             ModelAnswerInvalid: The answer has no text, or thoughts and nothing else.
@@ -201,9 +201,9 @@ class OpenAIChat(ChatModel):
     def stream(self, messages: Messages, **options: Unpack[StreamOptions]) -> Iterator[str]:
         """Return the pieces of the answer as they come; see `ChatModel.stream`.
 
-        It is asked when the first piece is taken. Until that came it is tried again like
-        `complete`; a connection that is cut later is a `ModelUnavailable`, after the pieces that
-        came. Closing the iterator gives up the connection.
+        The request is sent when the first piece is taken. Until that has come it is tried again
+        like `complete`; a connection that is cut later raises `ModelUnavailable`, after the pieces.
+        Closing the iterator closes the connection.
 
         Raises:
             InvalidInput: A message or an option cannot be used; nothing was asked.
@@ -252,7 +252,7 @@ class OpenAIChat(ChatModel):
 
     @contextmanager
     def _sent(self, request: ChatRequest, *, stream: bool) -> Generator[APIResponse[Any]]:
-        """Send what is asked; the answer has begun, and is to be read, inside the block."""
+        """Send a request; its answer has begun, and is to be read, inside the block."""
         here = self._here()
         client = here.client(self._connect)
         fields = (self._dialect or _dialect_of(client)).fields(request)
@@ -269,12 +269,12 @@ class OpenAIChat(ChatModel):
                         extra_body=fields,
                     )
                 )
-            except Exception as error:  # errors of openai and of what it is made of
+            except Exception as error:  # errors of openai and of its dependencies
                 raise self._failure(error, client) from error
             yield response
 
     def _bytes(self, response: APIResponse[Any], *, latest: float | None) -> Iterator[bytes]:
-        """Return what the server sends, bounded; *latest* is when it has to be whole."""
+        """Return the bytes of the server, bounded; *latest* is the time when they must be whole."""
         read = 0
         chunks = response.iter_bytes()
         while True:
@@ -282,16 +282,16 @@ class OpenAIChat(ChatModel):
                 chunk = next(chunks, None)
             except Exception as error:  # as above
                 problem = "went silent" if _is_a_timeout(error) else "was cut off"
-                told = f"its answer {problem} after {read} bytes"
-                raise self._closed_or(ModelUnavailable(self._model, told)) from error
+                said = f"its answer {problem} after {read} bytes"
+                raise self._closed_or(ModelUnavailable(self._model, said)) from error
             if chunk is None:
                 return
             read += len(chunk)
             if read > MOST_BYTES:
                 raise server_replies.unusable(self._model, f"is longer than {MOST_BYTES >> 20} MiB")
             if latest is not None and monotonic() > latest:
-                told = f"its answer was not whole after {2 * self._timeout_s:g} s"
-                raise ModelUnavailable(self._model, told)
+                said = f"its answer was not whole after {2 * self._timeout_s:g} s"
+                raise ModelUnavailable(self._model, said)
             yield chunk
 
     def _connect(self) -> OpenAI:
@@ -326,24 +326,24 @@ class OpenAIChat(ChatModel):
             failed: Any = error
             status, headers = failed.status_code, failed.response.headers
             found = server_replies.status_failure(self._model, server, status, headers, failed.body)
-            # The server's words may repeat what it was sent, the key included; whoever prints
-            # this error prints its cause. They stay in `body`.
+            # The server's words may repeat the request, with the key; a printed error shows its
+            # cause. They stay in `body`.
             error.args = (f"status {status}",)
             return found
         if isinstance(error, openai.APITimeoutError):
-            told = f"{server} did not answer within {self._timeout_s:g} s"
-            return self._closed_or(ModelUnavailable(self._model, told))
+            said = f"{server} did not answer within {self._timeout_s:g} s"
+            return self._closed_or(ModelUnavailable(self._model, said))
         if isinstance(error, openai.APIConnectionError):
-            told = f"{server} cannot be reached, or cut the connection"
-            return self._closed_or(ModelUnavailable(self._model, told))
-        told = f"the request could not be sent to {server} ({type(error).__name__})"
-        return self._closed_or(ModelFailed(self._model, told))
+            said = f"{server} cannot be reached, or cut the connection"
+            return self._closed_or(ModelUnavailable(self._model, said))
+        said = f"the request could not be sent to {server} ({type(error).__name__})"
+        return self._closed_or(ModelFailed(self._model, said))
 
     def _closed_or(self, failed: ModelFailed) -> Exception:
         return self._here().closed_error(self._model) or failed
 
     def _pause_after(self, error: ModelUnavailable, tried: int) -> None:
-        """Wait before the next try; raise if there is none."""
+        """Wait before the next try; raise after the last one."""
         asked_s = error.retry_after_s or 0.0
         if not self._retry.should_retry(error, tried) or asked_s > self._retry.most_s:
             if tried > 1:
@@ -355,13 +355,13 @@ class OpenAIChat(ChatModel):
             raise closed from error
 
     def _here(self) -> _Connected:
-        """Return what belongs to this process: a child of a fork shares no connection or lock."""
+        """Return the state of this process: a forked child shares no connection or lock."""
         found = self._by_process.get(os.getpid())
         return found or self._by_process.setdefault(os.getpid(), _Connected(self._model))
 
 
 def _is_a_timeout(error: BaseException | None) -> bool:
-    """Return whether a socket timed out; each layer between raises an error of its own from it."""
+    """Return whether a socket timed out; each layer between raises another error from it."""
     while error is not None and not isinstance(error, TimeoutError):
         error = error.__cause__ or error.__context__
     return error is not None
@@ -385,7 +385,7 @@ class _Connected:
             return self._client
 
     def close(self) -> None:
-        """Close the client, if there is one."""
+        """Close the client, if it is open."""
         with self._lock:
             self.closing.set()
             if self._client is not None:
@@ -411,7 +411,7 @@ def _sent(message: ModelMessage) -> dict[str, object]:
 
 
 def _host(base_url: str) -> str:
-    """Return scheme, host and port: what may be shown of an address.
+    """Return scheme, host and port of an address, which may be shown.
 
     Raises:
         InvalidInput: It is not the address of a server.
@@ -430,6 +430,6 @@ def _host(base_url: str) -> str:
 
 
 def _dialect_of(client: OpenAI) -> Dialect:
-    """Return how OpenAI's own server, or another one, is spoken to if nothing is said."""
-    own = _host(str(client.base_url)) == _host(OPENAI)
-    return Dialect(max_tokens="max_completion_tokens") if own else Dialect()
+    """Return the default dialect of OpenAI, or of another server."""
+    is_openai = _host(str(client.base_url)) == _host(OPENAI)
+    return Dialect(max_tokens="max_completion_tokens") if is_openai else Dialect()

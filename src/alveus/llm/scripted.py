@@ -1,4 +1,4 @@
-"""A language model for tests: it says what it was told to say, and remembers what it was asked."""
+"""A language model for tests: it gives scripted answers and records its requests."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ class ScriptedChat(ChatModel):
     Its tokens are the words between spaces, and one for an image.
 
     Args:
-        answers: What it says, one answer per call, in order; or a function that gives the answer
-            to the messages it is called with. An exception among them is raised instead.
-        name: What it is called.
-        takes_images: Whether it is shown images, in the `urls` of messages; else those are text.
+        answers: The answers, one per call, in order; or a function that returns the answer to the
+            messages of a call. An exception among them is raised instead.
+        name: The name of the model.
+        takes_images: Whether it gets images in the `urls` of messages; else the urls are text.
     """
 
     @suggest_names
@@ -58,22 +58,22 @@ class ScriptedChat(ChatModel):
 
     @property
     def name(self) -> str:
-        """What it is called."""
+        """The name of the model."""
         return self._name
 
     @property
     def usage(self) -> Usage:
-        """The answers it gave; what it raised is not among them."""
+        """The use by its answers; raised exceptions do not count."""
         return self._meter.usage
 
     @property
     def takes_images(self) -> bool:
-        """Whether it is shown images."""
+        """Whether it gets images."""
         return self._takes_images
 
     @property
     def requests(self) -> tuple[ChatRequest, ...]:
-        """What it was asked, in order, also where it raised."""
+        """Its requests, in order, also those that raised."""
         return tuple(self._requests)
 
     def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:
@@ -81,7 +81,7 @@ class ScriptedChat(ChatModel):
 
         Raises:
             InvalidInput: A message or an option cannot be used; it does not count as asked.
-            ScriptEnded: There is no answer left.
+            ScriptEnded: No answer is left.
         """
         request = checked_request(messages, images=self._takes_images, **options)
         answer = self._next(request)

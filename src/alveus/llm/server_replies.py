@@ -1,4 +1,4 @@
-"""What a server of the OpenAI protocol answers, read and checked: bodies, streams, refusals."""
+"""Answers of servers of the OpenAI protocol, read and checked: bodies, streams, refusals."""
 
 from __future__ import annotations
 
@@ -46,14 +46,14 @@ _FAILED = re.compile(
     "abort|cancel|error|exhausted|fail|insufficient_system|interrupt|load|rate_?limit"
     "|timed?_?out|unavailable"
 )
-"""A part of each end of an answer that the server could not go on with, in lower case.
+"""Parts of finish reasons of an answer that the server could not continue, in lower case.
 
-Such as those of OpenRouter, vLLM, SGLang, DeepSeek, Ollama, LM Studio, Zhipu, Cohere, OpenAI's
-Responses; servers make new ones of the same words.
+From OpenRouter, vLLM, SGLang, DeepSeek, Ollama, LM Studio, Zhipu, Cohere, OpenAI's Responses; new
+reasons have the same words.
 """
 
 _THOUGHTS = ("reasoning_content", "reasoning", "thinking")
-"""Fields of a message for the model's thoughts, where a server knows its marks."""
+"""Fields of a message for the model's thoughts, if a server knows its marks."""
 
 _TEXT_PARTS = (None, "text", "output_text")
 """The types of parts of a content that are the answer; others are thoughts, calls, images."""
@@ -61,14 +61,14 @@ _TEXT_PARTS = (None, "text", "output_text")
 
 @dataclass(frozen=True, slots=True)
 class ServerReply:
-    """What a server answered.
+    """The answer of a server.
 
     Attributes:
-        text: None: it has none.
-        finish: Why it ended, in the protocol's words; "": it does not say.
-        refused: Whether the model said that it will not answer.
-        structured: What else may be JSON that was asked for: the arguments of the one tool that
-            is called, or thoughts; of thoughts it is taken only if they are JSON.
+        text: Its text, or None.
+        finish: The finish reason of the protocol; "": unknown.
+        refused: Whether the model refused to answer.
+        structured: Other JSON that may be the answer: the arguments of the only tool call, or
+            thoughts that are JSON.
     """
 
     text: str | None
@@ -79,7 +79,7 @@ class ServerReply:
 
 
 def unusable(model: str, problem: str) -> ModelAnswerInvalid:
-    """Return the error of an answer, which *problem* says the rest of a sentence about."""
+    """Return the error of an answer; *problem* ends the sentence."""
     return ModelAnswerInvalid(model, f"its answer {problem}")
 
 
@@ -88,7 +88,7 @@ def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerRepl
 
     Raises:
         ModelUnavailable: It is no answer: a report of a failure that may pass, a page of a proxy,
-            an empty or broken body, or one without choices.
+            an empty or broken body, or a body without choices.
         ModelRefused: It reports a failure that will not pass.
     """
     found = _object(model, body, headers)
@@ -117,7 +117,7 @@ def text_of(model: str, reply: ServerReply, *, asked_json: bool) -> str:
 
     Raises:
         ModelRefused: The model, or a filter, refused to answer.
-        ModelAnswerInvalid: There is no text, or JSON was asked for and cut off.
+        ModelAnswerInvalid: It has no text, or its JSON was cut off.
     """
     if reply.refused:
         raise ModelRefused(model, "it refused to answer; ask for something else")
@@ -162,7 +162,7 @@ def _has_refusal(content: object) -> bool:
 
 
 def _structured(message: Mapping[str, object]) -> str | None:
-    """Return what may be JSON of a message without a text; see `ServerReply`."""
+    """Return the possible JSON of a message without a text; see `ServerReply`."""
     calls = as_list(message.get("tool_calls"))
     functions = [as_dict(as_dict(call).get("function")) for call in calls]
     functions = functions or [as_dict(message.get("function_call"))]
@@ -233,13 +233,13 @@ class Streamed:
 
     @property
     def usage(self) -> Usage:
-        """What was used, as far as it was told."""
+        """The use, as far as it was reported."""
         if self._tokens is not None:
             return self._tokens
         return Usage(calls=1, uncounted=1) if self._said or self._finish else Usage()
 
     def piece(self, line: bytes) -> str:
-        """Return what a line adds to the answer.
+        """Return the addition of a line to the answer.
 
         Raises:
             ModelUnavailable: The server reports that it failed, or it is no line of the protocol.
@@ -273,10 +273,10 @@ class Streamed:
         if not text:
             return ""
         self._said = True
-        return self._told(self._reader.feed(_encodable(self._model, text)))
+        return self._noted(self._reader.feed(_encodable(self._model, text)))
 
-    def _told(self, text: str) -> str:
-        """Return *text*, noted: what was said before a mark of thoughts' end is no answer."""
+    def _noted(self, text: str) -> str:
+        """Return *text*, after noting it: text before the end mark of thoughts is no answer."""
         answer = text[len(self._reader.took_back) :]
         self._has_answered = bool(answer.strip()) or (
             self._has_answered and not self._reader.took_back
@@ -297,21 +297,21 @@ class Streamed:
             raise ModelUnavailable(self._model, "its answer was cut off in the middle")
         if not (self._said or self._finish or self._refused):
             raise ModelUnavailable(self._model, "its server streamed no choices; try again later")
-        rest = self._told(self._reader.end())
+        rest = self._noted(self._reader.end())
         text = "said" if self._has_answered else "<think>" if self._said else None
         whole = ServerReply(text, self._finish, refused=self._refused, usage=Usage())
         text_of(self._model, whole, asked_json=False)
         return rest
 
     def _whole(self) -> str:
-        """Return the answer of a server that was asked for a stream, and sent none."""
+        """Return the answer of a server that did not stream."""
         reply = read_body(self._model, bytes(self._plain), self._headers)
         self._tokens = reply.usage
         return text_of(self._model, reply, asked_json=False)
 
 
 def lines(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Return the lines that chunks are made of, without their ends."""
+    """Return the lines in chunks, without their ends."""
     rest = b""
     for chunk in chunks:
         *whole, rest = (rest + chunk).split(b"\n")
@@ -329,29 +329,30 @@ def status_failure(
 
 
 def _failed(
-    model: str, told: str, failure: ServerFailure, headers: Mapping[str, str]
+    model: str, problem: str, failure: ServerFailure, headers: Mapping[str, str]
 ) -> ModelFailed:
     """Return the error of a failure, which may pass or not."""
     status = failure.status
-    says = f" {status}" if status is not None and f"status {status}" not in told else ""
-    told = f"{told}{f':{says}' if says else ''}{f' ({failure.code})' if failure.code else ''}"
+    says = f" {status}" if status is not None and f"status {status}" not in problem else ""
+    code = f" ({failure.code})" if failure.code else ""
+    problem = f"{problem}{f':{says}' if says else ''}{code}"
     if failure.code in NO_QUOTA:
-        return ModelRefused(model, f"{told}; its account has no quota left", status=status)
+        return ModelRefused(model, f"{problem}; its account has no quota left", status=status)
     if failure.may_pass:
         asked_s = asked_wait_s(headers, datetime.now(UTC))
         asked_s = failure.retry_after_s if asked_s is None else asked_s
         wait = "" if asked_s is None else f", and asks to be left alone for {asked_s:g} s"
-        problem = f"{told}{wait}; try again later"
+        problem = f"{problem}{wait}; try again later"
         return ModelUnavailable(model, problem, status=status, retry_after_s=asked_s)
     hint = "check the model, the options and, for JSON, the dialect"
-    return ModelRefused(model, f"{told}: {_HINTS.get(status or 0, hint)}", status=status)
+    return ModelRefused(model, f"{problem}: {_HINTS.get(status or 0, hint)}", status=status)
 
 
 def _object(model: str, data: bytes, headers: Mapping[str, str]) -> Mapping[str, object]:
     """Return the object of JSON that a server sent.
 
     Raises:
-        ModelUnavailable: It is none, as the page of a proxy before a server that is away.
+        ModelUnavailable: It is no object, as the page of a proxy before a server that is down.
     """
     kind = _kind(headers)
     try:
@@ -360,8 +361,8 @@ def _object(model: str, data: bytes, headers: Mapping[str, str]) -> Mapping[str,
         is_named = "json" not in kind and "event-stream" not in kind
         named = _named(kind) if is_named else "broken" if data.strip() else "empty"
         problem = f"its server sent no answer: a body that is {named}, not JSON"
-        told = f"{problem}; try again later, and check base_url= if it stays so"
-        raise ModelUnavailable(model, told) from error
+        problem = f"{problem}; try again later, and check base_url= if it stays so"
+        raise ModelUnavailable(model, problem) from error
     if isinstance(found, list) and len(cast("list[object]", found)) == 1:  # Google's failures
         found = cast("list[object]", found)[0]
     if not isinstance(found, dict):
@@ -379,14 +380,14 @@ def _first_choice(found: Mapping[str, object]) -> Mapping[str, object]:
 
 
 def _finish(choice: Mapping[str, object]) -> str:
-    """Return why an answer ended, in lower case; "": nothing says."""
+    """Return the finish reason of an answer, in lower case; "": unknown."""
     given = choice.get("finish_reason")
     given = as_dict(given).get("type", given)  # SGLang's
     return given.lower() if isinstance(given, str) and given != "null" else ""
 
 
 def _has_failed(finish: str) -> bool:
-    """Return whether an answer ended because the server could not go on with it."""
+    """Return whether an answer ended because the server could not continue it."""
     return finish not in _FILTERED and _FAILED.search(finish) is not None
 
 
@@ -396,8 +397,8 @@ def _named(kind: str) -> str:
 
 
 def _usage(found: Mapping[str, object]) -> Usage:
-    told = as_dict(found.get("usage"))
-    prompt, completion = told.get("prompt_tokens"), told.get("completion_tokens")
+    counts = as_dict(found.get("usage"))
+    prompt, completion = counts.get("prompt_tokens"), counts.get("completion_tokens")
     if type(prompt) is int and type(completion) is int and prompt >= 0 and completion >= 0:
         return Usage(1, prompt, completion)
     return Usage(calls=1, uncounted=1)

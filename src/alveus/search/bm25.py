@@ -4,8 +4,8 @@
     weight(t,d) = idf(t) · c · (k1 + 1) / (c + k1 · (1 - b + b · length / average length))
 
 A long text is cut into passages (`words.passages`), and has the weight of its best one: c, length
-and average length are of passages. N, n_t and the average length count what is live in all sets
-that are searched, whatever a filter hides.
+and average length are of passages. N, n_t and the average length count the live passages of all
+searched sets, also those that a filter hides.
 
 Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
 logarithm, as in Lucene, keeps a weight from being negative.
@@ -30,7 +30,7 @@ _CHEAP = 64
 """A term in less than 1/64 of a set is always added up by `top`."""
 
 _SAMPLE = 16_384
-"""Docs by which it is guessed what the best of them reach."""
+"""Docs of the sample that estimates the best scores."""
 
 _SEARCH = 8
 """How many docs are added up while one is searched for."""
@@ -83,11 +83,11 @@ class Bm25:
         self._peaks = [
             _peak(live, sum(number), signals) for number in zip(*holder_counts, strict=True)
         ]
-        """By term, what its weight tends to where it is repeated for ever."""
+        """By term, the limit of its weight with ever more repetitions."""
 
     @property
     def most(self) -> float:
-        """What the BM25 of a text tends to that repeats every term for ever."""
+        """The limit of the BM25 of a text with ever more repetitions of every term."""
         return sum(self._peaks)
 
     def all(self, number: int) -> Numbers:
@@ -124,15 +124,14 @@ class Bm25:
         return _weights(peaks, counts, self._least + self._slope * length)
 
     def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
-        """Return about *count* docs that are best by words, rising, with the best one of all.
+        """Return about *count* docs that are best by words, rising, with the best of the set.
 
-        Terms are added up from the rarest on, until what the others can add would not lift a doc
-        without the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of
-        the whole set is among them, *allowed* or not. Of docs that are equally good the first
-        are taken.
+        Terms are added up from the rarest on, until the others can no longer lift a doc without
+        the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of the whole
+        set is returned, *allowed* or not. Of equally good docs the first are taken.
 
         Args:
-            alone: Nothing but words brings docs, so that even the most common ones have to.
+            alone: Only words find docs, so the most common terms are added up too.
         """
         index, order = self._sets[number], self._from_the_rarest(number)
         if allowed is not None and not index.uncut:
@@ -214,7 +213,7 @@ def _best(index: SetIndex, values: Numbers) -> Numbers:
 
 
 def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
-    """Return what a text of no words, and each of its words, adds to the count below the line."""
+    """Return the addends of the denominator: of an empty text, and of each word of a text."""
     live = sum([index.live_passages for index in sets])
     average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
     return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
@@ -235,12 +234,12 @@ def _weights(
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Every term of a small set with its weights: to the last bit those that `Bm25` works out.
+    """Every term of a small set with its weights, the same to the last bit as those of `Bm25`.
 
     Attributes:
-        hashes: Of terms, rising; the last one stands for none.
-        offsets: Where the entries of each begin.
-        size: How many passages there are.
+        hashes: Of the terms, ascending; the last one is of no term.
+        offsets: The position of each term's first entry.
+        size: The number of passages.
     """
 
     hashes: NDArray[np.uint32]
@@ -307,7 +306,7 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
 
 
 class _Term(NamedTuple):
-    """Who holds a term, and the most that it can add to any of them."""
+    """The passages with a term, and the most that it can add to any of them."""
 
     passages: Docs
     counts: NDArray[np.uint8]

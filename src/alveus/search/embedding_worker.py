@@ -1,8 +1,8 @@
-"""The one that embeds: fills in the vectors of items that were committed without them.
+"""The worker that computes the vectors of items that were committed without them.
 
-`add` does not wait for a slow embedder. What waits is a row without vectors, found by the store
-itself, so that nothing is missed by whoever dies in between. Of all processes that have a store
-file open, one embeds in the background: the one that holds a lock, which dies with it.
+`add` does not wait for a slow embedder. A pending item is a row without vectors, which the store
+finds itself, so nothing is missed if a process dies in between. Of all processes that have a store
+file open, one embeds in the background: the holder of a lock, which ends with the process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ REST_S = 1.0
 
 
 class EmbeddingWorker:
-    """Embeds what is pending in one store: in the background, or while a caller waits."""
+    """Embeds the pending items of one store: in the background, or while a caller waits."""
 
     def __init__(
         self,
@@ -59,9 +59,9 @@ class EmbeddingWorker:
         return bool(self._embedder.dimensions) and not self._store.read_only
 
     def notify(self) -> None:
-        """Say that something may be pending; starts the background thread if need be.
+        """Report that items may be pending; start the background thread if it does not run.
 
-        Where none can be started, items stay pending until the next call, or a search.
+        If it cannot be started, items stay pending until the next call, or a search.
         """
         if not self.needed or self._stop.is_set():
             return
@@ -142,13 +142,13 @@ class EmbeddingWorker:
         return True
 
     def close(self) -> None:
-        """Stop the background thread after the batch it is at; what is pending stays so."""
+        """Stop the background thread after its current batch; pending items stay pending."""
         self.leave()
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join()
 
     def leave(self) -> None:
-        """Stop after the batch it is at; called anywhere, with any lock held, by a finalizer."""
+        """Stop after the current batch; may be called by a finalizer, with any lock held."""
         self._stop.set()
         self._wake.set()
 
@@ -167,7 +167,7 @@ class EmbeddingWorker:
                 if self._stop.is_set():  # looked at after clear(): a stop in between is not missed
                     break
                 if not self._embed_in_background():
-                    # Other processes cannot wake this one: what they add is looked for.
+                    # Other processes cannot wake this one, so it looks for their items.
                     self._wake.wait(None if self._folder is None else REST_S)
         finally:
             if descriptor is not None and descriptor >= 0:
@@ -183,7 +183,7 @@ class EmbeddingWorker:
             self.failure = error
             self._stop.set()
             return False
-        except Unusable:  # closed or forked under us: nobody is left to embed for
+        except Unusable:  # the store was closed or forked
             self._stop.set()
             return False
         except AlveusError as error:
@@ -197,11 +197,11 @@ class EmbeddingWorker:
         return done == BATCH
 
     def _elected(self) -> int | None:
-        """Wait until no other process embeds for this store, so; None: told to stop before."""
+        """Wait until no other process embeds for this store; return its lock; None: stopped."""
         if self._folder is None:
             return -1
-        place = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
-        descriptor = os.open(place, os.O_CREAT | os.O_RDWR, 0o600)
+        path = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
+        descriptor = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
         while not self._stop.is_set():
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

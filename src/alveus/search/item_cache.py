@@ -1,8 +1,8 @@
-"""Items that searches found lately, at hand without asking the store.
+"""A cache of the items that searches found lately, and of the hits of the last searches.
 
-A version of an item never changes, so what is kept here is right for as long as search finds it.
-Only when an item was last read, and when it expires, does change: that is kept up for what this
-process reads and renews; what has expired is read again.
+A version of an item never changes, so a cached version stays right as long as search finds it. Only
+its last access and its expiry change. The cache updates them for reads and renewals of this
+process, and reads expired items again.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ _SCALARS = (str, int, float, bool, type(None))
 
 @dataclass(slots=True, eq=False)
 class _CachedItem:
-    """One item by its fields, and the texts that those are decoded from which may change.
+    """The fields of an item, and the texts from which mutable fields are decoded.
 
     Attributes:
-        value: None: the value is a scalar, and the same for everyone.
-        metadata: None: it holds scalars alone, so that copying it is enough.
+        value: None: the value is a scalar, which can be shared.
+        metadata: None: it holds only scalars, so a copy is enough.
     """
 
     first: int
@@ -73,12 +73,12 @@ class ItemCache:
     def items(
         self, rows: Sequence[int], *, now: int, epoch: int
     ) -> tuple[list[Item | None], list[int]]:
-        """Return the live items of *rows*, None for what is gone, and the first rows of items.
+        """Return the live items of *rows*, None for a missing one, and the first rows of items.
 
-        They are noted as read *now*, which they do not say themselves yet.
+        The read *now* is noted, but the returned items do not show it yet.
 
         Args:
-            epoch: Of the view that *rows* were found in; rows of another one are not the same.
+            epoch: Of the view that found *rows*; rows of another epoch are different ones.
         """
         if epoch != self._epoch:
             with self._mutex:
@@ -105,7 +105,7 @@ class ItemCache:
         _note([cached for row in rows if (cached := self._items.get(row))], now)
 
     def drop(self, rows: Sequence[int]) -> None:
-        """Forget items of which the store says something else now: when they expire."""
+        """Drop items whose expiry has changed in the store."""
         with self._mutex:
             for row in rows:
                 self._drop(row)
@@ -168,10 +168,10 @@ SEARCHES = 32
 """Searches of a scope that are remembered."""
 
 SCOPES = 1_024
-"""Scopes of which searches are remembered: those that were searched last."""
+"""Scopes whose searches are kept: the last ones that were searched."""
 
 HITS_BYTES = 64 << 20
-"""RAM that all of these searches take at most, roughly; those of one scope may take more."""
+"""The most RAM of all these searches, roughly; one scope alone may take more."""
 
 HIT_BYTES = 700
 """RAM that a hit takes beside its texts, roughly."""
@@ -186,7 +186,7 @@ class RecentHits:
         self._mutex = HandleLock()
 
     def note(self, sets: Sequence[SetRef] | Scope, hits: Hits) -> None:
-        """Remember what a search of sets of one scope gave."""
+        """Keep the hits of a search of sets of one scope."""
         if not hits:
             return
         scope = sets if isinstance(sets, Scope) else sets[0].scope
@@ -202,7 +202,7 @@ class RecentHits:
                 self._bytes -= sum(size for _, size in dropped)
 
     def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """Return what was found for *scope*, or in knowledge, each item once, the latest first."""
+        """Return the items found for *scope*, or in knowledge, each once, the latest first."""
         with self._mutex:
             pairs = [
                 (owner, hit.item)

@@ -1,8 +1,7 @@
-"""Searching a large set by the candidates that its store chooses.
+"""Search of a large set by the candidates that its store chooses.
 
-The part of a set that is looked at stands for the whole: it has the whole set's figures, and the
-neighbours that its items have there, so that each candidate gets the score that it would get if
-the set were read.
+The searched part has the figures of the whole set, and the neighbours that its items have there. So
+each candidate gets the score that it would get if the whole set were read.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ BEST_BY_WORDS = 8
 
 
 class LargeSetRequest(NamedTuple):
-    """What is searched for in a large set.
+    """The question, filter and limit of a search in a large set.
 
     Attributes:
         now: Microseconds since 1970.
-        hidden: Rows that are not to be found.
-        read_values: Gives values of items, where the filter asks for them.
+        hidden: Rows that are never hits.
+        read_values: Returns values of items that the filter names.
     """
 
     question: QuestionSignals
@@ -54,7 +53,7 @@ def can_be_partial(signals: Signals) -> bool:
 def part_of(
     store: Finder, number: int, whole: LargeSet, request: LargeSetRequest, *, dimensions: int
 ) -> tuple[SetIndex, list[int]]:
-    """Return the part of a large set that may hold the best, and rows of it that are no hits."""
+    """Return the part of a large set with the best candidates, and its rows that are no hits."""
     query = _query(whole, request)
     features = store.candidates(number, query, dimensions=dimensions)
     candidates = _standing_for(whole, features, dimensions)
@@ -108,7 +107,7 @@ def _visible(candidates: SetIndex, request: LargeSetRequest) -> NDArray[np.bool_
 
 
 def _short_list(candidates: SetIndex, request: LargeSetRequest) -> list[int]:
-    """Return the rows of the best candidates, and of those that are best by words alone."""
+    """Return the rows of the best candidates, and of the best by words alone."""
     ranking = Ranking(
         [candidates],
         request.question,
@@ -124,7 +123,7 @@ def _short_list(candidates: SetIndex, request: LargeSetRequest) -> list[int]:
 
 
 def _inner(rows: Sequence[int], windows: Sequence[Sequence[int]]) -> set[int]:
-    """Return *rows* and their direct neighbours: all whose own neighbours are known."""
+    """Return *rows* and their direct neighbours: all rows whose neighbours are known."""
     chosen, inner = set(rows), set(rows)
     for window in windows:
         for at, row in enumerate(window):

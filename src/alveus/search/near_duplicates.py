@@ -1,8 +1,8 @@
-"""Items that may say the same as another: found by the words they share, for rules of admission.
+"""Candidates for near duplicates, found by shared words, for rules of admission.
 
-What is found are candidates, all there are: the caller compares them. The newest items of a set are
-kept in dicts by their terms, which cost little to keep up to date; the others of a large set are
-found in the index that search uses.
+All candidates are found; the caller compares them. The newest items of a set are kept in dicts by
+their terms, which are cheap to update; the other items of a large set are found in the index of
+search.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ RECENT_ITEMS = 16_384
 """Items that are kept outside the index; beyond so many the index takes them over."""
 
 COUNTED = 2_000
-"""Holders of the terms of a probe that are all counted; of more, those of its rarest are tried."""
+"""Holders of a probe's terms that are all counted; of more, the holders of its rarest are tried."""
 
 SETS = 256
 """Sets whose recent items are kept."""
 
 
 class Probe(NamedTuple):
-    """What to look for: items that share at least *least* of *terms*.
+    """The terms of an item: a candidate shares at least *least* of *terms*.
 
     Attributes:
-        terms: Each once; if there are none, every item that is short enough is found.
-        most: The most tokens that an item may have, as words count them.
+        terms: Each once; without terms every item that is short enough is a candidate.
+        most: The most tokens that a candidate may have, as words count them.
     """
 
     terms: Sequence[int]
@@ -82,7 +82,7 @@ class ItemsByTerm:
     def _find_among(self, lists: list[list[int]], probe: Probe) -> list[str]:
         items = self._items
         lists.sort(key=len)
-        few = lists[: len(lists) - probe.least + 1]  # who shares enough is in one of them
+        few = lists[: len(lists) - probe.least + 1]  # a candidate is in one of them
         ids = list[str]()
         for at in {at for holders in few for at in holders}:
             item_id, packed, tokens = items[at]
@@ -116,11 +116,11 @@ def find(index: SetIndex, probe: Probe) -> list[str]:
 
 @dataclass
 class _IndexedSet:
-    """A set as far as it is known; *lock* guards all of it.
+    """The indexed state of a set; *lock* guards all of it.
 
     Attributes:
-        number: What a Finder knows it by.
-        items: How many it had at first.
+        number: The number of the set in the store.
+        items: Its items at first.
         base: Items up to this row are in the index.
         read_up_to: Items up to this row are in the index or in *recent*.
     """
@@ -143,10 +143,7 @@ class Alike:
         self._mutex = HandleLock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
-        """Return live items that may be what each probe looks for, and up to which row all count.
-
-        Of no live item below that row anything was missed.
-        """
+        """Return the live candidates of each probe, and the row up to which none is missed."""
         indexed = self._of(ref)
         if indexed is None:
             return 0, [[] for _ in probes]
@@ -162,12 +159,12 @@ class Alike:
         return last_row, self._live(ref, ids_by_probe, None)
 
     def forget(self, ref: SetRef) -> None:
-        """Know no more of a set: another one may have its name."""
+        """Drop the state of a set: another set may have its name."""
         with self._mutex:
             self._sets.pop(ref, None)
 
     def clear(self) -> None:
-        """Know no more of any set: something of one was erased."""
+        """Drop the state of all sets: items were erased."""
         with self._mutex:
             self._sets.clear()
 
@@ -190,7 +187,7 @@ class Alike:
         return indexed
 
     def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
-        """Return what `find` would have found after commit *at*; reads the whole set."""
+        """Return the result of `find` as it was after commit *at*; reads the whole set."""
         info = self._store.set_info(ref)
         if info is None:
             return [[] for _ in probes]

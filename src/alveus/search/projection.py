@@ -1,8 +1,8 @@
-"""Items as points of a plane: near each other what means nearly the same.
+"""Items as points of a plane: points with nearly the same meaning are near each other.
 
 The plane is that of the two principal components: the directions in which the vectors differ most.
-Vectors are read as the store keeps them, part by part, so that what this takes beside the index
-does not grow with the set but for the points themselves.
+Vectors are read part by part, as the store keeps them, so the memory beside the index grows only
+with the points.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from alveus.values.markup import Figure
 from alveus.values.storable import choice
 
 Colouring: TypeAlias = Literal["time", "speaker", "set"]
-"""What the points of a picture have their colours by."""
+"""The property that colours the points of a picture."""
 
 STEP = 2_048
 """Vectors looked at in one go."""
 
 SAMPLE = 16_384
-"""Vectors that the plane is chosen by, evenly spread; of fewer, all.
+"""The most vectors that choose the plane, evenly spread.
 
-No point of 50,000 items is then further than 0.02 from where all vectors, which take three times as
-long, would have it.
+No point of 50,000 items is then further than 0.02 from its position by all vectors, which take
+three times as long.
 """
 
 AXES = 2
@@ -41,16 +41,16 @@ GOLDEN = (5**0.5 - 1) / 2
 class MapPoints:
     """Items as points of a plane, as columns of one length.
 
-    The same items give the same points, whoever asks: the middle of all is at (0, 0), no point is
-    further than 1 from it along either axis, both have one scale.
+    The same items always give the same points: the middle of all is at (0, 0), no point is further
+    than 1 from it along either axis, and both axes have the same scale.
 
     Attributes:
         ids: Of the items.
         sets: Names of the sets they belong to.
         x: Along the direction in which meanings differ most.
-        y: Along the one, at a right angle to it, in which they differ most of what is left.
+        y: Along the direction at a right angle to it in which they differ most.
         times: When they happened; in UTC, as `numpy.datetime64`.
-        speakers: Who said them; None: nobody is named.
+        speakers: Their speakers, or None.
         share: How much of all difference the plane shows, 0..1.
         unplaced: Items that are no points: they wait for their vectors, or have no text.
         left_out: Items beyond the limit.
@@ -101,8 +101,8 @@ def map_of(
 
     Args:
         names: Of the sets.
-        allowed: Which docs of each set count; None: all that live.
-        limit: Points at most; of more items, some from everywhere.
+        allowed: The docs of each set that count; None: all live docs.
+        limit: The most points; of more items, an even sample.
     """
     live = [
         np.flatnonzero(index.alive if mask is None else index.alive & mask)
@@ -130,16 +130,16 @@ def map_of(
 
 
 def _spread(size: int, limit: int) -> NDArray[np.intp]:
-    """Return up to *limit* places below *size*, rising, evenly spread but in no step.
+    """Return up to *limit* positions below *size*, ascending, spread evenly but without a step.
 
-    A step could be that of what is there: every second message of a talk is by the same speaker.
+    A step could match a period of the data: every second message of a talk has the same speaker.
     """
     order = (np.arange(size) * GOLDEN % 1).argsort(kind="stable")
     return np.sort(order[:limit])
 
 
 def _of_each(docs: Sequence[NDArray[np.intp]], chosen: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return those docs of each set that are *chosen* by their place in the docs of all."""
+    """Return the docs of each set that are *chosen* by their position among all docs."""
     ends = np.cumsum([len(of) for of in docs])
     starts = ends - [len(of) for of in docs]
     parts = zip(docs, starts, ends, strict=True)
@@ -168,7 +168,7 @@ def _projected(
 def _plane(
     indexes: Sequence[SetIndex], docs: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
-    """Return the middle of vectors, their first two directions, and what these show of the rest."""
+    """Return the mean of vectors, their first two directions, and their share of the variance."""
     dimensions = indexes[0].dimensions
     count, total = 0, np.zeros(dimensions)
     products = np.zeros((dimensions, dimensions))

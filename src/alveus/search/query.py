@@ -1,6 +1,6 @@
-"""From a question to hits: what a search does around the scoring.
+"""From a question to hits: the steps of a search around the scoring.
 
-Refreshes the index, embeds the question, ranks, fetches the items, notes that they were read.
+Refreshes the index, embeds the question, ranks, fetches the items, and notes that they were read.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ CODE_ERRORS = (
     NotImplementedError,
     TypeError,
 )
-"""What a re-ranker raises whose code is wrong: the search raises it too."""
+"""Errors of a re-ranker with wrong code, which the search raises too."""
 
 
 DEFAULTS = Signals()
@@ -96,13 +96,13 @@ class SearchOptions:
     """How to search; see `MemorySet.search`.
 
     Attributes:
-        valid_at: When facts have to hold, in microseconds; "any": whenever; None: at the moment
+        valid_at: When facts have to hold, in microseconds; "any": at any time; None: at the moment
             that is searched.
-        touch: Whether what is found counts as read.
-        min_score: Least relevance of a hit, 0..1; None: relevance is not asked for.
-        reranker: Orders the best hits again; None: nobody does.
-        everything: Whether items that neither words nor a vector speak for are hits too; for
-            sets of a few thousand items at most.
+        touch: Whether hits count as read.
+        min_score: Least relevance of a hit, 0..1; None: hits have no relevance.
+        reranker: Orders the best hits again; None: they keep their order.
+        everything: Whether items without a matching word or a vector are hits too; for sets of
+            a few thousand items at most.
     """
 
     limit: int = 10
@@ -152,12 +152,12 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
 
 @dataclass(frozen=True, slots=True)
 class Drafted:
-    """What a batch changed and did not commit yet.
+    """Uncommitted changes of a batch.
 
     Attributes:
-        items: Its new versions, by row, of any set.
-        indexes: Of what it made in the sets that are searched.
-        hidden: Rows that it ended, by set.
+        items: New versions of items, by row, of any set.
+        indexes: Indexes of the new versions in the searched sets.
+        hidden: Ended rows, by set.
     """
 
     items: Mapping[int, StoredItem]
@@ -167,12 +167,12 @@ class Drafted:
 
 @dataclass(frozen=True, slots=True)
 class _SearchRequest:
-    """What is searched, for what, and as of when.
+    """The sets, query and options of a search.
 
     Attributes:
         instants: See `SearchOptions.instants`.
-        zone: Where the asker is.
-        read_values: Gives values of items, where a filter asks for them.
+        zone: The time zone of the asker.
+        read_values: Returns values of items that a filter names.
     """
 
     infos: Sequence[SetInfo]
@@ -256,11 +256,11 @@ class Searcher:
         now: int | None = None,
         zone: Zone = UTC_ZONE,
     ) -> Hits:
-        """Return the best items of those sets that exist, or of all of a scope, best first.
+        """Return the best items of the sets that exist, or of all sets of a scope, best first.
 
         Args:
-            now: By which time it is judged what has expired and what holds; by default the clock's.
-            zone: Where the asker is, by whose days "yesterday" in a question is counted.
+            now: The time that decides which items have expired and hold; by default the clock's.
+            zone: The time zone of the asker, whose days "yesterday" in a question counts.
         """
         with self._store.observer.search(sets, query, options.limit) as observed:
             query = checked_query(query)
@@ -334,7 +334,7 @@ class Searcher:
         found = self._index.read(numbers, dimensions=dimensions, work=work, view=view)
         if not found.unplaced or self._store.read_only:
             return found
-        with suppress(Unavailable):  # nobody can write now: what waits for its vectors is no point
+        with suppress(Unavailable):  # the store cannot be written now: pending items are no points
             self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
         return self._index.read(numbers, dimensions=dimensions, work=work)
 
@@ -373,14 +373,16 @@ class Searcher:
 
         ranked = answer()
         if ranked.pending and not self._store.read_only:
-            with suppress(Unavailable):  # nobody can write now: the answer is partial, and says so
+            with suppress(
+                Unavailable
+            ):  # the store cannot be written now: the answer is partial, and says so
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             ranked = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
         return self._hits(ranked, items, request, touch=request.options.touch)
 
     def _calibrated(self) -> Calibration:
-        """Return what makes relevance of this embedder's cosines; embeds no text while locked."""
+        """Return the calibration of this embedder; embeds no text while locked."""
         if self._calibration is None:
             self._calibration = calibration_of(self._embedder)
         return self._calibration
@@ -393,7 +395,7 @@ class Searcher:
     def _hidden(
         self, infos: Sequence[SetInfo], instants: tuple[int, int | None], drafted: Drafted | None
     ) -> list[Collection[int]]:
-        """Return the rows of each set that are not to be found; cheap where there are none."""
+        """Return the hidden rows of each set; cheap if there are none."""
         now, valid_at = instants
         hidden: list[Collection[int]] = []
         for info in infos:
@@ -409,7 +411,7 @@ class Searcher:
     def _with_large_sets_last(
         self, request: _SearchRequest, drafted: Drafted | None
     ) -> tuple[_SearchRequest, dict[int, LargeSet]]:
-        """Return what is asked with the sets last whose candidates the store chooses, and these."""
+        """Return the request with large sets last, and these: the store chooses candidates."""
         least = self._store.large_items
         if least is None or drafted is not None or not can_be_partial(request.signals):
             return request, {}
@@ -430,7 +432,7 @@ class Searcher:
         large_sets: Mapping[int, LargeSet],
         hidden: Sequence[Collection[int]],
     ) -> tuple[list[SetIndex], Sequence[Collection[int]]]:
-        """Return the parts of large sets that are looked at, and the rows that no set shows."""
+        """Return the searched parts of large sets, and the hidden rows of each set."""
         parts: list[SetIndex] = []
         excluded = list(hidden)
         options = request.options
@@ -461,10 +463,10 @@ class Searcher:
     def _question(
         self, request: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
     ) -> QuestionSignals:
-        """Return what is asked of *sets*, from memory if it was asked lately.
+        """Return the question as it is read for *sets*, cached if it was asked lately.
 
         Args:
-            others: Who speaks in sets that are not read.
+            others: Speakers of sets that are not read.
         """
         query, speakers = request.query, (*_speakers(sets), *others)
         if request.signals.names:
@@ -590,10 +592,10 @@ class Searcher:
         drafted: Mapping[int, StoredItem],
         request: _SearchRequest,
     ) -> tuple[list[Scored], str | None]:
-        """Return the best hits in a re-ranker's order; in the search's own, and why, if it fails.
+        """Return the best hits in a re-ranker's order; if it fails, in the search's order, and why.
 
-        A score is then the re-ranker's; ties are in the order of the search. The part "rerank" is
-        what that added to the search's score, or took from it, so that parts still add up.
+        A score is then the re-ranker's; ties keep the order of the search. The part "rerank" is
+        the difference to the search's score, so parts still add up.
         """
         limit = request.options.limit
         items = self._from_store([one.row for one in scored], drafted, touch=False)
@@ -654,7 +656,7 @@ class Searcher:
             self._index.drop(number)
 
     def clear(self) -> None:
-        """Free what is kept of items."""
+        """Free the cached items."""
         self._item_cache.clear()
 
 
@@ -701,7 +703,7 @@ def _dated_text(item: Item) -> str:
 
 
 def _visible(infos: Sequence[SetInfo], sets: Sequence[SetRef] | Scope) -> Sequence[SetInfo]:
-    """Return the sets of what was asked for, without those of a scope that alveus keeps itself."""
+    """Return the searched sets, without the hidden sets of a scope."""
     if not isinstance(sets, Scope):
         return infos
     return [info for info in infos if not is_hidden(info.ref)]

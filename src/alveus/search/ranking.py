@@ -117,8 +117,8 @@ class Ranking:
         now: Microseconds since 1970, for recency and decay.
         allowed: By set, the docs that may be found; None: all.
         read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
-        calibration: What makes the relevance of hits; None: it is not asked for.
-        everything: Whether a doc that neither words nor a vector speak for is a hit too.
+        calibration: Computes the relevance of hits; None: they have none.
+        everything: Whether docs without a matching word or a vector are hits too.
     """
 
     sets: Sequence[SetIndex]
@@ -196,7 +196,7 @@ class Ranking:
         tops: list[Docs | None] = []
         for number, index in enumerate(self.sets):
             top: Docs | None = None
-            if not index.exact:  # those that are best by words, with the best of all
+            if not index.exact:  # the best by words, with the best of all
                 count, alone = max(WORDS_COUNT, 2 * self.limit), self._meaning is None
                 top = words.top(number, count=count, allowed=self._allowed(number), alone=alone)
             tops.append(top)
@@ -290,7 +290,7 @@ class Ranking:
         if self._meaning is not None:
             near = max(NEAR_LEAST, int(NEAR_SHARE * index.live), 2 * self.limit)
             chosen.append(index.nearest(self._meaning, near, allowed))
-            # Who was named, or when, lifts docs of a lower cosine: near ones are fetched apart.
+            # A named speaker or date lifts docs of a lower cosine: near ones are fetched too.
             for _, part in self._evidence(index, None):
                 chosen.append(index.nearest(self._meaning, near, open_to & (part > 0)))
         docs = united(chosen)
@@ -362,7 +362,7 @@ class Ranking:
         return hits
 
     def _evidence(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals that make a doc a hit by themselves: what the question names."""
+        """Yield signals that make a doc a hit by themselves: names and dates in the question."""
         weights, question = self.signals, self.question
         name = "user" if question.speaker is None else "speaker"
         weight = weights.user if question.speaker is None else weights.speaker
@@ -377,7 +377,7 @@ class Ranking:
                 yield "entities", weights.entities * _of(share, docs)
 
     def _named(self, index: SetIndex) -> tuple[NDArray[np.int32], int | None] | None:
-        """Return who is meant: a column and the code there, None if nobody has it; None: nobody."""
+        """Return the column and code of the named person; its code is None if no doc has it."""
         question = self.question
         if question.speaker is not None:
             names, column, name = index.speakers, index.speaker, question.speaker
@@ -388,7 +388,7 @@ class Ranking:
         return column, names.index(name) if name in names else None
 
     def _of_form(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals of the form of a text, which only order what is found anyway."""
+        """Yield signals of the form of a text, which order hits and make none."""
         weights = self.signals
         if weights.when and self.question.when:
             yield "when", (weights.when / 2) * np.minimum(_of(index.temporal, docs), 2)
@@ -398,7 +398,7 @@ class Ranking:
             yield "short_question", lost
 
     def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals of an item itself, whatever is asked."""
+        """Yield signals of an item itself, which do not depend on the question."""
         weights = self.signals
         standing = _traits(index).instructions if weights.instruction else None
         if standing is not None:
@@ -409,14 +409,14 @@ class Ranking:
             yield "importance", weights.importance * _of(index.importance, docs)
 
     def _freshness(self, index: SetIndex, docs: Docs | None) -> Numbers:
-        """Return 1 for what is new, and half of it for each half-life that passed."""
+        """Return 1 for a new doc, halved with each half-life that has passed."""
         age = np.maximum(self.now - _of(index.time, docs), 0)
         return np.exp2(age * (-1 / (_DAY_US * self.signals.half_life_days)))
 
     def _faded(self, number: int, docs: Docs | None) -> Numbers:
         """Return the share of a score that fading takes away, as a number from 0 down to -1.
 
-        What is read stays: its age counts from then. What is grave fades more slowly: at an
+        The age of a doc counts from its last read. An important doc fades more slowly: at an
         importance of 1 its half-life is twice as long.
         """
         index = self.sets[number]
@@ -429,13 +429,13 @@ class Ranking:
 
 
 def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
-    """Return how much an item is what a question names: a speaker or the user, and a date."""
+    """Return how well an item fits the names in a question: a speaker or the user, and a date."""
     names_speaker = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
     return float(names_speaker) + parts.get("date", 0.0) / (signals.date or 1.0)
 
 
 class _Traits(NamedTuple):
-    """What the docs of a set are like, whatever is asked.
+    """Properties of the docs of a set that do not depend on the question.
 
     Attributes:
         questions: Which docs are questions, with a False at the end; None: none is.
@@ -480,7 +480,7 @@ def _marked(index: SetIndex, mark: int) -> Mask | None:
 def _best_of_sessions(
     index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
 ) -> Numbers:
-    """Return the best score of a hit in each doc's session, at least 0; its own without one."""
+    """Return the best score of a hit in each doc's session, at least 0; its score without one."""
     own_score = np.maximum(score, 0.0)
     if not _traits(index).in_sessions:
         return own_score
@@ -494,7 +494,7 @@ def _best_of_sessions(
     np.maximum.at(best, at, own_score if hits is None else np.where(hits, own_score, 0.0))
     if not len(names) or names[0] >= 0:
         return best[at]
-    return np.where(at == 0, own_score, best[at])  # the first name stands for no session
+    return np.where(at == 0, own_score, best[at])  # the first name means no session
 
 
 _Any = TypeVar("_Any", bound=np.generic)
@@ -505,12 +505,12 @@ def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
 
 
 def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
-    """Return where *docs* are in *around*; for -1 the place past its end."""
+    """Return the positions of *docs* in *around*; for -1 the position past its end."""
     return np.where(docs < 0, len(around), around.searchsorted(docs))
 
 
 _Entry = tuple[float, str, int, int]
-"""A hit: its negative key, its id, its page, its place there."""
+"""A hit: its negative key, its id, its page, its position there."""
 
 
 def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:

@@ -1,4 +1,4 @@
-"""How likely it is that an item bears on a question: a number that means the same everywhere.
+"""Relevance: the probability that an item answers a question, comparable between searches.
 
 A score orders the hits of one search. A relevance compares across searches:
 
@@ -6,10 +6,9 @@ A score orders the hits of one search. A relevance compares across searches:
     relevance = 1 / (1 + e ** -evidence)
 
 *coverage* is the item's BM25 as a share of the most that the question could reach, *likeness* the
-cosine of their vectors; of both the neighbours in the session lend a part, as they do to a score.
-Numbers of up to two digits, which every text has from the time at which it was said, cover nothing.
-*named* is what the question names and the item is: 1 for the speaker or the user, up to 1 for the
-date.
+cosine of their vectors; the neighbours in the session add a part to both, as they do to a score.
+Numbers of up to two digits, which every text has from its time, cover nothing. *named* is 1 for
+the speaker or the user that the question names, and up to 1 for its date.
 
 The numbers were fitted on LoCoMo: items that answer a question against the ten best items for a
 question about other people, and for one about nobody (a logistic regression, rounded).
@@ -31,20 +30,20 @@ from alveus.values.lazy import lists_of
 from alveus.values.lazy_dataclass import dataclass
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
-"""What the neighbours in a session lend; those of `Signals` at their defaults."""
+"""The shares of the neighbours in a session, as the defaults of `Signals`."""
 
 BACKGROUND = 50
-"""Texts that BM25 counts beside those there are, so that a word of the only text is still rare."""
+"""Texts that BM25 counts beside the real ones, so that a word of the only text is still rare."""
 
 Numbers = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """What makes relevance of coverage and likeness.
+    """The coefficients that turn coverage and likeness into relevance.
 
     Attributes:
-        unrelated: Mean cosine of texts that have nothing in common, which counts as no likeness.
+        unrelated: Mean cosine of unrelated texts, which counts as no likeness.
     """
 
     intercept: float
@@ -72,7 +71,7 @@ UNRELATED = tuple(lists_of(__file__)["unrelated"])
 
 
 def telling_terms(terms: Sequence[int]) -> list[int]:
-    """Return terms without those that a text has from the time at which it was said: "2", "pm"."""
+    """Return terms without the terms of a time of day, such as "2" and "pm"."""
     clock = _clock_terms()
     return [term for term in terms if term not in clock]
 

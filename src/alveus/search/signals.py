@@ -1,7 +1,7 @@
-"""What search reads from a question, and how much each sign of a match weighs.
+"""The signals that search reads from a question, and their weights.
 
-The weights were measured on conversations and then fixed: a gain that only one collection showed
-was left out. `docs/how-search-works.md` has the numbers.
+The weights were measured on conversations and then fixed: a gain on a single collection was left
+out. `docs/how-search-works.md` has the numbers.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ MAX_PARSED = 2_000
 """Characters of a question in which names, dates and "when" are looked for."""
 
 MAX_WEIGHT = 1e6
-"""Above this, rounding to nine decimals would lose what smaller weights say."""
+"""Above this, rounding to nine decimals would lose the effect of smaller weights."""
 
 
 _SHARES = frozenset({"mean", "names", "decay", "b"})
@@ -38,7 +38,7 @@ _SHARES = frozenset({"mean", "names", "decay", "b"})
 @suggest_names_in
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """How much each sign of a match weighs in a score; 0 switches a sign off.
+    """The weight of each signal in a score; 0 switches a signal off.
 
     Attributes:
         words: Of BM25, divided by the best BM25 that the question reaches, so 0..1.
@@ -55,7 +55,7 @@ class Signals:
             beside a good answer belongs to it. An item of no session is a session of its own.
         instruction: Of being a standing instruction: up to 40 words that begin with "always",
             "never", "from now on", "whenever I ask" or "make sure you always".
-        short_question: What an item loses that ends in a question mark and has up to 25 words.
+        short_question: Penalty of an item that ends in a question mark and has up to 25 words.
         date: Of lying close to the date that the question names.
         when: Of temporal words in the text, if the question asks for a time; two are enough.
         recency: Of being new: 1 now, half of it after `half_life_days`, and so on.
@@ -65,14 +65,14 @@ class Signals:
         entities: Of naming, in the fields "entities" or "subject" of the metadata, people, places
             and things that the question names; facts have them. Half of it for one of two.
         names: How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a
-            speaker's first name must be for the word to stand for the name; 0: no word does.
-        decay: Share of a score, 0..1, that fading takes away in the end. Of a score it leaves
+            speaker's first name must be for the word to mean the name; 0: words are not compared.
+        decay: Share of a score, 0..1, that age takes away in the end. It leaves
             ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was
             last read, or its own time if that is later; *half_life* is ``half_life_days * (1 +
-            importance)``, so that what is grave fades half as fast.
+            importance)``, so an important item fades half as fast.
         half_life_days: Days in which recency halves, and half of the decay is done.
         k1: BM25: how fast repetitions of a word stop to count.
-        b: BM25: how much a long text is held against it; .9 and .4 beat 1.2 and .75 by a point.
+        b: BM25: the penalty of a long text; .9 and .4 beat 1.2 and .75 by a point.
 
     Raises:
         InvalidInput: A weight is not a number from 0 to `MAX_WEIGHT`, `mean`, `names`, `decay` or
@@ -137,14 +137,14 @@ class Signals:
 
 @dataclass(frozen=True, slots=True)
 class QuestionSignals:
-    """What search reads from a question.
+    """The signals of a question.
 
     Attributes:
         text: As it was asked.
-        terms: What words look for: each term once, in order.
-        meaning: What meaning looks for: the question without the names of known speakers. Half of
-            a conversation carries the name that a question names; without it recall of meaning is
-            14 points higher (LoCoMo, R@10).
+        terms: The terms that words search for: each once, in order.
+        meaning: The text that meaning searches for: the question without the names of known
+            speakers. Half of a conversation carries the name in a question; without it recall of
+            meaning is 14 points higher (LoCoMo, R@10).
         speaker: The one known speaker that it names; None: none, or several.
         says_i: It names no speaker and says I, me, my or mine.
         date: The date that it names.
@@ -163,7 +163,7 @@ class QuestionSignals:
 
     @classmethod
     def of(cls, text: str, *, speakers: Iterable[str] = ()) -> QuestionSignals:
-        """Return what *text* asks, in a scope where *speakers* speak; any text has an answer.
+        """Return the signals of *text*, in a scope with these *speakers*; any text has some.
 
         Names are recognised in any language; dates in those of `dates`; "I" and "when" in English.
         """
@@ -190,7 +190,7 @@ class QuestionSignals:
 
 
 def naming(question: str) -> Callable[[str], bool]:
-    """Return what tells whether a question names a name, as whole words in any case."""
+    """Return a function that says if a question has a name, as whole words in any case."""
     asked = [word[0].casefold() for word in _WORD.finditer(question[:MAX_PARSED])]
     text = f" {' '.join(asked)} "
 
@@ -361,7 +361,7 @@ def _can_name(spelling: tuple[str, ...]) -> bool:
 
 
 def _blanked(text: str, spans: Sequence[_Span]) -> str:
-    """Return *text* with names blanked out, so that April, who speaks, is no month."""
+    """Return *text* with names blanked out, so that the speaker April is no month."""
     for start, end in spans:
         text = text[:start] + "_" * (end - start) + text[end:]
     return text

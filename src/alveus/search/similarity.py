@@ -1,4 +1,4 @@
-"""How alike texts are, by whatever gives them vectors."""
+"""Vectors of texts from any source, and their similarity."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REMEMBERED = 1024
 
 @runtime_checkable
 class DocumentEmbeddings(Protocol):
-    """What DB-GPT calls embeddings: gives several texts their vectors."""
+    """The interface of DB-GPT's embeddings: returns the vectors of several texts."""
 
     def embed_documents(self, texts: list[str]) -> list[list[float]]:
         """Return a vector per text."""
@@ -27,7 +27,7 @@ class DocumentEmbeddings(Protocol):
 
 
 class Nearness:
-    """How alike texts are, by whatever gives them vectors; remembers the last ones.
+    """Vectors of texts from any source; the last ones are cached.
 
     Args:
         source: An `Embedder`, an object with ``embed_documents``, or a function from texts to
@@ -52,7 +52,7 @@ class Nearness:
             self._known |= made
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        vectors = known | made  # of this call: another thread may have let some of them go
+        vectors = known | made  # of this call: another thread may have dropped some of them
         return [vectors[text] for text in texts]
 
     def _made(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
@@ -90,7 +90,7 @@ def unit_vector(row: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever Num
 
 
 def embedding_function(source: object) -> Callable[[list[str]], Any]:
-    """Return what gives texts their vectors; see `Nearness`."""
+    """Return the function that computes vectors of texts; see `Nearness`."""
     if isinstance(source, Embedder):
         if not source.dimensions:
             raise InvalidInput(f"embedder {source.name!r} has no vectors; take another one")

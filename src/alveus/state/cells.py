@@ -28,9 +28,9 @@ WRITTEN: Final = 2
 
 NOT_REMOVED: Final = 0
 FIELDS_REMOVED: Final = 1
-"""What the base has below it was cleared."""
+"""The fields of the base were cleared."""
 NODE_REMOVED: Final = 2
-"""What the base has here was deleted, whatever stands here since."""
+"""The node of the base was deleted; there may be a new one."""
 
 ASKED_TOGETHER: Final = 3
 """With this field of an object, the others are read, if they are few."""
@@ -90,13 +90,13 @@ class Fields:
 class Cell:
     """What is at one path: in the base, and after the changes.
 
-    It does not know its parent: what holds each other in a circle is left to the garbage
-    collector, and an action makes many of these.
+    It does not know its parent: cycles would be left to the garbage collector, and an action makes
+    many cells.
 
     Attributes:
-        base: What the base has here, which a store would have to change; None: nothing.
-        removed: What of *base* was removed.
-        change: What was done since, or instead.
+        base: The node of the base here, or None.
+        removed: The part of *base* that was removed.
+        change: The change since, or instead.
         dirty: It, or a cell below it, differs from the base.
         size: Bytes of a list that grew here, so that growing it needs no second count; 0: unknown.
     """
@@ -112,7 +112,7 @@ class Cell:
     size: int = 0
 
     def load(self, node: Node | None) -> None:
-        """Take over what the base has here."""
+        """Take over the node of the base."""
         self.base = node
         if node is None or not node.is_object:
             self.fields = None
@@ -161,7 +161,7 @@ class Cell:
                 cell.write(VALUE, inner, expires)
 
     def is_plain_put(self) -> bool:
-        """Return whether all that leads from the base to this cell is to put a value that stays."""
+        """Return whether the only change from the base is to put a value that does not expire."""
         return (
             self.change == WRITTEN
             and self.state == VALUE
@@ -170,9 +170,9 @@ class Cell:
         )
 
     def add_deltas(self, path: Path, now: int, deltas: list[TreeDelta]) -> None:
-        """Add to *deltas* what leads from the base to this cell, at *path*, and all below it.
+        """Add to *deltas* the changes from the base to this cell, at *path*, and to all below it.
 
-        What was written and has expired by *now* is deleted, as far as it was ever there.
+        A written cell that has expired by *now* is deleted, if the base has it.
         """
         if self.expires is not None and self.expires <= now:
             if self.base is not None and (self.removed or self.change == WRITTEN):
@@ -198,7 +198,7 @@ class Cell:
 
 
 def _node_among(siblings: Fields, tree: ExactTree, path: Path) -> Node | None:
-    """Return the node at *path*; whoever reads several fields of an object gets the others soon."""
+    """Return the node at *path*; after several fields of an object the others are read at once."""
     siblings.asked += 1
     if siblings.asked == ASKED_TOGETHER:
         siblings.few = tree.few_fields(path[:-1])
@@ -256,14 +256,14 @@ class Cells:
     # --- finding ---
 
     def live_cell_at(self, path: Path) -> Cell | None:
-        """Return the cell of what is at *path* now."""
+        """Return the cell at *path*, if a value or an object is there now."""
         cell = self.cell_at(path)
         if cell is None or cell.expires is None or cell.expires > self.now():
             return cell
         return None
 
     def cell_at(self, path: Path) -> Cell | None:
-        """Return the cell of what is at *path*, expired or not; asks the tree at most once."""
+        """Return the cell at *path*, expired or not; asks the tree at most once."""
         cell = self.root
         fields: Any = cell.fields
         for name in path:
@@ -317,7 +317,7 @@ class Cells:
         return fields
 
     def live_fields(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, Cell]]:
-        """Return the fields of what is at *path* that have not expired by *now*, in order."""
+        """Return the fields at *path* that have not expired by *now*, in order."""
         if cell is None or cell.state != OBJECT:
             return []
         fields = self.load_fields(cell, path)
@@ -353,7 +353,7 @@ class Cells:
     ) -> list[str]:
         """Return the names of `live_fields` that are *chosen*, in the order of names.
 
-        The tree is asked for these alone where nothing was changed here and nothing else is known.
+        The tree is asked only for these names if nothing here was changed or read.
         """
         fields = None if cell is None or cell.state != OBJECT else cell.fields
         if self._tree is None or fields is None or fields.is_known_or_changed():
@@ -451,7 +451,7 @@ class Cells:
         return cell
 
     def delete(self, cell: Cell | None, path: Path, key: str) -> None:
-        """Remove what is there, and all below it, from the fields that it is listed in."""
+        """Remove a cell, and all below it, from the fields of its parent."""
         if cell is None or not path:
             return
         self._drop_fast_path(cell, key)
@@ -481,7 +481,7 @@ class Cells:
                 self._drop_fast_path(field, f"{key}.{inner}" if key else inner)
 
     def set_expiry(self, cell: Cell | None, path: Path, key: str, expires: int | None) -> None:
-        """Give what is there another expiry."""
+        """Change the expiry of a cell."""
         if cell is not None and path:
             self.fast_path.pop(key, None)
             cell.set_expiry(expires)

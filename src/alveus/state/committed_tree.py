@@ -54,11 +54,11 @@ MAX_CACHED_NODES = 64
 
 
 MAX_PAUSE_S = 0.005
-"""Longest pause between two tries while somebody runs the key."""
+"""Longest pause between two tries while the key is run."""
 
 
 class Backoff:
-    """The pauses and the deadline of a change that waits for others who write to its key."""
+    """The pauses and the deadline of a change that waits for other writers of its key."""
 
     def __init__(self, scope: Scope, wait_s: float) -> None:
         self._scope, self._wait_s = scope, wait_s
@@ -92,9 +92,9 @@ def key_busy(scope: Scope, wait_s: float) -> KeyBusy:
 class CommittedTree:
     """The exact memory of a key as it is now. May be used from any thread.
 
-    A read sees every commit before it. A change is atomic, and durable when the call returns; it
-    waits for other writers of the key, in the key's lane and elsewhere, and for whoever runs it,
-    and raises `KeyBusy` after `wait_s`. A call that changes nothing makes no commit.
+    A read sees every commit before it. A change is atomic, and durable when the call returns. It
+    waits for other writers of the key and for a run of it, and raises `KeyBusy` after `wait_s`. A
+    call that changes nothing makes no commit.
 
     With ``Ttl(refresh="read")`` a read also renews what it read, once a tenth of the time to live
     has passed. It never waits for that: if the key is busy, the renewal is left to a later read.
@@ -140,7 +140,7 @@ class CommittedTree:
         return self._latest_snapshot().node(location.path, self.clock()) is not None
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value at *location*, or what is there instead."""
+        """Return the value at *location*, or `MISSING`, or that an object is there."""
         if self.ttl is not None and self.ttl.refresh == "read":
             return self.query(lambda tree: tree.read(location))
         node = self._latest_snapshot().node(location.path, self.clock())
@@ -149,9 +149,9 @@ class CommittedTree:
         return NonValue.OBJECT if node.is_object else deep_copy(node.value)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of those fields that are *chosen*, in the order of names.
+        """Return the names of fields that are *chosen*, in the order of names.
 
-        What has fields is an object: only where none is found is looked what is there.
+        Only if none is found is the kind of the node looked up.
         """
         if self.ttl is None or self.ttl.refresh != "read":
             found = self._latest_snapshot().names_in_range(location.path, chosen, self.clock())
@@ -240,7 +240,7 @@ class CommittedTree:
             try:
                 self.ledger.commit(replace(self._batch(now, base, deltas), op=None))
             except (StaleRun, Unavailable):
-                pass  # promised: a renewal never stands in the way of a read
+                pass  # promised: a renewal never hinders a read
             finally:
                 self.writer_lock.release()
 
@@ -305,11 +305,11 @@ class PastTree:
         return self._tree().has(location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value that was at *location*, or what was there instead."""
+        """Return the value that was at *location*, or `MISSING`, or that an object was there."""
         return self._tree().read(location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of those fields that were *chosen*, in the order of names."""
+        """Return the names of fields that are *chosen*, in the order of names."""
         return self._tree().chosen_names(location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
@@ -471,7 +471,7 @@ class BatchTree(Overlay):
         return Overlay.has(self, location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or what is there instead."""
+        """Return a copy of the value at *location*, or `MISSING`, or that an object is there."""
         self._only_sets = False
         return Overlay.read(self, location)
 

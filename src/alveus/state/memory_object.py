@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 
 class ExactMemory(Protocol):
-    """What a MemoryObject works on: an `Overlay`, or a memory where each call is a commit."""
+    """The memory of a MemoryObject: an `Overlay`, or a memory in which each call is a commit."""
 
     @property
     def kind(self) -> MemoryKind:
@@ -34,7 +34,7 @@ class ExactMemory(Protocol):
 
     @property
     def resolver(self) -> Resolver | None:
-        """What finds the memory that a reference to another kind points into."""
+        """Finds the memory of a reference to another kind."""
         ...
 
     @property
@@ -47,7 +47,7 @@ class ExactMemory(Protocol):
         ...
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or what is there instead."""
+        """Return a copy of the value at *location*, or `MISSING`, or that an object is there."""
         ...
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
@@ -68,12 +68,12 @@ class ExactMemory(Protocol):
         """Return what *operation* does, all of it or nothing.
 
         Args:
-            request: What was asked for, to tell a repetition from another request.
+            request: The call, to tell a repetition from another request.
         """
         ...
 
     def once(self, idempotency_key: str) -> ExactMemory:
-        """Return the same memory, for one change that is done once whatever happens."""
+        """Return the same memory, for one change that happens exactly once."""
         ...
 
     def tree_as_of(self, as_of: AsOf) -> ExactMemory:
@@ -88,15 +88,15 @@ def root_of(memory: ExactMemory) -> MemoryObject:
 
 @dataclass(slots=True, eq=False)
 class MemoryObject:
-    """A place in an exact memory, usually an object, and the way to all below it.
+    """A cursor into an exact memory, usually to an object.
 
-    Paths lead on from here: dotted text, or a tuple of names, which may then hold dots. The empty
-    path is the object itself. Values are copied in and out: changing what was passed or returned
-    changes nothing. A call that raises has changed nothing. Writes last until their *ttl* has
-    passed, or until *expires_at*; without either, for good, or as long as the memory says.
-    The cursor of what was deleted stays valid; writing through it makes the object again.
+    Paths start here: dotted text, or a tuple of names, which may then contain dots. The empty path
+    is the object itself. Values are copied in and out: changing a passed or returned value changes
+    nothing. A call that raises has changed nothing. Writes last until their *ttl* has passed, or
+    until *expires_at*; without either, for good, or for the time to live of the memory. The cursor
+    of a deleted object stays valid; writing through it makes the object again.
 
-    Every method that takes a path raises `InvalidPath`, or `TooLarge` where it is too long.
+    Every method that takes a path raises `InvalidPath`, or `TooLarge` if it is too long.
     """
 
     _memory: ExactMemory
@@ -114,7 +114,7 @@ class MemoryObject:
 
     @property
     def ref(self) -> MemoryRef:
-        """A reference to this place."""
+        """A reference to this path."""
         return self._location.ref
 
     def __repr__(self) -> str:
@@ -146,7 +146,7 @@ class MemoryObject:
             InvalidInput: A reference to the other memory, which cannot be reached from here.
         """
         try:
-            location = self._location.children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+            location = self._location.children[path]  # pyright: ignore[reportArgumentType] - only paths are in it
         except (KeyError, TypeError):
             return self._get_parsed(path, default)
         value = self._memory.read(location)
@@ -189,13 +189,13 @@ class MemoryObject:
     ) -> list[str]:
         """Return names of fields in their own order: code points, a dot before a backslash.
 
-        Costs time in proportion to how many it returns, not to how many there are, where the
-        store is a file, and no batch or action changed fields here.
+        Takes time in proportion to the returned names, not to all names, if the store is a file
+        and no batch or action changed fields here.
 
         Args:
             prefix: Only names that begin with it.
-            after: The last name of the page before; it need not be there any more.
-            limit: How many at most, 0 or more.
+            after: The last name of the page before; it need not exist any more.
+            limit: The most names, 0 or more.
             newest_first: From the last name to the first. Of names that rise with time, such as
                 ids of version 7, the newest come first.
 
@@ -208,7 +208,7 @@ class MemoryObject:
     def get_fields(self) -> dict[str, Any]:
         """Return the fields in the order they were made: values, and objects as MemoryObjects.
 
-        Costs time in proportion to their number, whatever else the memory holds.
+        Takes time in proportion to their number.
 
         Raises:
             NotAnObject: A value, or nothing any more, is here.
@@ -264,17 +264,16 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """Put *value* at *path*, in place of any value, and make the objects that lead there.
+        """Put *value* at *path*, in place of any value, and make its parent objects.
 
         Args:
-            value: A storable value; or a MemoryObject, of any memory: all below it is copied, as
-                it is now.
+            value: A storable value; or a MemoryObject of any memory, of which all is copied.
 
         Returns:
             A reference to it.
 
         Raises:
-            InvalidValue: It cannot be stored; the message leads to the place.
+            InvalidValue: It cannot be stored; the message names the part.
             TooLarge: It has more bytes than `TreeLimits` allows.
             ObjectInTheWay: An object is there.
             TreeConflict: A value is where an object would have to be, or an object would be
@@ -301,10 +300,10 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryObject:
-        """Return the object at *path*, made where nothing is; one that is there stays.
+        """Return the object at *path*, made if nothing is there; an existing object stays.
 
         Args:
-            overwrite: Replace a value that is there by an empty object.
+            overwrite: Replace an existing value by an empty object.
 
         Raises:
             TreeConflict: A value is there, or where an object would have to be.
@@ -318,17 +317,17 @@ class MemoryObject:
         return MemoryObject(self._memory, location)
 
     def delete(self, path: DottedPath) -> bool:
-        """Remove what is at *path* and all below it; return whether something was there."""
+        """Remove the node at *path* and all below it; return whether it existed."""
         location = self._field_path(path)
         return self._memory.change(lambda tree: tree.delete(location), ["delete", _json(location)])
 
     def move(self, path: DottedPath, new_path: DottedPath) -> MemoryRef:
-        """Move what is at *path*, and all below it, to *new_path*, in one step.
+        """Move the node at *path*, and all below it, to *new_path*, in one step.
 
-        Expiries stay as they are; the objects that lead to *new_path* are made.
+        Expiries stay as they are; the parents of *new_path* are made.
 
         Returns:
-            A reference to where it is now.
+            A reference to *new_path*.
 
         Raises:
             TreeConflict: Nothing is at *path*, or something is at *new_path*; or *new_path* is
@@ -404,10 +403,10 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """Put *value* at *path* if what is there is *expected*, in one step.
+        """Put *value* at *path* if it holds *expected*, in one step.
 
         Args:
-            expected: The value; 1, 1.0 and True are three. `MISSING`: nothing.
+            expected: The value; 1, 1.0 and True are different. `MISSING`: nothing.
 
         Raises:
             CompareFailed: Something else is there; and what `set` raises.
@@ -421,24 +420,23 @@ class MemoryObject:
         return location.ref
 
     def once(self, idempotency_key: str) -> MemoryObject:
-        """Return this place, for one change that is done once however often it is asked for.
+        """Return this cursor, for one change that happens once, however often it is repeated.
 
-        A repetition with the same key, whenever it comes, changes nothing and returns what the
-        first one returned.
+        A repetition with the same key changes nothing and returns the result of the first.
 
         Raises:
-            Unsupported: Inside a run, where every write happens once anyhow; and of the past.
+            Unsupported: Inside a run, where every write happens once anyway; and of the past.
             IdempotencyConflict: By the change: the key was used for another one.
         """
         return MemoryObject(self._memory.once(idempotency_key), self._location)
 
     def at(self, as_of: AsOf) -> MemoryObject:
-        """Return this place as it was after a commit, or at a time, to be read only.
+        """Return this cursor as of a commit or a time, read-only.
 
-        What had expired by then is not there.
+        Values that had expired by then are missing.
 
         Raises:
-            HistoryPruned: What was there is no longer kept.
+            HistoryPruned: That state is no longer kept.
             Unsupported: Inside a batch or an action.
         """
         return MemoryObject(self._memory.tree_as_of(as_of), self._location)
@@ -474,14 +472,14 @@ class MemoryObject:
             sensory = ref.kind is MemoryKind.SENSORY
             root = resolver.sensory_memory if sensory else resolver.short_term_memory
             if isinstance(root, MemoryObject):
-                return root._memory  # noqa: SLF001 - of its own class
+                return root._memory  # noqa: SLF001 - the same class
         raise InvalidInput(
             f"a reference into {ref.kind} memory cannot be followed from {self.kind} memory here; "
             "use ref.resolve(ctx), or get(ref) of that memory"
         )
 
     def _field_path(self, path: object) -> ParsedPath:
-        """Return the place below this one that a write goes to."""
+        """Return the path of a write, below this one."""
         if isinstance(path, MemoryRef):
             raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
         location = self._parse(path)
@@ -491,7 +489,7 @@ class MemoryObject:
 
     def _parse(self, path: object) -> ParsedPath:
         try:
-            return self._location.children[path]  # pyright: ignore[reportArgumentType] - what is no path is not in there
+            return self._location.children[path]  # pyright: ignore[reportArgumentType] - only paths are in it
         except (KeyError, TypeError):
             return self._memory.paths.parse(self._location, path)
 
@@ -524,7 +522,7 @@ class MemoryObject:
 
 
 def branch_of(place: MemoryObject) -> Branch:
-    """Return a copy of an object and all below it, in which objects are told from dicts.
+    """Return a copy of an object and all below it, in which objects differ from dicts.
 
     Raises:
         NotAnObject: A value, or nothing any more, is there.
@@ -532,7 +530,7 @@ def branch_of(place: MemoryObject) -> Branch:
     return place._branch()  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
-# --- what a call asks for ---------------------------------------------------------------------
+# --- arguments of calls -----------------------------------------------------------------------
 
 
 def _expiry(ttl: timedelta | None, expires_at: datetime | None) -> Expiry:

@@ -1,8 +1,8 @@
-"""An overlay: what an action did to an exact tree, over the tree as it was when the action began.
+"""An overlay: the changes of an action over an exact tree as it was when the action began.
 
-Nothing is written through. Reads see the tree and the overlay's own writes; `Overlay.deltas` is
-the shortest list of changes that leads from the one to the other. What is read is remembered:
-a read of one path asks the tree at most once, and a write never reads what lies beside it.
+Nothing is written through. Reads see the tree and the changes; `Overlay.deltas` is the shortest
+list of changes from the tree to the result. Reads are cached: a read of one path asks the tree at
+most once, and a write never reads other paths.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ _DEFAULT_LIMITS = TreeLimits()
 
 
 class TreeRecorder:
-    """What was done to an exact tree, for the memory events that report it.
+    """The reads and writes of an exact tree, for the memory events that report them.
 
     Attributes:
         write_order: Paths that were written, numbered in the order of their first write.
@@ -100,12 +100,12 @@ class TreeRecorder:
             for name, inner in value.fields:
                 self.read((*path, name), inner)
         else:
-            # A copy: the reader may change its own.
+            # A copy: the reader may change its value.
             self.values_read[path] = checked(value, nan=True)
 
 
 class SealedOverlay:
-    """Stands where an overlay's cells were: what is read or written now would be lost."""
+    """Replaces the cells of an ended overlay: reads and writes raise `Unusable`."""
 
     __slots__ = ("_reason",)
 
@@ -121,11 +121,11 @@ class SealedOverlay:
 class Overlay:
     """Buffered changes over an `ExactTree`, for one thread; an `ExactTree` itself, so they stack.
 
-    A method that raises has changed nothing. One is made by `over`.
+    A method that raises has changed nothing. `over` makes an overlay.
 
     Attributes:
         paths: Parsed paths, which other overlays of the same memory may share.
-        min_renewal_us: With ``Ttl(refresh="read")``: a read renews only what gains this much.
+        min_renewal_us: With ``Ttl(refresh="read")``: a read renews only if it gains this much.
         resolver: Finds the memory that a reference to another kind points into.
         requests: While *records_requests*: the calls, as passed, to recognise a repetition.
     """
@@ -157,11 +157,11 @@ class Overlay:
         """Return an overlay with no changes.
 
         Args:
-            tree: What lies below; None: nothing does.
+            tree: The tree below; None: an empty one.
             now: The time in microseconds, or a function that returns it; decides what has expired.
-            paths: A cache of parsed paths to share; by default it has its own.
-            lookups: Takes the paths that the tree was asked for.
-            recorder: Takes what is read and written.
+            paths: A cache of parsed paths to share; by default a new one.
+            lookups: Collects the paths that the tree was asked for.
+            recorder: Collects reads and writes.
         """
         cells, limits = Cells.over(tree, now, lookups), limits or _DEFAULT_LIMITS
         return cls(kind, paths or PathCache(kind), cells, ttl, recorder, None, limits)
@@ -180,7 +180,7 @@ class Overlay:
 
         Its resolver refers to it in turn, and circles are left to the garbage collector.
         """
-        self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it stands for both
+        self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it replaces both
 
     @property
     def identity(self) -> object:
@@ -205,10 +205,10 @@ class Overlay:
         return bool(self.deltas())
 
     def deltas(self) -> tuple[TreeDelta, ...]:
-        """Return what a store has to do, in order, for its tree to become what this one shows.
+        """Return the changes, in order, that make this tree of the store's.
 
-        Shortest: what was written twice is there once, what was made and deleted, or has expired,
-        is not there.
+        The shortest list: two writes of a path are one, and a node that was made and deleted, or
+        has expired, is not in it.
         """
         root = self._cells.root
         deltas: list[TreeDelta] = []
@@ -217,7 +217,7 @@ class Overlay:
         return tuple(deltas)
 
     def apply(self, deltas: Iterable[TreeDelta]) -> None:
-        """Do what another overlay's *deltas* say, as a store would."""
+        """Apply the *deltas* of another overlay, as a store would."""
         for delta in deltas:
             cells, root, path = self._cells, self.paths.root, delta.path
             location = root.children.get(path) or self.paths.parse(root, path)
@@ -283,7 +283,7 @@ class Overlay:
         return operation(self)
 
     def once(self, idempotency_key: str) -> Overlay:
-        """Raise `Unsupported`: whose writes these are, an action or a batch, happens once."""
+        """Raise `Unsupported`: an action or a batch happens once anyway."""
         raise Unsupported(
             f"idempotency key {idempotency_key!r}: here every write happens once without one"
         )
@@ -296,7 +296,7 @@ class Overlay:
         )
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or what is there instead."""
+        """Return a copy of the value at *location*, or `MISSING`, or that an object is there."""
         cell = self._cells.fast_path.get(location.key)
         if cell is not None and self._recorder is None:
             return cell.value
@@ -322,7 +322,7 @@ class Overlay:
         return [name for name, _ in self._cells.live_field_names(cell, location.path, self.now)]
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of those fields that are *chosen*, in the order of names.
+        """Return the names of fields that are *chosen*, in the order of names.
 
         Raises:
             NotAnObject: A value or nothing is there.
@@ -371,7 +371,7 @@ class Overlay:
     # --- writes ---
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put *value* at *location*, with the objects that lead there.
+        """Put *value* at *location*, and its parent objects.
 
         Raises:
             InvalidValue: It cannot be stored.
@@ -399,7 +399,7 @@ class Overlay:
     def replace(
         self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
     ) -> None:
-        """Put *value* at *location* if what is there is *expected*; `MISSING`: if nothing is.
+        """Put *value* at *location* if it holds *expected*; `MISSING`: if it is empty.
 
         Raises:
             CompareFailed: Something else is there; and what `put` raises.
@@ -414,7 +414,7 @@ class Overlay:
     def create(
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
-        """Put an empty object at *location*, with those that lead there; one that is there stays.
+        """Put an empty object at *location*, and its parents; an existing object stays.
 
         Raises:
             TreeConflict: A value is there and not *overwrite*, or where an object would have to be.
@@ -430,7 +430,7 @@ class Overlay:
         self._record_write(location)
 
     def delete(self, location: ParsedPath) -> bool:
-        """Remove what is at *location* and all below it; return whether something was there."""
+        """Remove the node at *location* and all below it; return whether it existed."""
         cell = self._cells.live_cell_at(location.path)
         self._cells.delete(cell, location.path, location.key)
         return cell is not None
@@ -514,7 +514,7 @@ class Overlay:
         self.put_branch(location, self.branch(source), expiry)
 
     def move(self, location: ParsedPath, target: ParsedPath) -> None:
-        """Move what is at *location*, and all below it, to *target*, with its expiry.
+        """Move the node at *location*, and all below it, to *target*, with its expiry.
 
         Raises:
             TreeConflict: Nothing is there, or *target* is taken or below *location*, or a value
@@ -530,12 +530,12 @@ class Overlay:
         moved = list(self._moved(cell, path, target.path))
         for delta in moved:
             path_names(delta.path)
-        self.apply(moved)  # what it may raise, the first of them raises
+        self.apply(moved)  # only the first of them may raise
         self.delete(location)
         self._record_write(target)
 
     def _moved(self, cell: Cell, path: Path, target: Path) -> Iterator[TreeDelta]:
-        """Yield what makes at *target* what is at *path*."""
+        """Yield the changes that copy *path* to *target*."""
         if cell.state != OBJECT:
             yield Put(target, cell.value, cell.expires)
             return

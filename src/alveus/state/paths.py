@@ -1,7 +1,7 @@
 """Paths into an exact tree, parsed once, and references to what lies there.
 
 A path is dotted text (``"user.name"``) or a tuple of names, which may then hold dots. ``""`` and
-``()`` are the object itself. Everything that can be wrong with a path is found here.
+``()`` are the object itself. All errors of a path are found here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ DottedPath: TypeAlias = str | Path
 """A path as it is shown: dotted text, or a tuple where a name holds a dot."""
 
 _DOT_IN_KEY = "\ud800"
-"""Stands for a dot inside a name, in keys only: as a lone surrogate no name can hold it."""
+"""Replaces a dot inside a name, in keys only: a lone surrogate, which no name can contain."""
 
 
 class MemoryKind(StrEnum):
@@ -94,7 +94,7 @@ def path_key(names: Path) -> str:
 
 
 class _Readable(Protocol):
-    """What can be asked for what a reference points to: a MemoryObject."""
+    """The interface to read the target of a reference: a MemoryObject."""
 
     def get(self, path: MemoryRef, default: object = None) -> Any:  # noqa: ANN401 - as published
         """Return what *path* points to."""
@@ -102,7 +102,7 @@ class _Readable(Protocol):
 
 
 class Resolver(Protocol):
-    """What has both exact memories of one key: the context of an action."""
+    """An object with both exact memories of a key: the context of an action."""
 
     @property
     def sensory_memory(self) -> _Readable:
@@ -119,7 +119,7 @@ class Resolver(Protocol):
 class MemoryRef:
     """A pointer into an exact memory: small, hashable, and the same after a trip through JSON.
 
-    It is looked up when it is resolved: what is at the path by then, or None.
+    Resolving it returns the value or object that is at the path then, or None.
 
     Attributes:
         kind: The memory it points into.
@@ -145,7 +145,7 @@ class MemoryRef:
         return path_names(self.path)
 
     def resolve(self, context: Resolver) -> Any:  # noqa: ANN401 - as published by flink-agents
-        """Return what is there now, in the memory of *context* that it points into, or None."""
+        """Return the current value or object in the memory of *context*, or None."""
         name = "sensory_memory" if self.kind is MemoryKind.SENSORY else "short_term_memory"
         memory = getattr(context, name, None)
         if memory is None:
@@ -162,7 +162,7 @@ class MemoryRef:
 
     @classmethod
     def from_json(cls, value: object) -> MemoryRef:
-        """Return the reference that *value*, a dict made by `to_json`, stands for.
+        """Return the reference of *value*, a dict made by `to_json`.
 
         Raises:
             InvalidPath: It is not such a dict.
@@ -186,7 +186,7 @@ def _memory_kind(kind: object) -> MemoryKind:
 
 
 class ParsedPath:
-    """A path that was parsed: where it leads from the root, and what is made of it only once.
+    """A parsed path: its names from the root, and values that are computed only once.
 
     Attributes:
         path: The names from the root.

@@ -1,4 +1,4 @@
-"""The words of an exact tree: what a reader promises, what a read finds, limits and expiry."""
+"""Exact trees: the interface of a reader, the results of reads, limits and expiry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from alveus.values.storable import MAX_DEPTH, Path, Value
 from alveus.values.times import LONGEST_TTL
 
 IGNORE_EXPIRY: Final = -(1 << 62)
-"""As the time of a read, it includes what has expired, which a write has to remove."""
+"""The time of a read that includes expired nodes, which a write has to remove."""
 
 FEW_FIELDS = 24
 """To read so many small values takes about as long as to ask for three of them one by one."""
@@ -32,7 +32,7 @@ class ExactTree(Protocol):
     """An exact tree, as it is at one moment. The root is an object that always exists."""
 
     def node(self, path: Path, now: int) -> Node | None:
-        """Return the node at *path* unless there is none or it expired by *now*."""
+        """Return the node at *path* unless it does not exist or has expired by *now*."""
         ...
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
@@ -40,18 +40,18 @@ class ExactTree(Protocol):
         ...
 
     def few_fields(self, path: Path) -> dict[str, Node | None] | None:
-        """Return those fields, expired ones too, if there are few and it takes less time than each.
+        """Return all fields, also expired ones, if they are few and quick to read; or None.
 
-        None in place of a node: it is to be asked for by itself.
+        A field with None in place of its node must be read by itself.
         """
         ...
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of those fields, and when each expires; reads no values."""
+        """Return the names of the fields, and when each expires; reads no values."""
         ...
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of those fields that are *chosen*, in the order of names."""
+        """Return the names of fields that are *chosen*, in the order of names."""
         ...
 
 
@@ -72,7 +72,7 @@ class Snapshot:
         return self.ledger.children(self.scope, path, at=self.at, now=now)
 
     def few_fields(self, path: Path) -> dict[str, Node | None] | None:
-        """Return its fields if there are few; see `ExactTree`."""
+        """Return its fields if they are few; see `ExactTree`."""
         return self.ledger.few_fields(self.scope, path, at=self.at, most=FEW_FIELDS)
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
@@ -137,12 +137,12 @@ class NeedsFullCheck(Exception):
 
 
 def fast_copy(value: object, levels: int = MAX_DEPTH) -> Value:
-    """Return a copy of a list or dict that surely can be stored.
+    """Return a copy of a list or dict that can be stored.
 
-    Does what `checked` would, several times as fast, because it need not say what is wrong.
+    Several times as fast as `checked`, because it does not explain errors.
 
     Raises:
-        NotPlain: Something is unusual; it may be storable all the same.
+        NeedsFullCheck: Something is unusual; it may be storable nevertheless.
     """
     kind = type(value)
     if kind is str:
@@ -188,7 +188,7 @@ def size_bound(value: Value) -> int:
 
 @dataclass(frozen=True, slots=True)
 class TreeLimits:
-    """What an exact tree accepts; see `paths.MAX_LEVELS` and `values.MAX_NAME` too.
+    """The limits of an exact tree; see also `paths.MAX_LEVELS` and `storable.MAX_NAME`.
 
     Attributes:
         value_bytes: Most bytes of one value in wire form (JSON in UTF-8); at least 1024.
@@ -243,12 +243,12 @@ def ttl_us(ttl: object) -> int:
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Ttl:
-    """How long what is written to a memory stays, where the write does not say.
+    """The default time to live of writes to a memory.
 
     Attributes:
-        after: From its last write; more than zero.
-        refresh: "read": reading a value that expires also gives it, and the objects it is in,
-            at least *after* from then.
+        after: From the last write; more than zero.
+        refresh: "read": reading a value that expires extends it, and the objects it is in, to at
+            least *after* from then.
     """
 
     after: timedelta

@@ -1,4 +1,4 @@
-"""Budgets of tokens: what goes into a prompt that may have so many tokens, and what does not."""
+"""Budgets of tokens of prompts, and the parts of a conversation that stay together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted
 
 TokenCounter: TypeAlias = Callable[[str], int]
-"""Returns how many tokens a text has. Pass the one of your model where its limit is sharp."""
+"""Returns the number of tokens of a text. Pass the counter of your model if its limit is strict."""
 
 MESSAGE_TOKENS = 4
 """Tokens that a message has besides its text: its role and its bounds.
@@ -25,18 +25,18 @@ Source: OpenAI's cookbook counts 3, and 1 for a name.
 """
 
 MOST_TOKENS = 1 << 53
-"""Of more, shares cannot be reckoned: a float does not tell them apart."""
+"""A float cannot hold more exactly, as shares of a budget need."""
 
 
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many tokens a prompt may have, and who counts them.
+    """The most tokens of a prompt, and their counter.
 
     Attributes:
-        tokens: The most; None: any number.
-        counter: What counts; the bundled tokenizer, unless another is given.
-        message_tokens: What a message has besides its text.
+        tokens: The most tokens; None: any number.
+        counter: Counts the tokens of a text; by default the bundled tokenizer.
+        message_tokens: Tokens of a message besides its text.
     """
 
     tokens: int | None = None
@@ -75,23 +75,23 @@ class Budget:
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"tokens are counted in a text, not in {short_repr(text)}")
         found = self.counter(text)
-        if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - the user's own
+        if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - of the user
             raise InvalidInput(
                 f"a token counter returned {short_repr(found)}, which is no count of tokens"
             )
         return found
 
     def counts_as(self, other: Budget) -> bool:
-        """Return whether another one counts the same, whatever its number of tokens."""
+        """Return whether another budget counts in the same way; its number of tokens may differ."""
         if not isinstance(other, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a Budget is compared with one, not with {short_repr(other)}")
         return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
 
     def remaining(self, fixed: Sequence[Message]) -> int | None:
-        """Return what is left beside messages that are always there; None: any number.
+        """Return the tokens that are left beside fixed messages; None: any number.
 
         Raises:
-            BudgetTooSmall: They alone are more.
+            BudgetTooSmall: They alone have more.
         """
         if self.tokens is None:
             return None
@@ -101,7 +101,7 @@ class Budget:
         return self.tokens - size
 
     def remembering(self) -> Self:
-        """Return one that counts each text once, for work on a single prompt."""
+        """Return a budget that counts each text once, for work on a single prompt."""
         return replace(self, counter=cache(self.counter))
 
     @classmethod
@@ -112,12 +112,11 @@ class Budget:
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """Parts of a conversation that belong together: shown, counted and let go as one.
+    """Parts of a conversation that are shown, counted and removed together.
 
     Attributes:
-        places: Where the parts are in the list that they are of, in order.
-        lacks: Ids of tool calls that it answers and nothing before it in that list asked for; what
-            has no call is not shown.
+        places: The positions of the parts in their list, in order.
+        lacks: Ids of answered tool calls that no earlier part asked for; such a unit is not shown.
     """
 
     places: tuple[int, ...]
@@ -125,10 +124,10 @@ class Unit:
 
 
 def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
-    """Return which parts belong together: a tool call, and all that answers it.
+    """Return the units of a conversation: a tool call, and all its answers.
 
-    A part is what is never split anyway: a query with its reply, an exchange. An id that is used
-    again is answered where it was asked for last. The units are in the order of their first parts.
+    A part is never split: a query with its reply, an exchange. The answer to an id that is used
+    again belongs to its last call. The units are in the order of their first parts.
     """
     leads = list(range(len(parts)))
     lacks: dict[int, list[str]] = {}

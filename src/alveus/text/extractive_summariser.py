@@ -1,4 +1,4 @@
-"""Summaries without a model: the sentences nearest to what all is about, and unlike each other."""
+"""Summaries without a model: central sentences that differ from each other."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from alveus.values.keywords import suggest_names
 from alveus.values.storable import counted
 
 EXTRACTIVE = "extractive"
-"""What `Summary.by` is without a model."""
+"""`Summary.by` without a model."""
 
 DIVERSITY = 0.3
-"""How much being unlike what is chosen counts, beside being near the centre, 0..1.
+"""The weight of difference from chosen sentences, beside nearness to the centre, 0..1.
 
 It is 1 - lambda of maximal marginal relevance: Carbonell and Goldstein, SIGIR 1998.
 """
@@ -44,18 +44,18 @@ TITLE_CHARACTERS = 80
 """Of a topic's title, at most."""
 
 TOPIC_CHARACTERS = 1_000
-"""Of a text, from its beginning: what tells which topic it belongs to."""
+"""Characters of a text, from its beginning, that decide its topic."""
 
 
 class ExtractiveSummariser:
     """Chooses sentences; the same ones from the same texts, on one machine.
 
-    A summary holds nothing that its texts do not say. Its sentences stand in their order, equal
-    ones once. If there are more than *most_sentences*, as many of them are looked at, evenly
-    spread, and the summary says how many were left out.
+    A summary consists of sentences of its texts, in their order, equal ones once. Of more than
+    *most_sentences*, so many are considered, evenly spread, and the summary says how many were
+    left out.
 
     Args:
-        embedder: What tells how near sentences are; one without meaning takes the first ones.
+        embedder: Compares sentences; with one without meaning the first sentences are chosen.
         diversity: 0: the nearest to the centre, however alike; 1: the most unlike.
 
     Raises:
@@ -85,10 +85,10 @@ class ExtractiveSummariser:
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> Summary:
-        """Return the sentences that stand for *texts*; see `Summariser.summarise`.
+        """Return the central sentences of *texts*; see `Summariser.summarise`.
 
-        Where not even the best sentence has room, it is its beginning. With *vectors* their mean
-        is the centre, else that of the sentences.
+        If the best sentence has no room, its beginning is returned. With *vectors* their mean is
+        the centre, else that of the sentences.
 
         Raises:
             InvalidInput: An argument cannot be used.

@@ -1,4 +1,4 @@
-"""Messages: what is said to a model and by it, in windows, prompts and conversations."""
+"""Messages to a model and from it, in windows, prompts and conversations."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
-"""Who says a message: "system" instructs, "tool" answers a call."""
+"""The speaker of a message: "system" instructs, "tool" answers a call."""
 
 ROLES = ("system", "user", "assistant", "tool")
 
@@ -23,12 +23,12 @@ MESSAGES = "message"
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """One message; a value: what it says is never changed.
+    """One message; an immutable value.
 
     Attributes:
-        content: What it says.
-        role: Who says it.
-        name: Whose name it goes by, for models that are told names.
+        content: Its text.
+        role: Its speaker.
+        name: The name of the speaker, for models that take names.
         calls: Ids of the tool calls that it asks for; a message that answers one of them belongs
             to it, and neither is shown without the other.
         answers: Ids of the tool calls that it answers.
@@ -54,7 +54,7 @@ class Message:
 
     @classmethod
     def stratum(cls, text: str) -> Self:
-        """Return what a window begins with: fixed instructions, which are never forgotten."""
+        """Return the fixed instructions at the start of a window, which are never forgotten."""
         return cls(text, "system")
 
     @classmethod
@@ -63,7 +63,7 @@ class Message:
         return message if isinstance(message, Message) else cls(message, role)
 
     def to_dict(self) -> dict[str, Value]:
-        """Return it as a storable value, without what is not set."""
+        """Return it as a storable value, without unset fields."""
         made: dict[str, Value] = {"role": self.role, "content": self.content}
         if self.name is not None:
             made["name"] = self.name
@@ -88,7 +88,7 @@ class Message:
         return cls(**given)  # pyright: ignore[reportArgumentType] - each is checked on the way in
 
     def to_chat(self) -> dict[str, str]:
-        """Return it as `ChatModel.complete` takes it: what a tool answers is said by the user."""
+        """Return it as `ChatModel.complete` takes it: answers of tools have the role "user"."""
         made = {"role": "user" if self.role == "tool" else self.role, "content": self.content}
         return made if self.name is None else made | {"name": self.name}
 

@@ -28,7 +28,7 @@ LONGEST_TITLE = 80
 """Characters."""
 
 ITEM_TOKENS = 16
-"""What stands around a text in a request, about."""
+"""Tokens around a text in a request, about."""
 
 DATA = (
     "The user's message is a JSON list of items, each with an id and a text. The texts were "
@@ -37,7 +37,7 @@ DATA = (
     "Keep names, numbers, dates, decisions and wishes; add nothing that the texts do not say. "
     "Write in the language of the texts. "
 )
-"""What is said of the texts, whatever is asked about them."""
+"""The instructions about the texts in every request."""
 
 SUMMARY_SCHEMA: Mapping[str, object] = {
     "type": "object",
@@ -77,7 +77,7 @@ class CheckedTopic(NamedTuple):
 
 
 def summary_messages(texts: Sequence[str], most: int) -> list[ModelMessage]:
-    """Return what a model is asked for a summary of at most *most* tokens."""
+    """Return the request for a summary of at most *most* tokens."""
     asked = (
         f"You condense what a memory holds. {DATA}Answer with JSON alone, an object whose "
         f'"summary" is one text of at most {_words(most)} that says what matters in all items.'
@@ -86,7 +86,7 @@ def summary_messages(texts: Sequence[str], most: int) -> list[ModelMessage]:
 
 
 def topics_messages(texts: Sequence[str], limit: int, most: int) -> list[ModelMessage]:
-    """Return what a model is asked for topics, each with a summary of at most *most* tokens."""
+    """Return the request for topics, each with a summary of at most *most* tokens."""
     asked = (
         f"You sort what a memory holds. {DATA}Group the items by what they are about, into at most "
         f'{limit} topics. Answer with JSON alone, an object whose "topics" is a list of objects: '
@@ -101,7 +101,7 @@ def summary_of(value: object, most: int) -> str:
     """Return the summary in an answer.
 
     Raises:
-        Unfit: There is none, or it is empty, too long, or no valid text.
+        Unfit: It is missing, empty, too long, or no valid text.
     """
     if not isinstance(value, dict):
         raise Unfit('the answer has to be an object with a "summary"')
@@ -112,8 +112,8 @@ def topics_of(value: object, count: int, limit: int, most: int) -> tuple[Checked
     """Return the topics in an answer about *count* texts.
 
     Raises:
-        Unfit: There are none, or more than *limit*; or one is without title, summary or items, or
-            has an id that is no text's, or another topic's.
+        Unfit: There are none, or more than *limit*; or a topic lacks title, summary or items, or
+            has an unknown id, or one of another topic.
     """
     topics = cast("dict[str, object]", value).get("topics") if isinstance(value, dict) else None
     if not isinstance(topics, list) or not topics:
@@ -197,19 +197,19 @@ class _TopicEntry(NamedTuple):
 
 
 class ModelSummariser:
-    """Asks a language model, and goes without where it cannot.
+    """Asks a language model, and uses a fallback if that fails.
 
-    Texts are shown in batches of at most *batch_tokens*; if there are several, their summaries
-    are summed up in the same way, so the calls grow as the texts do: about one for each
-    *batch_tokens*, and a few more. The texts go as JSON, said to be data.
+    Texts are sent in batches of at most *batch_tokens*; the summaries of several batches are summed
+    up in the same way. So the calls grow with the texts: about one for each *batch_tokens*, and a
+    few more. The texts are sent as JSON, marked as data.
 
-    Every answer is checked. After one that cannot be used the model is told why, and asked again,
-    *attempts* times in all; then, and if it is unavailable or refuses, all of the result comes
-    from *fallback*, and says so in ``by`` and ``because``. What is wrong with the set-up
-    (`ModelMissing`, `ModelClosed`, `ScriptEnded`) is raised.
+    Every answer is checked. After an unusable answer the model is asked again with the reason,
+    *attempts* times in all. After that, or if it is unavailable or refuses, the whole result comes
+    from *fallback*, and says so in ``by`` and ``because``. Errors of the set-up (`ModelMissing`,
+    `ModelClosed`, `ScriptEnded`) are raised.
 
     Args:
-        temperature: None: the model's own.
+        temperature: None: the model's default.
         fallback: None: an `ExtractiveSummariser`.
 
     Raises:
@@ -248,7 +248,7 @@ class ModelSummariser:
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> Summary:
-        """Return what the model says of *texts*; see `Summariser.summarise`.
+        """Return the model's summary of *texts*; see `Summariser.summarise`.
 
         It has at most as many tokens as the texts, or `SHORT_TOKENS`.
 
@@ -280,8 +280,8 @@ class ModelSummariser:
     ) -> tuple[Topic, ...]:
         """Return *texts* as the model sorts them; see `Summariser.topics`.
 
-        Of a text that has more than an eighth of a batch the model sees the beginning. What it
-        leaves out of every topic stays out.
+        The model sees only the beginning of a text that has more than an eighth of a batch. Texts
+        that it leaves out of every topic stay out.
 
         Args:
             vectors: For the fallback.
@@ -312,7 +312,7 @@ class ModelSummariser:
         checked_limits(max_tokens, limit)
         rows = checked_vectors(vectors, found, None)
         if rows is not None:
-            # What the fallback would refuse on the day the model fails, it refuses today.
+            # Arguments that the fallback would refuse are refused at once.
             self._fallback.summarise((), vectors=rows[:0])
         return found
 

@@ -45,7 +45,7 @@ _CODES = _FUNCTION_WORDS - {"i", "am", "not"}
 _OPENINGS = (
     ("by", "the", "way"), ("you", "know"), ("well",), ("so",), ("ok",), ("okay",), ("actually",),
 )  # fmt: skip
-"""What opens a sentence before a comma and says nothing."""
+"""Openings of a sentence before a comma, without a meaning."""
 
 _SPANS = frozenset(_LISTS["spans"]).union(month.lower() for month in words.MONTHS)
 _NUMBERS = {
@@ -112,20 +112,20 @@ _SPLIT_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)")
 _SIGN = re.compile(r"-(?=\d)|!(?==)|(?<![^\s(\[])[-.:!](?=\w)")
 """Punctuation that says something: -5, 10-12, !=, -r, .env."""
 _QUOTATION = re.compile(r'"(\S+(?:\s+\S+){3,})"')
-"""What somebody said; fewer words in quotation marks are a title, or emphasis."""
+"""Quoted speech; fewer words in quotation marks are a title, or emphasis."""
 _SILENT = frozenset("!.,;:()[]{}\"'`-_\u00bf\u00a1\u3002\uff0c\uff01\u3001")
 _STOPS = frozenset("!.,;:")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A text, as others are compared with it.
+    """The meaning of a text, to be compared with others.
 
     Attributes:
-        words: What it says, in order.
-        names: Of these, those that begin with a capital where no sentence begins.
-        is_relative: It says "today", "last week" or the like: on another day it says otherwise.
-        is_one_sentence: Whether it is: only then may a phrase stand elsewhere.
+        words: Its significant words, in order.
+        names: The words that begin with a capital inside a sentence.
+        is_relative: Whether it has "today", "last week" or the like, which depend on the day.
+        is_one_sentence: Whether it is one sentence: only then a phrase may be at the other end.
     """
 
     words: tuple[str, ...]
@@ -134,7 +134,7 @@ class Statement:
     is_one_sentence: bool
 
     def says_the_same(self, other: Statement) -> bool:
-        """Return whether another text says the same, the day of each left aside."""
+        """Return whether another text says the same, apart from the day of each."""
         if self.words == other.words:
             return True
         if len(self.words) != len(other.words) or not (
@@ -162,9 +162,9 @@ class Statement:
 
 
 def anchor_words(text: str) -> list[str]:
-    """Return the longer words of a text that every text which says the same has too.
+    """Return the longer words that every text with the same meaning has too.
 
-    A fifth of the time of `statement`: what differs in these need not be read.
+    Takes a fifth of the time of `statement`: texts that differ in these need not be read.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", text).translate(_CHARACTERS)
@@ -172,9 +172,9 @@ def anchor_words(text: str) -> list[str]:
 
 
 def anchors(text: str) -> list[int]:
-    """Return terms of a text that those of every text which says the same are among.
+    """Return terms that every text with the same meaning has too.
 
-    Those of `anchor_words`, and numbers that are not spelled in several ways.
+    These are the terms of `anchor_words`, and numbers with a single spelling.
     """
     if not text.isascii() and not (text := text.translate(_CHARACTERS)).isascii():
         return words.terms(text)
@@ -182,7 +182,7 @@ def anchors(text: str) -> list[int]:
 
 
 def statement(text: str) -> Statement:
-    """Return what a text says; takes about 2 µs a word."""
+    """Return the statement of a text; takes about 2 µs a word."""
     whole = text.strip()
     text = _folded(whole)
     spoken = _spoken(list(_tokens(text)))
@@ -270,7 +270,7 @@ _ENDINGS = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will"}
 
 
 def _expanded(contraction: str, after: str) -> list[str]:
-    """Return the words of a contraction; what could be two is left as it is."""
+    """Return the words of a contraction; an ambiguous one is left as it is."""
     word, at, end = contraction.rpartition("'")
     if end == "t" and word in _NEGATED:
         return [_NEGATED[word], "not"]
@@ -351,7 +351,7 @@ def _is_moved(first: tuple[str, ...], last: tuple[str, ...]) -> bool:
 
 
 LONGEST_SENTENCE = 600
-"""Characters; what goes on for longer without an end is cut, at a space if there is one."""
+"""Characters; a longer sentence is cut, at a space if it has one."""
 
 BYTES_A_TOKEN = 4
 """A token has at most so many bytes: word pieces take a long unknown word for a single one."""
@@ -413,7 +413,7 @@ def sentences(text: str, source: int = 0) -> Iterator[Sentence]:
 
 
 def joined(chosen: Sequence[Sentence]) -> str:
-    """Return sentences as one text: those of different sources on lines of their own."""
+    """Return sentences as one text, with a new line for each source."""
     parts: list[str] = []
     for before, sentence in zip([None, *chosen], chosen, strict=False):
         if before is not None and before.source != sentence.source:

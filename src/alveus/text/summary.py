@@ -1,4 +1,4 @@
-"""What a summariser gives, and what it promises."""
+"""Summaries and topics, and the interface of a summariser."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ LEAST_TOKENS = 8
 """The least that a summary may be asked to have: a character of any script fits in."""
 
 SUMMARY_TOKENS = 256
-"""How long a summary may be if nothing is said."""
+"""The default of the most tokens of a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Summary:
-    """A summary, and who made it.
+    """A summary and its author.
 
     Attributes:
         text: Empty only if there was nothing to sum up.
         by: ``extractive``, or ``model:`` and the model's name.
-        tokens: Of the text, about; never more than were asked for.
-        left_out: Sentences that were not looked at because there were too many.
-        because: Why it was not made by the model that was asked; else empty.
+        tokens: Of the text, about; never above the limit.
+        left_out: Sentences that were not considered because there were too many.
+        because: Why the model that was asked did not make it; else empty.
     """
 
     text: str
@@ -47,8 +47,8 @@ class Topic:
 
     Attributes:
         title: One short line.
-        summary: What the texts say.
-        indices: Which texts, ascending; no text is in two topics, and some may be in none.
+        summary: The summary of the texts.
+        indices: The texts, ascending; no text is in two topics, and some may be in none.
         by, because: As of a `Summary`.
     """
 
@@ -61,7 +61,7 @@ class Topic:
 
 @runtime_checkable
 class Summariser(Protocol):
-    """Makes few words of many. One instance serves many threads at once."""
+    """Summarises texts. One instance serves many threads at once."""
 
     def summarise(
         self,
@@ -70,10 +70,10 @@ class Summariser(Protocol):
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> Summary:
-        """Return what *texts* say, in at most *max_tokens*.
+        """Return a summary of *texts*, in at most *max_tokens*.
 
         Args:
-            vectors: A unit row per text, if they are at hand; they spare embedding.
+            vectors: A unit row per text, if known; they save embedding.
 
         Raises:
             InvalidInput: An argument cannot be used.
@@ -99,7 +99,7 @@ class Summariser(Protocol):
 
 
 def checked_texts(texts: object) -> tuple[str, ...]:
-    """Return *texts*, if they are some.
+    """Return checked *texts*.
 
     Raises:
         InvalidInput: It is not a sequence of texts that can be encoded.
@@ -122,7 +122,7 @@ def _text(text: object, at: int) -> str:
 def checked_vectors(
     vectors: Vectors | None, texts: Sequence[str], dimensions: int | None
 ) -> Vectors | None:
-    """Return vectors, if they may be those of *texts*; *dimensions* None: of any size.
+    """Return checked vectors of *texts*; *dimensions* None: of any size.
 
     Raises:
         InvalidInput: They are no numbers, or have another shape than (texts, dimensions).

@@ -26,7 +26,7 @@ from alveus.values.storable import microseconds, moment
 from alveus.values.words import MONTHS
 
 DAY = 1.0
-"""Closeness of a time on the day that was named, or on the day after it: people tell it later."""
+"""Closeness of a time on the named day, or on the day after it: people report it later."""
 
 WEEK = 0.7
 """From the day before to seven days after the day that was named."""
@@ -81,13 +81,13 @@ _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return what a long pattern compiles to, which takes longer than importing all of this."""
+    """Return a compiled pattern; compiling it takes longer than importing this module."""
     return re.compile(pattern, re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedDate:
-    """What a question says of a date; None: it does not say. A day has a month.
+    """The date in a question; None: that part is not named. A day always has a month.
 
     Attributes:
         days: How many days are named, from *day* on.
@@ -249,7 +249,7 @@ _COUNTS_ON = re.compile(
     rf"|{'|'.join(_WEEKDAYS)}) (?:before|after|from|following|prior to|ago) \Z",
     re.IGNORECASE,
 )
-"""What stands before a word for a day, if another day is counted from it."""
+"""Text before a word for a day, if another day is counted from it."""
 
 _LONGEST_BEFORE = 24
 """Characters before a word for a day that `_COUNTS_ON` may need."""
@@ -258,7 +258,7 @@ _COUNTED_FROM = re.compile(
     rf" (?:yesterday|today|tonight|tomorrow|(?:on|last|this|next) (?:{'|'.join(_WEEKDAYS)}))\b",
     re.IGNORECASE,
 )
-"""What stands behind a word with "ago", if it is counted from another day than today."""
+"""Text behind a word with "ago", if it is counted from another day than today."""
 
 RELATIVE_WORDS = frozenset(
     "yesterday today tonight tomorrow this last next on ago".split()  # noqa: SIM905 - as text
@@ -270,14 +270,14 @@ _WILL_BE = re.compile(
     r"(?:am|is|are|'m|'re) \w+ing|starts?|begins?|leaves?|arrives?|visits?)\b",
     re.IGNORECASE,
 )
-"""What says that something is still to come."""
+"""Words of the future."""
 
 _HAS_BEEN = re.compile(
     r"\b(?:was|were|had|did|went|saw|met|got|took|came|made|bought|found|gave|told|said|ate|ran|"
     r"left|lost|won|read|wrote|spent|felt|heard|held|sang|swam|drove|rode|flew|taught|\w{2,}ed)\b",
     re.IGNORECASE,
 )
-"""What says that something took place before."""
+"""Words of the past."""
 
 
 def with_dates(sentence: str, today: date) -> Resolved:

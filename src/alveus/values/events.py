@@ -36,9 +36,9 @@ _SURE = frozenset({type(None), bool, int, bytes})
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
 class Event:
-    """Something that happened, which sets off the actions that ask for its class.
+    """Something that happened, which starts the actions of its class.
 
-    A subclass is a frozen dataclass without being told::
+    A subclass is automatically a frozen dataclass::
 
         class Ordered(Event):
             tent: str
@@ -55,7 +55,7 @@ class Event:
         """Make the subclass a frozen dataclass.
 
         Raises:
-            InvalidInput: A field is named like what the runner gives to an event.
+            InvalidInput: A field has the name of an attribute that the runner sets.
         """
         super().__init_subclass__(**options)
         dataclass(frozen=True)(cls)
@@ -69,7 +69,7 @@ class Event:
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the name that stands for this class in the store: that of the class."""
+        """Return the name of this class in the store: that of the class."""
         return cls.__name__
 
     @property
@@ -137,14 +137,14 @@ class Event:
         return True
 
     def copied(self) -> Self:
-        """Return it with a copy of its data, so that nobody sees what another one changes."""
+        """Return it with a copy of its data, which shares no changes."""
         made = self.checked()
         made.__dict__["_stamp"] = self._stamp
         return made
 
 
 class InputEvent(Event):
-    """What came from outside.
+    """An input from outside.
 
     Attributes:
         input: The value that was submitted.
@@ -159,7 +159,7 @@ class InputEvent(Event):
 
 
 class OutputEvent(Event):
-    """What goes to the world: an output of the run.
+    """An output of the run.
 
     Attributes:
         output: Its value.
@@ -231,16 +231,16 @@ def _grown(kind: type[Event], data: dict[str, Value]) -> Event:
 _LOG = logging.getLogger("alveus.run")
 
 Detail: TypeAlias = Literal["off", "paths", "values"]
-"""How much is told: nothing; where, by path or id; also what."""
+"""How much an event says: nothing; paths or ids; values too."""
 
 _DETAILS = ("off", "paths", "values")
 
 
 class MemoryEvent(Event):
-    """What all memory events have; itself never sent.
+    """The base of all memory events; itself never sent.
 
     Attributes:
-        value: What was written or read, by path or set; each kind says how.
+        value: The written or read values, by path or set; see each kind.
         detail: "values"; or "paths": every value is None.
     """
 
@@ -248,7 +248,7 @@ class MemoryEvent(Event):
     detail: str = "values"
 
     def __post_init__(self) -> None:
-        """Refuse what is no memory event."""
+        """Refuse the base classes, and a value that is no dict."""
         if type(self) in (MemoryEvent, Written):
             raise InvalidValue("a memory event", "is one of the kinds, not their base")
         if not isinstance(self.value, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -256,13 +256,13 @@ class MemoryEvent(Event):
 
 
 class Written(MemoryEvent):
-    """What an action wrote to an exact tree.
+    """Writes of an action to an exact tree.
 
     Attributes:
-        value: What was put, by path; of an object, None.
+        value: The written values, by path; of an object, None.
         objects: The paths in `value` that are objects.
-        deleted: Paths that were deleted, before anything of `value` was put.
-        cleared: Objects that were emptied, before anything of `value` was put.
+        deleted: Paths that were deleted, before anything of `value` was written.
+        cleared: Objects that were emptied, before anything of `value` was written.
     """
 
     objects: list[str] = field(default_factory=list[str])
@@ -271,23 +271,23 @@ class Written(MemoryEvent):
 
 
 class ShortTermWriteEvent(Written):
-    """What an action wrote to short-term memory: ``{path: value}``."""
+    """Writes of an action to short-term memory: ``{path: value}``."""
 
 
 class SensoryWriteEvent(Written):
-    """What an action wrote to sensory memory: ``{path: value}``."""
+    """Writes of an action to sensory memory: ``{path: value}``."""
 
 
 class ShortTermReadEvent(MemoryEvent):
-    """Which values an action read of short-term memory: ``{path: value}``."""
+    """Values of short-term memory that an action read: ``{path: value}``."""
 
 
 class SensoryReadEvent(MemoryEvent):
-    """Which values an action read of sensory memory: ``{path: value}``."""
+    """Values of sensory memory that an action read: ``{path: value}``."""
 
 
 class LongTermUpdateEvent(MemoryEvent):
-    """Which items of the key's sets an action added, changed or deleted.
+    """Items of the key's sets that an action added, changed or deleted.
 
     Attributes:
         value: ``{set: {id: value}}``; None for an item that was deleted.
@@ -299,7 +299,7 @@ class LongTermUpdateEvent(MemoryEvent):
     deleted: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
-        """Refuse names of sets that are none; None stands for no set."""
+        """Refuse values that are no names of sets; None means no set."""
         super().__post_init__()
         names = cast("object", self.cleared_sets)
         if names is None:
@@ -311,11 +311,11 @@ class LongTermUpdateEvent(MemoryEvent):
 
 
 class LongTermGetEvent(MemoryEvent):
-    """Which items of the key's sets an action got or listed: ``{set: {id: value}}``."""
+    """Items of the key's sets that an action got or listed: ``{set: {id: value}}``."""
 
 
 class LongTermSearchEvent(MemoryEvent):
-    """What an action searched the key's sets for: ``{set: {query: [{id, value, score}, …]}}``."""
+    """Searches of an action in the key's sets: ``{set: {query: [{id, value, score}, …]}}``."""
 
 
 class RunBeginEvent(MemoryEvent):
@@ -335,16 +335,16 @@ MEMORY_EVENTS: tuple[type[MemoryEvent], ...] = (
     LongTermSearchEvent,
     RunBeginEvent,
 )
-"""Every kind; those of one action come in this order."""
+"""Every kind, in the order of the events of one action."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """Which memory events an agent tells, and how much they say.
+    """The memory events that an agent reports, and how much they say.
 
-    A kind that says nothing does as *every* says. If that says nothing either, a kind is told,
-    with values, when an action or a listener asks for it. What is on here is kept with the step of
-    each action, asked for or not; what an action merely asks for, if it set the action off.
+    A kind that is None uses *every*. If that is None too, a kind is reported, with values, if an
+    action or a listener asks for it. Kinds that are on here are stored with the step of each
+    action; a kind that only an action asks for is stored if it started the action.
     """
 
     every: Detail | None = None
@@ -358,7 +358,7 @@ class MemoryEvents:
     run_begin: Detail | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what is no detail."""
+        """Refuse a value that is no detail."""
         for each in fields(self):
             detail: object = getattr(self, each.name)
             if detail is not None:
@@ -394,11 +394,11 @@ _SETTINGS: dict[type[MemoryEvent], str] = {
 
 
 def silent(event: Event) -> bool:
-    """Return whether an action that *event* sets off tells no memory events."""
+    """Return whether an action that *event* starts reports no memory events."""
     return isinstance(event, MemoryEvent) and not isinstance(event, RunBeginEvent)
 
 
-# --- who listens ------------------------------------------------------------------------------
+# --- listeners ----------------------------------------------------------------------------------
 
 
 Listener: TypeAlias = Callable[[Any], object]
@@ -451,7 +451,7 @@ class EventListeners:
                     continue
                 try:
                     listener(event)
-                except Exception:  # noqa: BLE001 - the user's code: told in the log, and dropped
+                except Exception:  # noqa: BLE001 - the user's code: logged, and removed
                     _LOG.exception("a listener raised, and was dropped")
                     with self._lock:
                         self._set([each for each in self._all if each is not entry])

@@ -42,7 +42,7 @@ _WIPE_ON_FORK = 18
 
 
 _LOCK = threading.Lock
-"""The locks of this process, as alveus's own were made."""
+"""The locks of this process, as alveus's were made."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -50,7 +50,7 @@ T = TypeVar("T")
 _Exit: TypeAlias = Callable[
     [type[BaseException] | None, BaseException | None, TracebackType | None], None
 ]
-"""What ends a ``with`` block."""
+"""A function that ends a ``with`` block."""
 
 
 class Inherited(Protocol):
@@ -102,7 +102,7 @@ class ForkGate:
         self._inside.pop(region, None)
 
     def check_process(self) -> None:
-        """Release what was inherited, if this process was forked without Python's knowledge."""
+        """Release inherited objects, if this process was forked without Python's knowledge."""
         if not self.process_page[0]:
             self.reset_in_child()
 
@@ -154,12 +154,12 @@ class ForkGate:
         self._forking.discard(threading.get_ident())
 
     def after_in_child(self) -> None:
-        """Release what was inherited, unless a call before this one has done so."""
+        """Release inherited objects, unless an earlier call has done so."""
         if not self.process_page[0]:
             self.reset_in_child()
 
     def reset_in_child(self) -> None:
-        """Make the gate that of this process, a child, and release what was inherited."""
+        """Make this the gate of a child process, and release inherited objects."""
         if self._inside:
             self._unsafe = True
         self._inside.clear()
@@ -206,7 +206,7 @@ class _ProcessIdPage:
 
 
 def _new_process_page() -> mmap.mmap | _ProcessIdPage:
-    """Return what has a 0 at its first place in every process that is forked from this one.
+    """Return a page whose first byte is 0 in every process that is forked from this one.
 
     However it was forked: the kernel wipes the page. Reading it is quicker than a system call.
     """
@@ -244,7 +244,7 @@ class _Region:
 
 
 class FreshLock:
-    """A thread lock that is free in a forked child, whoever held it: of what both may use.
+    """A thread lock that is free in a forked child, even if it was held: for objects of both.
 
     As with `HandleLock`, no interrupt comes between taking it and the block, or after the block.
     """
@@ -258,7 +258,7 @@ class FreshLock:
         return self._lock.__enter__
 
     @property
-    def __exit__(self) -> _Exit:  # noqa: PLE0302, PYI036 - it gives what takes the arguments
+    def __exit__(self) -> _Exit:  # noqa: PLE0302, PYI036 - the property returns the function
         return self._lock.__exit__
 
     def forked(self, *, quiet: bool) -> None:
@@ -268,15 +268,12 @@ class FreshLock:
 
 
 class HandleLock:
-    """A thread lock of an open handle: in a forked child it is never waited for.
+    """A thread lock of an open handle; a forked child never waits for it, as its holder is missing.
 
-    Whoever held it at the fork is not there to release it.
-
-    An interrupt (Ctrl-C, a signal whose handler raises) leaves nobody waiting: Python handles
-    signals between two steps of its own, and what ``with`` calls here is code in C: `__enter__`
-    is a property, and `__exit__` a slot, which give the methods of the lock below. Who
-    uses `acquire` releases a reentrant lock by `let_go`, and does so again where that was
-    interrupted.
+    An interrupt (Ctrl-C, a signal whose handler raises) leaves no thread waiting. Python handles
+    signals between two of its steps, and ``with`` calls C code here: `__enter__` is a property, and
+    `__exit__` a slot, which return the methods of the lock below. A caller of `acquire` releases a
+    reentrant lock by `let_go`, and does so again if that was interrupted.
 
     Args:
         reentrant: The thread that holds it may take it again.
@@ -285,7 +282,7 @@ class HandleLock:
     __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock", "_process_page")
 
     __exit__: _Exit
-    """What gives it back: found in its slot, so that a block ends without a step of Python."""
+    """Releases the lock; a slot, so that a block ends without a step of Python."""
 
     def __init__(self, *, reentrant: bool = False) -> None:
         if threading.Lock is not _LOCK:
@@ -296,7 +293,7 @@ class HandleLock:
 
     @property
     def __enter__(self) -> Callable[[], bool]:
-        """What takes it.
+        """The function that takes it.
 
         Raises:
             ForkedStore: It is held, and was made before this process was forked.
@@ -331,7 +328,7 @@ class HandleLock:
         return False
 
     def is_mine(self) -> bool:
-        """Return whether this thread holds it, which only a reentrant lock can tell."""
+        """Return whether this thread holds it; only a reentrant lock knows."""
         return is_owned(self._lock)
 
     def let_go(self) -> None:
@@ -342,7 +339,7 @@ class HandleLock:
 
 
 class ProcessBound:
-    """What belongs to its process: pickled, or copied deeply, it says so."""
+    """A base of objects that refuse to be pickled or copied deeply."""
 
     __slots__ = ()
 
@@ -359,7 +356,7 @@ class ProcessBound:
 
 
 def variant_of(thing: T, **changes: object) -> T:
-    """Return the same open thing, of which some attributes are others."""
+    """Return the same open object with some attributes changed."""
     other = object.__new__(type(thing))
     vars(other).update(vars(thing), **changes)
     return other
@@ -385,7 +382,7 @@ def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
             steps.throw(error)
         finally:
             steps.close()
-        raise  # as it does where nothing came of it in there
+        raise  # as if the block had let the error pass
     try:
         next(steps, None)
     except BaseException:
@@ -395,15 +392,15 @@ def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
 
 
 def let_go(locks: Iterable[HandleLock]) -> None:
-    """Release those of reentrant *locks* that this thread holds; twice is fine."""
+    """Release the reentrant *locks* that this thread holds; twice is fine."""
     for lock in locks:
         if lock.is_mine():
             lock.release()
 
 
 is_owned: Callable[[object], bool] = attrgetter("_is_owned")(type(threading.RLock()))
-"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C, and
-without any memory: it is asked where there is none, too."""
+"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C, without
+allocating memory, which may be exhausted."""
 
 FORKS = ForkGate()
 """The gate of this process."""
@@ -418,7 +415,7 @@ os.register_at_fork(
 _LOG = logging.getLogger(__name__)
 
 AT_EXIT_S = 5.0
-"""How long the end of a process waits for what such threads are at, in all."""
+"""How long the end of a process waits for all background threads together."""
 
 NO_THREAD = "no thread could be started: the system gives no more, or Python is ending"
 
@@ -426,13 +423,13 @@ NO_THREAD = "no thread could be started: the system gives no more, or Python is 
 def began(thread: threading.Thread) -> bool:
     """Start a thread; return whether that was possible.
 
-    It is not where a limit of the system is reached, nor as Python ends: a thread would wait for
-    it, and whoever waits for the thread as well. What was committed stands then, so whoever asks
-    goes on, and asks again later.
+    It is not at a limit of the system, or while Python ends: a thread would wait for that end, and
+    its callers for the thread. Committed changes are safe then; the caller goes on and tries again
+    later.
 
-    Python waits by a lock of Python's until a thread has begun. An interrupt there could leave it
-    held, and the thread would wait for it for good; so it is another thread that starts this one
-    where interrupts come, in the main thread.
+    Python waits with a Python lock until a thread has begun. An interrupt there could leave it
+    held, and the thread would wait forever. So another thread starts this one if interrupts can
+    come: in the main thread.
     """
     problems: list[RuntimeError] = []
     if sys.is_finalizing():
@@ -463,20 +460,20 @@ def began(thread: threading.Thread) -> bool:
 
 
 class Stop(Protocol):
-    """What says that work is to stop, as `threading.Event` and `Flag` do."""
+    """A flag that asks work to stop, such as a `threading.Event` or a `Flag`."""
 
     def is_set(self) -> bool:
-        """Return whether it was said."""
+        """Return whether it was set."""
         ...
 
 
 class Flag:
-    """An event that signals cannot break: their handlers may set it, and may raise anywhere.
+    """An event that signal handlers may set, and that survives their exceptions.
 
-    The lock of a `threading.Event` is taken in Python. A handler that sets the event which its own
-    thread waits for then waits for that lock for good; and one that raises there, as that of
-    Ctrl-C, leaves it held, for whoever comes next. Here that is a lock of C, which is free while
-    the flag is set: who waits takes it, and gives it back for others that wait.
+    The lock of a `threading.Event` is taken in Python. A handler that sets the event its thread
+    waits for then waits for that lock forever; a handler that raises there, as for Ctrl-C, leaves
+    it held. Here it is a C lock, which is free while the flag is set: a waiter takes it, and
+    releases it for the others.
     """
 
     __slots__ = ("_is_set", "_lock")
@@ -527,7 +524,7 @@ class BackgroundThread(threading.Thread):
 
 
 def _end_all() -> None:
-    running = [  # not one that is only being started, which nobody can wait for
+    running = [  # not one that is only being started, which cannot be joined
         thread
         for thread in threading.enumerate()
         if isinstance(thread, BackgroundThread) and thread.is_alive()
@@ -546,7 +543,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 class KeyLocks(Generic[K]):
-    """Gives all who ask for a key the same lock; one that nobody holds on to takes no room."""
+    """One lock for each key; an unused lock takes no memory."""
 
     def __init__(self) -> None:
         self._mutex = HandleLock()
@@ -565,9 +562,9 @@ class KeyLocks(Generic[K]):
 
 
 def handle_ends(handler: Callable[[int, FrameType | None], object]) -> Callable[[], None]:
-    """Have *handler* called on SIGTERM, Ctrl-C and SIGHUP; return what takes that back.
+    """Call *handler* on SIGTERM, Ctrl-C and SIGHUP; return a function that restores the old ones.
 
-    SIGHUP, of a closed terminal, is left to whoever has it ignored, as `nohup` does.
+    SIGHUP, of a closed terminal, stays ignored if it is, as under `nohup`.
     """
     signals = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

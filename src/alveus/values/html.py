@@ -1,8 +1,8 @@
 """HTML for notebooks: elements are made here, and every text in them is escaped.
 
-Text and ground have the notebook's own colours, light or dark; all others are readable on both.
-There is no script, no style sheet and nothing to load: notebooks that do not trust a cell remove
-those.
+Text and background have the notebook's colours, light or dark; all others are readable on both.
+The markup has no script, no style sheet and nothing to load: notebooks remove these from cells that
+they do not trust.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ Each has a contrast of 3 and more with white and with near black.
 """
 
 MANY_COLOURS = tuple(PART_COLOURS.values())
-"""Of what has no colour of its own, in turn."""
+"""Colours of other parts, in turn."""
 
 OTHER = "#8a8f98"
-"""The colour of what is left when these are used up."""
+"""The colour of parts when these are used up."""
 
 LINE_CHARACTERS = 300
 """Of a text that is shown on one line."""
@@ -55,7 +55,7 @@ _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = "text-align:left;vertical-align:top;padding:4px 12px 4px 0;border:0"
 _SOFT = "opacity:.75;font-size:.9em"
 
-# What changes the direction of a text, hides, or is not seen; as in server/ui/dom.js, and lone
+# Characters that change the direction of a text, or are invisible, as in server/ui/dom.js; and lone
 # surrogates, which no output can carry.
 _MARKS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff"
@@ -113,7 +113,7 @@ def frame(title: str, *children: str, notes: Iterable[str] = ()) -> Html:
 
 
 def drawn(draw: Callable[[], Html], plain: str) -> Html:
-    """Return what *draw* makes; if alveus cannot read what that needs: *plain*, and why."""
+    """Return the result of *draw*; if alveus cannot read its data: *plain*, and why."""
     try:
         return draw()
     except AlveusError as error:
@@ -126,7 +126,7 @@ def soft(*children: str) -> Html:
 
 
 def told(text: str, *about: str | None) -> Html:
-    """Return a text on one line, and what is to be said about it below."""
+    """Return a text on one line, with notes below."""
     below = [element("bdi", one_line(each)) for each in about if each]
     joined = [part for each in below for part in (" · ", each)][1:]
     return Html(element("bdi", one_line(text) or "(no text)") + (soft(*joined) if joined else ""))
@@ -189,7 +189,7 @@ def legend(shares: Mapping[str, float], colours: Mapping[str, str]) -> Html:
 
 
 def counted(number: int, noun: str) -> str:
-    """Return how many there are of something, in words: "1 item", "2 items"."""
+    """Return a number with its noun: "1 item", "2 items"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
@@ -211,7 +211,7 @@ def full_text(text: str, *, about: str) -> Html:
 
 
 def drawing(lines: Iterable[tuple[str, str, str]]) -> Html:
-    """Return a tree: of each line what is drawn before it, its text, and what is said about it."""
+    """Return a tree of lines: each has a prefix, a text, and a note."""
     rows = [
         element(
             "div",
@@ -227,5 +227,5 @@ def drawing(lines: Iterable[tuple[str, str, str]]) -> Html:
 
 
 def folded(summary: str, *children: str) -> Html:
-    """Return what is shown when its summary is opened."""
+    """Return an element that shows its children when its summary is opened."""
     return element("details", element("summary", summary, style="cursor:pointer"), *children)

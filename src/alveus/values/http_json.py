@@ -41,13 +41,13 @@ STATUSES: Mapping[str, int] = {
 """The codes that servers give in bodies, in lower case, and the status that each means."""
 
 NO_QUOTA = frozenset(code for code, status in STATUSES.items() if status == 402)  # noqa: PLR2004 - Payment Required
-"""Codes of an account that has nothing left: the same request fails until somebody pays."""
+"""Codes of an account without quota: the same request fails until it is paid."""
 
 _FAILURES = ("error", "errors", "fault", "Error")
 """Fields of a body that report a failure if they have anything."""
 
 _NUMBERED = (("base_resp", "status_code"), ("", "error_code"))
-"""Fields that have the number of a failure, or 0: those of MiniMax and of Baidu."""
+"""Fields with the number of a failure, or 0: of MiniMax and of Baidu."""
 
 _TOLD = ("detail", "message", "error_msg", "code", "status")
 """Fields that report a failure in a body that answers nothing else."""
@@ -80,9 +80,9 @@ class ServerFailure:
     """A failure that a server reports.
 
     Attributes:
-        status: The status that it has, or that its code stands for; None: nothing says.
-        code: A known code; "": none is given.
-        retry_after_s: How long the server asks to be left alone; None: it does not say.
+        status: Its status, or that of its code; None: unknown.
+        code: A known code, or "".
+        retry_after_s: How long the server asks to wait; None: it does not say.
     """
 
     status: int | None
@@ -124,7 +124,7 @@ def reported_failure(body: object, *, is_answer: bool = False) -> ServerFailure 
 
 
 def failure_of(report: object) -> ServerFailure:
-    """Return what a report of a failure says of it."""
+    """Return the failure in a report."""
     numbers: list[int] = []
     codes: list[str] = []
     waits: list[float] = []
@@ -145,10 +145,10 @@ def failure_of(report: object) -> ServerFailure:
 
 
 def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return for how long a server asks to be left alone; None: it does not say.
+    """Return how long a server asks to wait; None: it does not say.
 
     ``Retry-After`` is a number of seconds or a date (RFC 9110, 10.2.3); ``retry-after-ms`` is
-    OpenAI's own, finer one.
+    OpenAI's finer one.
     """
     found = {name.lower(): value for name, value in headers.items()}
     for header, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -164,7 +164,7 @@ def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
 
 
 def _fields(report: object, depth: int) -> Iterator[tuple[str, object]]:
-    """Yield the fields of a report, those of codes first, the outer ones before the inner ones."""
+    """Yield the fields of a report, codes first, outer fields before inner ones."""
     if isinstance(report, list) and depth < _DEEPEST:
         for part in cast("list[object]", report):
             yield from _fields(part, depth + 1)
@@ -230,7 +230,7 @@ _HINTS = {401: "; check the API key", 403: "; check the API key"}
 
 
 class ServerFailed(Exception):
-    """A server did not answer, or answered with an error; says which, never what it was sent.
+    """A server did not answer, or answered with an error; the message never has the request.
 
     Attributes:
         status: Of its HTTP answer, if there was one.
@@ -258,10 +258,9 @@ def post_json(
 ) -> object:
     """Return the JSON that a server answers with.
 
-    A server that is busy, or that cannot be reached, is asked up to `TRIES` times, with pauses that
-    double; a ``Retry-After`` of up to 20 seconds is kept. So is one that reports such a failure in
-    an answer of status 200, or sends a body there that is no JSON. Redirects are not followed: the
-    key would go with them.
+    A server that is busy or unreachable is asked up to `TRIES` times, with pauses that double; a
+    ``Retry-After`` of up to 20 seconds is obeyed. The same holds for a failure in an answer of
+    status 200, or a body that is no JSON. Redirects are not followed: they would get the key.
 
     Args:
         timeout_s: For all tries and pauses together. A server that is silent is asked once.
@@ -299,7 +298,7 @@ def post_json(
 
 
 class _Failed(Exception):
-    """A try failed: the problem in words, and what the server says of it."""
+    """A try failed: the problem in words, and the failure that the server reports."""
 
     args: tuple[str, ServerFailure]
 

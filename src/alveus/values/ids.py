@@ -23,24 +23,24 @@ BYTES = 8
 """Of randomness in an id."""
 
 AT_ONCE = 256
-"""Ids whose randomness is asked for at once: the system takes longer to answer than to make it."""
+"""Ids whose random bytes are read at once: the call takes longer than the bytes."""
 
 _RANDOM = (1 << 62) - 1
-"""The bits of an id that are drawn."""
+"""The random bits of an id."""
 
 _VARIANT = 2 << 62
 """The bits that say which kind of UUID it is."""
 
 
 class _Tails:
-    """Last parts of ids, each given once, in whatever process: a fork takes new ones."""
+    """Random parts of ids, each returned once; a forked process makes new ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
         self._generation = FORKS.generation
 
     def take(self) -> str:
-        """Return the random part of an id, which nobody else gets."""
+        """Return a random part of an id that is never returned again."""
         if FORKS.is_inherited(self._generation):
             self._parts, self._generation = [], FORKS.generation
         try:
@@ -60,10 +60,10 @@ def new_id() -> str:
 
 
 def new_ids(count: int) -> list[str]:
-    """Return as many ids as asked for, as `new_id` makes them: rising, and all of one time."""
+    """Return *count* ids like those of `new_id`: rising, and all of one time."""
     front = _front(time.time_ns())
     drawn = _drawn(count)
-    drawn.sort()  # what is drawn says which comes first of one time
+    drawn.sort()  # the random parts order ids of one time
     return [front + tail for tail in _tails(drawn)]
 
 
@@ -89,7 +89,7 @@ def _front(ns: int) -> str:
 
 
 def made_by(make: Callable[[], str], count: int) -> list[str]:
-    """Return as many ids as asked for, of a maker of ids; those of `new_id` are made at once."""
+    """Return *count* ids of a function that makes ids; `new_id` makes them at once."""
     return new_ids(count) if count > 1 and make is new_id else [make() for _ in range(count)]
 
 

@@ -1,4 +1,4 @@
-"""Wrong keyword arguments, answered with what was called and the nearest name."""
+"""Errors of unknown keyword arguments that name the call and the nearest keyword."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ C = TypeVar("C", bound=type)
 
 
 def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
-    """Return a function or method that answers a keyword it does not know with the nearest one.
+    """Return a function whose error for an unknown keyword suggests the nearest one.
 
     The error is a `TypeError`, as Python's own. It names the class of the object that was called,
     not the class that defines the method. *function* must not take ``**kwargs``.
@@ -88,7 +88,7 @@ def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
 
 
 def suggest_names_in(cls: C) -> C:
-    """Return a class whose constructor and public methods are as `suggest_names` makes them.
+    """Return a class with `suggest_names` on its constructor and public methods.
 
     Methods that take ``**kwargs`` stay as they are: they call `check_keywords`.
     """
@@ -107,9 +107,9 @@ def suggest_names_in(cls: C) -> C:
 
 
 def suggest_names_in_part(cls: C) -> C:
-    """Do so in a class that users know only by the classes made of it.
+    """Do so in a base class that users know only by its subclasses.
 
-    What Python says of a wrong call names the method then, and not the class.
+    Python's errors then name the method without the class.
     """
     for name, member in vars(cls).items():
         if isinstance(member, FunctionType):
@@ -118,10 +118,9 @@ def suggest_names_in_part(cls: C) -> C:
 
 
 def made_by(call: str, part: type) -> Callable[[C], C]:
-    """Return a decorator of a class that *call*, and no user, makes by its constructor.
+    """Return a decorator of a class that only *call* constructs, with a *part* first.
 
-    The constructor then answers whatever does not begin with a *part*, which *call* passes it, with
-    a `TypeError` that names *call*.
+    The constructor raises a `TypeError` that names *call* if its first argument is no *part*.
     """
 
     def decorate(cls: C) -> C:
@@ -163,7 +162,7 @@ def check_keywords(
     *,
     excluded: Sequence[str] = (),
 ) -> None:
-    """Raise `UnknownKeyword` if a keyword *passed* is none that *accepted*, a typed dict, names.
+    """Raise `UnknownKeyword` if a keyword *passed* is not in *accepted*, a typed dict.
 
     Args:
         method: A method of *owner* that takes *accepted* besides its named arguments.
@@ -184,9 +183,9 @@ def check_keywords(
 def delegated(
     part: Callable[[W], S], method: Callable[Concatenate[S, P], R]
 ) -> Callable[Concatenate[W, P], R]:
-    """Return a method of a whole that calls *method* of a *part* of it, or its override there.
+    """Return a method that calls *method* of a *part* of its object, or its override there.
 
-    It has the same signature and docstring; a wrong keyword is answered with the whole's class.
+    It has the same signature and docstring; errors of unknown keywords name the outer class.
     """
     name = method.__name__
 

@@ -21,7 +21,7 @@ def lazy_names(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[st
         name: module for module, names_of_module in names.items() for name in names_of_module
     }
 
-    def __getattr__(name: str) -> object:  # noqa: N807 - what a module calls it
+    def __getattr__(name: str) -> object:  # noqa: N807 - the name that Python looks up
         if name not in modules:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         value: object = getattr(import_module(modules[name]), name)
@@ -44,7 +44,7 @@ T = TypeVar("T")
 
 
 class lazy_attribute(Generic[T]):  # noqa: N801 - a decorator, as `property` is
-    """A method of no arguments that becomes the attribute which it returned.
+    """A method without arguments that is replaced by its result.
 
     `functools.cached_property` of Python 3.11 holds a lock while it computes, one for all objects
     of a class. A child that is forked meanwhile waits for it forever. This one has no lock: where

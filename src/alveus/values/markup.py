@@ -1,11 +1,11 @@
-"""The types of what values show themselves as in notebooks, without what makes it."""
+"""The types of displays in notebooks, without the code that makes them."""
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 else:
-    Figure = Any  # what reads annotations at run time finds the name without matplotlib
+    Figure = Any  # annotations can be read at run time without matplotlib
 
 __all__ = ["Figure", "Html"]
 

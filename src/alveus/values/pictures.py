@@ -1,7 +1,7 @@
 """Pictures of values by matplotlib (extra ``alveus[plot]``).
 
-They are figures of their own: no window is opened, and matplotlib's `pyplot` is not touched. Text
-and ground are as matplotlib's style has them, so ``dark_background`` makes dark ones.
+No window is opened, and matplotlib's `pyplot` is not used. Text and background follow matplotlib's
+style, so ``dark_background`` makes dark figures.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ except ImportError as error:
     ) from None
 
 Untyped: TypeAlias = Any
-"""What is matplotlib's: its own types say of few arguments what they are."""
+"""Objects of matplotlib, whose types are mostly unknown."""
 
 _DATES, _FONTS = cast("Untyped", dates), cast("Untyped", font_manager)
 
@@ -40,14 +40,14 @@ LABEL_CHARACTERS = 48
 """Of a text beside a bar, or a name in a legend."""
 
 MISSING = "□"
-"""Stands for a character that no font has."""
+"""Replaces a character that no font has."""
 
 BOXES = "Last Resort"
-"""A font of matplotlib's that has a box in place of every character."""
+"""A font of matplotlib that shows a box for every character."""
 
 
 class Picture(Figure):
-    """A figure that any notebook shows, whether or not it was told to show matplotlib's."""
+    """A figure that any notebook shows, even without matplotlib's setup for notebooks."""
 
     def _repr_png_(self) -> tuple[bytes, dict[str, int]]:
         file, figure = BytesIO(), cast("Untyped", self)
@@ -146,7 +146,7 @@ def _add_legend(axes: Untyped, entries: Sequence[tuple[str, str]]) -> None:
 def _lettering(texts: Iterable[str]) -> tuple[list[str], list[str]]:
     """Return texts as labels, and the fonts that have their characters.
 
-    What matplotlib's own fonts lack is looked for in all that are installed.
+    Characters that matplotlib's default fonts lack are looked up in all installed fonts.
     """
     labels = [one_line(text, most=LABEL_CHARACTERS) for text in texts]
     families = [*rcParams["font.family"]]
@@ -163,11 +163,11 @@ def _lettering(texts: Iterable[str]) -> tuple[list[str], list[str]]:
 
 
 _UNSEEN = {"Cf", "Mn", "Me"}
-"""Categories of characters that have no room of their own."""
+"""Categories of characters without a width."""
 
 
 def _characters(path: str, codes: set[int]) -> set[int]:
-    """Return those of some characters that a font has."""
+    """Return the given characters that a font has."""
     font = _FONTS.get_font(path)
     return {code for code in codes if font.get_char_index(code)}
 
@@ -180,7 +180,7 @@ def _empty_picture(*, height: float) -> tuple[Picture, Untyped]:
 
 
 def _saying(figure: Picture, axes: Untyped, text: str) -> Picture:
-    """Return a picture of nothing, which says so."""
+    """Return an empty picture with a text."""
     axes.set_axis_off()
     axes.text(0.5, 0.5, text, ha="center", va="center", transform=axes.transAxes)
     return figure

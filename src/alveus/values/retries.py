@@ -14,7 +14,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 MAX_PAUSE_S = 366.0 * 86_400
-"""The longest pause: more is a mistake, and at some point more than a system can wait."""
+"""The longest pause: a longer one is a mistake, and may be more than a system can wait."""
 
 TRIES = 20
 """How often a change is tried while other writers change the same memory."""
@@ -45,7 +45,7 @@ class Retry:
     on: tuple[type[Exception], ...] = (Exception,)
 
     def __post_init__(self) -> None:
-        """Refuse what could not be done."""
+        """Refuse values out of range."""
         counted(self.attempts, "attempts")
         checked_number(self.wait_s, "wait_s", least=0)
         checked_number(self.factor, "factor", least=1)

@@ -2,7 +2,7 @@
 
 `apsw.connection_hooks` belongs to the program: apsw calls each hook with every new connection, and
 `apsw.bestpractice` adds some that write to the file (``journal_mode``, ``optimize``) or change what
-statements do (``foreign_keys``). A file of alveus is set up by alveus alone.
+statements do (``foreign_keys``). Only alveus may set up a file of alveus.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _opening = FreshLock()
 class PlainConnection(apsw.Connection):
     """A connection for which apsw calls no hook of the program.
 
-    SQLite gives each one a page cache and a mutex of its own, also where the program asked for a
-    shared cache (`apsw.enable_shared_cache`), or for no mutexes unless a connection wants one.
+    Each has a separate page cache and mutex, even if the program asked for a shared cache
+    (`apsw.enable_shared_cache`) or for no mutexes by default.
     """
 
     def __init__(

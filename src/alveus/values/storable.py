@@ -24,7 +24,7 @@ from alveus.errors.short_repr import short_repr
 T = TypeVar("T")
 
 Value: TypeAlias = "bool | int | float | str | bytes | list[Value] | dict[str, Value] | None"
-"""What can be stored, anywhere in alveus."""
+"""A value that can be stored, anywhere in alveus."""
 
 Path: TypeAlias = tuple[str, ...]
 """The names from the root of an exact tree down to a node; the root itself is ``()``."""
@@ -46,7 +46,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)  # times a number it takes half the time of a new one
 
 ATOMS = frozenset({type(None), bool, int, float, str, bytes})
-"""Types of values that nobody can change, which need no copy."""
+"""Types of immutable values, which need no copy."""
 
 _PLAIN = frozenset({type(None), bool, int, bytes})
 
@@ -59,7 +59,7 @@ def checked(value: object, *, where: str = "value", nan: bool = False) -> Value:
         nan: Accept NaN.
 
     Raises:
-        InvalidValue: A part of it cannot be stored; the message leads to the place.
+        InvalidValue: A part of it cannot be stored; the message names the part.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -75,7 +75,7 @@ def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # no
     if depth >= MAX_DEPTH:
         problem = f"is nested deeper than {MAX_DEPTH} levels, or contains itself"
         raise InvalidValue(shortened(where), problem, hint="store it in parts")
-    # To write down where a part is takes longer than the rest: not for what is surely fine.
+    # Naming the position of a part takes longer than the rest: not for parts that are surely fine.
     if type(value) is list:
         items = cast("list[Any]", value)
         return [
@@ -226,7 +226,7 @@ def checked_name(name: object, what: str) -> str:
 
 
 def _name_hint(name: object) -> str:
-    """Say how what is no str becomes a name: `str` would make another one of some."""
+    """Return how an object becomes a name; `str` would make another name of some objects."""
     if isinstance(name, Enum):
         return "use its value"
     if isinstance(name, bytes):
@@ -270,7 +270,7 @@ def checked_function(given: T, what: str) -> T:
     """Return *given* if it can be called.
 
     Args:
-        what: What it is called with, as an error begins: ``commit takes a function of a batch``.
+        what: The start of the error message: ``commit takes a function of a batch``.
     """
     if not callable(given):
         raise InvalidInput(f"{what}, not {short_repr(given)}")
@@ -289,7 +289,7 @@ def checked_kind(given: T, kind: type | UnionType, what: str) -> T:
 
 
 def checked_progress(given: T | None, *, told: str) -> T | None:
-    """Return *given* if it can be called, or None; *told* is what it is called with."""
+    """Return *given* if it can be called, or None; *told* names its arguments."""
     return None if given is None else checked_function(given, f"progress is a function of {told}")
 
 
@@ -354,7 +354,7 @@ def moment(us: int) -> datetime:
 REPLACEMENT = "\ufffd"
 
 REPLACED = "replaced_characters"
-"""Field that says how many characters were replaced: of an item's metadata, of an answer."""
+"""The field with the number of replaced characters: of an item's metadata, of an answer."""
 
 _LONE = re.compile(r"[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]")
 
@@ -374,17 +374,17 @@ class ValidText(NamedTuple, Generic[T]):
 def valid_text(value: T) -> ValidText[T]:
     """Return *value*, in which every text can be stored.
 
-    Half of a surrogate pair, as a program makes that cuts a text in the middle of a character, is
-    no text: U+FFFD takes its place. The two halves of a pair become the character that they are.
-    In lists, tuples and dicts, names of fields included, every text is treated so; a name that
-    becomes the same as another one has a further U+FFFD. Nothing else is changed or checked.
+    Half of a surrogate pair, from a text that was cut inside a character, is no text: U+FFFD
+    replaces it. The two halves of a pair become their character. This holds for every text in
+    lists, tuples and dicts, also for names of fields; a name that becomes equal to another gets a
+    further U+FFFD. Nothing else is changed or checked.
     """
     made, replaced = _valid(value, 0)
     return ValidText(cast("T", made), replaced)
 
 
 def replaced_note(replaced: int) -> str:
-    """Return what to tell of replaced characters; "" of none."""
+    """Return a note about replaced characters; "" for none."""
     if not replaced:
         return ""
     if replaced == 1:

@@ -31,21 +31,20 @@ class Zone:
     """A time zone.
 
     Attributes:
-        info: The zone as Python has it; None: this machine's, which Python alone asks the
-            system for.
+        info: The zone in Python; None: this machine's, whose name is unknown.
     """
 
     info: tzinfo | None
 
     @classmethod
     def of(cls, given: object, what: str = "timezone") -> Zone:
-        """Return the zone of a name, an offset such as ``+05:30``, or a tzinfo; None: this one's.
+        """Return the zone of a name, an offset like ``+05:30``, or a tzinfo; None: the local one.
 
         Args:
             what: The name of the argument, for the error.
 
         Raises:
-            InvalidInput: There is no such zone.
+            InvalidInput: The zone does not exist.
         """
         if isinstance(given, Zone):
             return given
@@ -116,7 +115,7 @@ def offset_name(minutes: int) -> str:
 
 
 def zone_named(text: str) -> tzinfo | None:
-    """Return the zone of a name, or of an offset such as ``+05:30``; None: there is none."""
+    """Return the zone of a name, or of an offset such as ``+05:30``; None: unknown."""
     if text.removeprefix("Etc/") in _NAMES_OF_UTC:
         return UTC
     if found := _OFFSET.fullmatch(text):

@@ -12,7 +12,7 @@ from alveus.errors import InvalidInput, Unsupported
 from alveus.errors.short_repr import short_repr
 
 IMMUTABLE_SUFFIX = "?immutable=1"
-"""Ends the URL of a store that nobody writes: it is opened without making files beside it."""
+"""Ends the URL of a store without writers: it is opened without making files beside it."""
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 """How the path of an image's address ends."""
@@ -23,7 +23,7 @@ SERVERS = ("postgresql://", "postgres://")
 _PASSWORD = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
 
 _USER = re.compile(r"^([^:/]+://)([^:@/?]*)(:(?:[^/]*|[^?]*))?@")
-"""A password may hold what it should not, such as @ or /: all of it is left out."""
+"""A password may contain characters such as @ or /, which should be quoted: all is left out."""
 
 _UNQUOTED = re.compile(r"[@/?#]|%(?![0-9A-Fa-f]{2})")
 
@@ -49,12 +49,12 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
     """Return the path of the file that *location* names: itself, or what follows ``sqlite:///``.
 
     Args:
-        is_typed: It is a text that somebody wrote, and no path that a program made.
+        is_typed: A user wrote it; it is no path that a program made.
 
     Raises:
-        InvalidInput: It would be the address of a server, but for what is missing, begins with a
-            ``~`` that no shell has replaced, or is too long.
-        Unsupported: It is the URL of something else.
+        InvalidInput: It is an incomplete address of a server, begins with a ``~`` that no shell
+            has replaced, or is too long.
+        Unsupported: Its scheme is unknown.
     """
     if location.startswith(("postgresql:", "postgres:")):
         raise InvalidInput(
@@ -133,6 +133,6 @@ def is_image(url: str) -> bool:
 
 
 def append_urls(text: str, urls: Sequence[str]) -> str:
-    """Return a text with urls after it, a line each; of data, what it is, and not the data."""
+    """Return a text with urls after it, a line each; of a data url, only its type."""
     lines = [url.partition(",")[0] if url[:5].lower() == "data:" else url for url in urls]
     return "\n".join([*([text] if text else []), *lines])

@@ -4,7 +4,7 @@ JSON has no bytes, no NaN or infinities, and readers that lose large ints, so th
 one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
 ``{"$int": hex}``. A dict that would be taken for one of them (its only key is such a name, and the
 value a text) is written with one more ``$``. All other keys are written as they are.
-Every door has this form: the store, exports, the server and its clients, the command line.
+The store, exports, the server and its clients, and the command line use this form.
 `decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
 """
 
@@ -43,7 +43,7 @@ _INT64_BOUND = 1 << 63
 
 
 def _encoder() -> Callable[[Value], str]:
-    """Return what writes compact JSON: `JSONEncoder.encode`, which is ready to do it each time."""
+    """Return a function that writes compact JSON, as `JSONEncoder.encode` without its setup."""
     encoder = json.JSONEncoder(
         ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False
     )
@@ -57,7 +57,7 @@ def _encoder() -> Callable[[Value], str]:
 
 _compact = _encoder()
 _decode_first: Callable[[str, int], tuple[Any, int]] = cast("Any", json.JSONDecoder()).scan_once
-"""What `raw_decode` calls, which says only better what is wrong; an item that is read calls it."""
+"""The function below `raw_decode`, which only has better error messages; reads of items use it."""
 _sorted = json.JSONEncoder(
     ensure_ascii=False, separators=(",", ":"), allow_nan=False, check_circular=False, sort_keys=True
 ).encode
@@ -96,7 +96,7 @@ def _has_long_int(text: str) -> bool:
 
 
 def decode(text: str) -> Value:
-    """Return the value that a store's *text*, made by `encode`, stands for.
+    """Return the value of a store's *text*, made by `encode`.
 
     Raises:
         StoreDamaged: `encode` did not make it.
@@ -108,7 +108,7 @@ def decode(text: str) -> Value:
 
 
 def decode_plain(text: str) -> Any:  # noqa: ANN401 - as json.loads
-    """Return what a store's *text*, made by `json.dumps`, stands for.
+    """Return the value of a store's *text*, made by `json.dumps`.
 
     Raises:
         StoreDamaged: It is no JSON.
@@ -120,7 +120,7 @@ def decode_plain(text: str) -> Any:  # noqa: ANN401 - as json.loads
 
 
 def parse(text: str) -> Value:
-    """Return the value that *text*, which somebody else may have written, stands for.
+    """Return the value of *text*, which another program may have written.
 
     Raises:
         ValueError: It is no JSON, or a marked value of it cannot be read.
@@ -135,7 +135,7 @@ def parse(text: str) -> Value:
 
 
 def digest(value: Value, *, salt: bytes) -> bytes:
-    """Return 16 bytes that tell *value* from others; equal dicts in any order digest alike."""
+    """Return a digest of 16 bytes; equal dicts in any order have the same digest."""
     return blake2b(_sorted(_escaped(value)).encode(), digest_size=16, key=salt).digest()
 
 
@@ -198,7 +198,7 @@ def _unescaped(value: Value) -> Value:
 
 
 def decode_user_json(text: str) -> Value:
-    """Return what JSON written by a user means; what `encode` writes is read as `parse` reads it.
+    """Return the value of JSON written by a user; the output of `encode` is read as by `parse`.
 
     Raises:
         InvalidInput: A number is beyond what a float holds, or a name of an object is there twice.
@@ -226,7 +226,7 @@ def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
 def check_depth(text: str) -> None:
     """Refuse JSON nested so deeply that a parser would come near the end of the stack.
 
-    What Python runs of itself there, like the finalizer of some other object, would fail.
+    Code that Python runs at that depth, such as a finalizer, would fail.
 
     Raises:
         RecursionError: It is nested very deeply.

@@ -2,10 +2,9 @@
 
 A term is a stem, as a 32-bit number that is the same on every machine. Where words are written
 with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower case, no diacritics)
-and stems from its `porter`; stop words go before stemming. Arabic and Hindi have light stems of
-their own. Where words are written without
-(ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms are pairs of characters, and for
-ideographs the single ones too.
+and stems from its `porter`; stop words are removed first. Arabic and Hindi have light stems of
+their own. In scripts without spaces (ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms
+are pairs of characters, and for ideographs the single ones too.
 
 A long text is cut into passages, each with terms of its own, so that a few words of it that answer
 a question are not lost among the others. A text may also bear marks: signs of its form that search
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
     from alveus.values._native import Native
 
 MAX_COUNT = 255
-"""Most occurrences of a term, and most temporal words, that are told apart."""
+"""The highest count of a term, and of temporal words."""
 
 CACHED_TERMS = 65_536
 """Stems kept per process; about 10 MB at most, by compiled code 4 MB."""
@@ -124,7 +123,7 @@ _DOTTED = re.compile("[\u0929\u0931\u0934\u0958-\u095f]")
 _ARABIC = re.compile("[\u0621-\u064a]+")
 _ARABIC_FRONTS = ("وال", "بال", "كال", "فال", "لل", "ال")
 _ARABIC_ENDS = ("ها", "ان", "ات", "ون", "ين", "يه", "ه", "ي")  # noqa: RUF001 - Arabic letters
-"""What light10 takes off (Larkey, Ballesteros and Connell, SIGIR 2002), letters folded."""
+"""Affixes that light10 removes (Larkey, Ballesteros and Connell, SIGIR 2002), letters folded."""
 
 _HINDI = re.compile("[\u0900-\u097f]+")
 _HINDI_ENDS = (
@@ -142,7 +141,7 @@ _QUESTION_ENDS = ("?", "\uff1f", "\u061f", "\u037e")
 """Question marks: Latin, full-width, Arabic, Greek."""
 
 _CLOSING = " \t\n\r\"')]}\u2019\u201d\u00bb\u300d*_"
-"""What may stand after the last mark of a sentence."""
+"""Characters that may follow the last mark of a sentence."""
 
 _INSTRUCTION = re.compile(
     r"\W*(?:please\W+)?"
@@ -154,7 +153,7 @@ _Tokenizer = Callable[[bytes], "list[str]"]
 
 
 class TextTerms(NamedTuple):
-    """What words read of one text, ready for a `Record`.
+    """The terms and counts of one text, ready for a record.
 
     Attributes:
         packed: See `pack`; of each passage, one after the other, if the text is cut.
@@ -173,10 +172,10 @@ def analyse(
     speaker: str | None = None,
     caption: str | Sequence[str] | None = None,
 ) -> TextTerms:
-    """Return what words read of `document(text, …)`; any text has an answer.
+    """Return the terms and counts of `document(text, …)`; any text has some.
 
-    Takes time in proportion to the text: 1 to 3 µs for 30 words between spaces where `NATIVE` is
-    there, else 15 to 35.
+    Takes time in proportion to the text: 1 to 3 µs for 30 words between spaces with the C
+    extension, else 15 to 35.
     """
     minute = None if time is None else minute_of(time)
     return TextTerms(*analyse_with(text, context_terms(minute, speaker), caption))
@@ -200,11 +199,11 @@ def analyse_texts(
 ) -> tuple[list[str], list[bytes], list[int], list[int]] | None:
     """Return the wire forms of metadata and, a list each, the fields of the `TextTerms` of texts.
 
-    None: one of *texts* is no str, or *metadata* has a *caption* or something that is rare, or
-    there is no compiled code to read them all at once.
+    None: one of *texts* is no str, *metadata* has a *caption* or a rare value, or the C extension
+    is missing.
 
     Args:
-        context_terms: What the function of that name returns, for each text.
+        context_terms: The result of the function of that name, for each text.
 
     Raises:
         InvalidValue: One of *texts* holds a lone surrogate.
@@ -247,10 +246,7 @@ def minute_of(time: datetime) -> int:
 
 
 def context_terms(minute: int | None, speaker: str | None) -> list[int]:
-    """Return the terms of who said something, and in which minute since 1970.
-
-    Nobody changes that list.
-    """
+    """Return the terms of a speaker, and of a minute since 1970; the list must not be changed."""
     if speaker and len(speaker) > _LONGEST_STEMMED:
         return _terms_of(_tokenize(speaker)[0]) + _kept_context_terms(minute, None)
     return _kept_context_terms(minute, speaker)
@@ -258,7 +254,7 @@ def context_terms(minute: int | None, speaker: str | None) -> list[int]:
 
 @lru_cache(maxsize=CACHED_CONTEXTS)
 def _kept_context_terms(minute: int | None, speaker: str | None) -> list[int]:
-    """Return a list that nobody changes: what is added together has most of it in common."""
+    """Return a list that is never changed; items that are added together share it."""
     tokens = _tokenize(speaker)[0] if speaker else []
     return _terms_of(tokens if minute is None else tokens + _time_words(EPOCH + minute * _MINUTE))
 
@@ -273,7 +269,7 @@ def _unspaced() -> re.Pattern[str]:
 
 @lru_cache(maxsize=1)
 def _words_of() -> re.Pattern[str]:
-    """Return what finds words to be counted: between spaces, or two characters of such a script."""
+    """Return a pattern of words to count: between spaces, or two characters of such a script."""
     return re.compile(f"[{_UNSPACED_SCRIPTS}]{{1,2}}|[^\\s{_UNSPACED_SCRIPTS}]+")
 
 
@@ -337,10 +333,10 @@ def document(
     speaker: str | None = None,
     caption: str | Sequence[str] | None = None,
 ) -> str:
-    """Return what words read: ``[1:56 pm on 8 May, 2023] Speaker: text [image: caption]``.
+    """Return the text that words read: ``[1:56 pm on 8 May, 2023] Speaker: text [image: caption]``.
 
-    The date is in UTC and in English on every machine; what is not known is left out. That date
-    is worth 2 points of recall (LoCoMo, R@10).
+    The date is in UTC and in English on every machine; unknown parts are left out. The date is
+    worth 2 points of recall (LoCoMo, R@10).
     """
     label = f"{speaker}: " if speaker else ""
     image = f" {_image(caption)}" if caption else ""
@@ -431,7 +427,7 @@ def _tokenize(text: str) -> tuple[list[str], int]:
 
 
 def _folded(text: str) -> tuple[str, list[str]]:
-    """Return what is to be split, in one form of several, and the `_pairs` of the rest."""
+    """Return a text with one form of each letter, and the `_pairs` of scripts without spaces."""
     if text.isascii():
         return text, []
     text = _DOTTED.sub(_decomposed, _VARIANTS.sub(_normalized, text)).translate(_FOLDED)
@@ -448,10 +444,10 @@ def _split(text: str) -> tuple[list[str], int, int]:
 
 
 def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
-    """Return what compiled code asks of what stands between two spaces and is not of ASCII.
+    """Return the terms of text between two spaces that is not ASCII, for the C extension.
 
-    Its terms, how many of its words are temporal, and how many of these may be years. None: it may
-    hold a date in numbers, whose words count where its text has a year anywhere.
+    Also how many of its words are temporal, and how many of these may be years. None: it may
+    contain a date in numbers, whose words count if its text has a year anywhere.
     """
     text, pairs = _folded(chunk)
     if _MAY_BE_DATE.search(text):

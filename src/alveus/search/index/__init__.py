@@ -1,4 +1,4 @@
-"""Vectors and terms of what was committed, ready for search; never a second truth."""
+"""Vectors and terms of committed items in arrays, for search; all can be built again."""
 
 from alveus.search.index.catalog import Index, IndexStats
 from alveus.search.index.column_filters import ReadValues

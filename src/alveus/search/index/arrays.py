@@ -43,7 +43,7 @@ class SpillFolder:
         """Return a writable array of *room* entries, the first of which are *values*.
 
         Raises:
-            OSError: There is no space for it.
+            OSError: The disk has no space for it.
         """
         import tempfile  # only where something is spilled: it brings five modules along
 
@@ -74,7 +74,7 @@ class Growable(Generic[T]):
 
     @property
     def view(self) -> NDArray[T]:
-        """What was put in so far."""
+        """The entries so far."""
         return self._room[: self.size]
 
     @property
@@ -86,7 +86,7 @@ class Growable(Generic[T]):
         """Keep it in a file from now on.
 
         Raises:
-            OSError: There is no space for it; it stays in RAM.
+            OSError: The disk has no space for it; it stays in RAM.
         """
         if self._room.nbytes and not self._spilled_to:
             self._room = to.array(self._room, len(self._room))
@@ -159,7 +159,7 @@ class Columns:
         self.size += number
 
     def spill(self, to: SpillFolder) -> None:
-        """Keep those that were made or fetched in files from now on; see `Growable.spill`."""
+        """Keep the columns in files from now on; see `Growable.spill`."""
         for column in self._arrays.values():
             column.spill(to)
 
@@ -172,7 +172,7 @@ class Columns:
 class Codes:
     """Small whole numbers for names: -1 for None, else 0, 1, … in the order of appearance.
 
-    A name that nobody uses any more is forgotten: its place in `names` is then an empty text.
+    A name without uses is forgotten: its entry in `names` is then an empty text.
 
     Args:
         uses: How often each of *names* is used.
@@ -222,7 +222,7 @@ class Codes:
         return uses
 
     def find(self, name: object) -> int | None:
-        """Return the code of *name*; None if nobody uses it."""
+        """Return the code of *name*; None if it has no uses."""
         return self._ready().get(cast("str", name))
 
     def use(self, names: Sequence[str | None]) -> NDArray[np.int32]:
@@ -337,13 +337,13 @@ BY_ROW: dict[str, DTypeLike] = {"owner": np.int32, "norm": np.float64}
 """Columns with an entry per row, of which a document has one per window."""
 
 BY_PASSAGE: dict[str, DTypeLike] = {"document": np.int32, "words": np.int32}
-"""Columns with an entry per passage: whose it is, and its tokens. Every document has one or more,
-and the column ``passage`` tells the first."""
+"""Columns with an entry per passage: its document and its tokens. Every document has one or more,
+and the column ``passage`` has the first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The codes that stand for names in columns, and for metadata texts."""
+    """The codes of names in columns, and of metadata texts."""
 
     speakers: Codes
     sessions: Codes
@@ -354,7 +354,7 @@ class Names:
 def coded(
     texts: Sequence[str], codes: dict[str, int], vocabulary: Texts | TextList
 ) -> NDArray[np.int32]:
-    """Return the codes of *texts*; those without one are added to *codes* and to *vocabulary*."""
+    """Return the codes of *texts*; new texts are added to *codes* and to *vocabulary*."""
     new = [text for text in dict.fromkeys(texts) if text not in codes]
     codes.update(zip(new, range(len(vocabulary), len(vocabulary) + len(new)), strict=True))
     vocabulary.extend(new)
@@ -390,7 +390,7 @@ class Position(NamedTuple):
 def described(
     features: Sequence[Feature], names: Names, *, dimensions: int, at: Position
 ) -> Described:
-    """Return *features* as arrays, to be put in their places from *at* on."""
+    """Return *features* as arrays, to be appended at position *at*."""
     number = len(features)
     values = zip(*features, strict=True)
     of: dict[str, tuple[Any, ...]] = dict(zip(Feature._fields, values, strict=True))
@@ -491,7 +491,7 @@ def norms(rows: NDArray[np.int8]) -> NDArray[np.float64]:
 def link(
     columns: Columns | dict[str, NDArray[Any]], docs: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Fill in the links among *docs*, which are all live ones of their sessions.
+    """Fill in the links among *docs*, which are all live docs of their sessions.
 
     Returns:
         *docs* by session, time and first, and which are followed by one of their session.

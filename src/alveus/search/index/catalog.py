@@ -26,13 +26,13 @@ NOTHING = SearchView(0, [])
 logger = logging.getLogger(__name__)
 
 HOLES = 2_048
-"""Ended documents of a set in RAM that stay until there are more of them than live ones."""
+"""Ended documents that a set in RAM keeps until they outnumber the live ones."""
 
 WAITING = 10_000
 """Changes that a loaded set waits to take in, until they are more than its live documents."""
 
 LINE_BYTES = 120
-"""RAM that one of those takes, roughly."""
+"""RAM of a waiting change, roughly."""
 
 OFTEN_MEASURED = 2_000
 """Sets of more documents are measured after every use, smaller ones at every 16th."""
@@ -42,15 +42,14 @@ SELDOM = 16
 
 @dataclass(frozen=True, slots=True)
 class IndexStats:
-    """What an index takes.
+    """The size of an index.
 
     Attributes:
-        bytes: Of RAM, roughly; files that are mapped are not counted.
-        sets: Loaded ones.
+        bytes: RAM, roughly, without mapped files.
+        sets: Loaded sets.
         segments: Sealed files.
-        segment_bytes: What they take on disk.
-        unsealed: Loaded sets that are large and have none that others could use: each process
-            builds them anew.
+        segment_bytes: Size of the sealed files.
+        unsealed: Large loaded sets without a sealed file: each process builds them anew.
     """
 
     bytes: int
@@ -65,9 +64,9 @@ class _CatalogEntry:
     """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest.
 
     Attributes:
-        waiting: Changes that it is to take in.
+        waiting: Changes to apply at the next use.
         live: Documents that were live when it was last used.
-        counted: Those of *nbytes* that the catalog's sum has.
+        counted: The part of *nbytes* that is in the catalog's sum.
     """
 
     number: int
@@ -82,19 +81,18 @@ class _CatalogEntry:
 
 
 class Index:
-    """The sets of one store, ready for search: loaded when asked for, refreshed at each use.
+    """The sets of one store, ready for search: loaded at their first use, refreshed at each use.
 
-    Shared between threads; a set serves one of them at a time. Nothing in it is a second truth:
-    all can be dropped at any time, and comes back from the store. What it takes follows from what
-    is live, however much was added and ended before.
+    Shared between threads; a set serves one of them at a time. Everything here can be dropped at
+    any time, and is loaded again from the store. Its size follows from the live items, however
+    many were added and ended before.
 
     Args:
-        folder: Where sealed files of large sets are kept, made when first needed; None: all stays
-            in RAM.
-        salt: The store's; a file of another store is not taken.
+        folder: The folder of sealed files of large sets, made when needed; None: all stays in RAM.
+        salt: The store's; a file of another store is refused.
         writable: Whether sealed files may be written and removed; else they are only read.
-        budget_bytes: RAM that sets may keep while they are not in use. A set that alone takes more
-            is kept in files without a name, if *in_files*; else it is read again at each use.
+        budget_bytes: RAM that unused sets may keep. A set that takes more by itself is kept in
+            files without a name, if *in_files*; else it is loaded again at each use.
     """
 
     def __init__(
@@ -119,16 +117,16 @@ class Index:
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
         self._epoch = self._seq = 0
-        self._bytes = 0  # the sum of what the entries have counted
+        self._bytes = 0  # the sum of `counted` of the entries
         self._users: WeakSet[Finder] = WeakSet()
 
     def join(self, user: Finder) -> None:
-        """Note who uses it: a handle of the store, until it is collected or leaves."""
+        """Register a user: a handle of the store, until it is collected or leaves."""
         with self._lock:
             self._users.add(user)
 
     def leave(self, user: Finder) -> None:
-        """Free the RAM if nobody else uses it; sealed files stay. Twice is fine."""
+        """Free the RAM if it has no other user; sealed files stay. Twice is fine."""
         with self._lock:
             self._users.discard(user)
             if not self._users:
@@ -154,18 +152,18 @@ class Index:
     def view(
         self, set_numbers: Sequence[int], *, dimensions: int, seen: SearchView | None = None
     ) -> Generator[list[SetIndex]]:
-        """Give the sets, in the order asked, with all that was committed before.
+        """Give the sets, in the order of their numbers, with all earlier commits.
 
-        They are valid inside the block, and nobody else uses them meanwhile: no second view of
-        one of them may be opened inside it by the same thread.
+        They are valid inside the block, which has them alone: the same thread must not open a
+        second view of one of them inside it.
 
         Args:
-            dimensions: Of the embedder; 0: there are no vectors.
-            seen: What was read of the sets a moment ago; what it holds is not read again.
+            dimensions: Of the embedder; 0: it has no vectors.
+            seen: A read of the sets from a moment ago, which is not repeated.
 
         Raises:
-            Damaged: A sealed file turned out to be damaged while it was read. It is dropped; the
-                next view has the set from the store. `read` repeats the work itself.
+            Damaged: A sealed file is damaged. It is dropped; the next view loads the set from the
+                store. `read` repeats the work itself.
         """
         entries, seen = self._acquire(set_numbers, seen)
         locks = [entries[number].lock for number in sorted(entries)]
@@ -195,12 +193,12 @@ class Index:
         work: Callable[[list[SetIndex]], R],
         view: SearchView | None = None,
     ) -> R:
-        """Return what *work* makes of the sets; see `view`.
+        """Return the result of *work* with the sets; see `view`.
 
-        Once more from the start if a sealed file turned out to be damaged.
+        If a sealed file is damaged, the work is done again from the start.
 
         Args:
-            view: What was read of the sets a moment ago; what it holds is not read again.
+            view: A read of the sets from a moment ago, which is not repeated.
         """
         try:
             if len(set_numbers) == 1:
@@ -233,10 +231,10 @@ class Index:
             self._release(entries)
 
     def drop(self, set_number: int) -> None:
-        """Forget a set, and remove its sealed file; it comes back from the store when asked for.
+        """Drop a set, and remove its sealed file; its next use loads it from the store.
 
-        What was forgotten in the store leaves no trace here then, but in a file that cannot be
-        removed: it is not used again, and keeps the receipt waiting. A view in use goes on.
+        Forgotten items leave no trace here then, except in a file that cannot be removed: it is
+        not used again, and the receipt waits for it. A view in use continues.
         """
         with self._lock:
             entry = self._entries.get(set_number) or _CatalogEntry(set_number)
@@ -272,7 +270,7 @@ class Index:
         return sealed
 
     def stats(self) -> IndexStats:
-        """Return what it takes."""
+        """Return the size of the index."""
         with self._lock:
             entries = list(self._entries.values())
         files = self._sealed.files()
@@ -285,15 +283,15 @@ class Index:
     def _acquire(
         self, numbers: Sequence[int], seen: SearchView | None
     ) -> tuple[dict[int, _CatalogEntry], SearchView | None]:
-        """Return the sets' entries, which stay while they are held, told of the latest changes.
+        """Return the entries of sets, held and with the latest changes, and *seen*.
 
-        And what was *seen*, if it says of the sets just what the entries were told; else None.
+        *seen* is None if it is not of the same state as the entries.
         """
         with self._lock:
             if not self._is_of(seen):
                 try:
                     self._route(seen)
-                except BaseException:  # some may have been told what others were not
+                except BaseException:  # some may have changes that others lack
                     self._drop_entries()
                     raise
             entries: dict[int, _CatalogEntry] = {}
@@ -307,11 +305,11 @@ class Index:
             return entries, seen if self._is_of(seen) else None
 
     def _is_of(self, seen: SearchView | None) -> bool:
-        """Return whether *seen* says what loaded sets were told last."""
+        """Return whether *seen* is of the last state that loaded sets know."""
         return seen is not None and seen.seq == self._seq and seen.epoch == self._epoch
 
     def _route(self, seen: SearchView | None) -> None:
-        """Tell each loaded set what changed in it since the last time."""
+        """Give each loaded set its changes since the last time."""
         if seen is None or (seen.epoch == self._epoch and seen.seq < self._seq):
             seen = self._finder.search_view((), SearchCache(self._seq))
         if seen.epoch != self._epoch or seen.seq < self._seq or not self._entries:
@@ -330,7 +328,7 @@ class Index:
             self._seq = changes[-1].seq
 
     def _tell(self, changes: Sequence[FeatureChange]) -> None:
-        """Tell loaded sets of changes; drop those that wait for more than loading them costs."""
+        """Give changes to loaded sets; drop a set with more changes than loading it costs."""
         told: dict[int, _CatalogEntry] = {}
         for change in changes:
             entry = self._entries.get(change.set_number)
@@ -342,18 +340,18 @@ class Index:
                 self._drop_entry(entry)
 
     def _forget(self, seen: SearchView) -> None:
-        """Drop all sets: the change log does not say what happened in them."""
+        """Drop all sets: the change log does not reach back to their state."""
         self._drop_entries()
         self._epoch, self._seq = seen.epoch, seen.seq
 
     def _refreshed(
         self, entry: _CatalogEntry, dimensions: int, seen: SearchView | None
     ) -> SetIndex:
-        """Return the set with all changes it was told of. Its lock is held."""
+        """Return the set with all its changes. Its lock is held."""
         index = entry.index
         if not entry.waiting and index is not None and index.dimensions == dimensions:
             return index
-        entry.index = None  # half refreshed it must not stay, whatever fails
+        entry.index = None  # it must not stay half refreshed if something fails
         with self._lock:
             waiting, entry.waiting = entry.waiting, []
         try:
@@ -381,7 +379,7 @@ class Index:
     def _keeps_removed(
         self, number: int, index: SetIndex, changes: Sequence[FeatureChange]
     ) -> bool:
-        """Return whether what was forgotten is in files without a name, and give these up."""
+        """Return whether forgotten items are in files without a name, and drop these files."""
         if not any(change.kind == "removed" for change in changes):
             return False
         return self._sealed.drop_nameless(number) or index.spilled
@@ -390,7 +388,7 @@ class Index:
         return self._sealed.load(entry.number, dimensions=dimensions, afresh=afresh)
 
     def _discard(self, entries: dict[int, _CatalogEntry], damage: Damaged) -> None:
-        """Drop what is damaged. The entries' locks are held."""
+        """Drop damaged sets. The locks of the entries are held."""
         logger.warning("a sealed index file is damaged and is made anew: %s", damage)
         for number, entry in entries.items():
             if entry.index is None or entry.index.sealed:
@@ -411,7 +409,7 @@ class Index:
         entry.nbytes = nbytes
 
     def _spill(self, index: SetIndex) -> int:
-        """Have a set take less RAM than all sets may, if that can be; return what it takes."""
+        """Move a set to files, or at least drop its cache; return its RAM."""
         try:
             index.spill(self._sealed.spill_folder())
         except OSError as problem:
@@ -421,9 +419,9 @@ class Index:
         return index.nbytes
 
     def _release(self, entries: dict[int, _CatalogEntry]) -> None:
-        """Stop holding entries; then drop the least recently used ones beyond the budget.
+        """Release entries; then drop the least recently used ones beyond the budget.
 
-        Looks at no others: what they all take is a sum that is kept.
+        Reads no other entry: the sum of all is kept.
         """
         with self._lock:
             for number, entry in entries.items():
@@ -433,7 +431,7 @@ class Index:
                     entry.counted = entry.nbytes
             excess, unused = self._bytes - self._budget_bytes, list[_CatalogEntry]()
             for entry in self._entries.values() if excess > 0 else ():
-                if not entry.users:  # what is in use now has to go later
+                if not entry.users:  # an entry in use is dropped later
                     unused.append(entry)
                     excess -= entry.counted
                 if excess <= 0:

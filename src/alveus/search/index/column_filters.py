@@ -34,8 +34,8 @@ REMEMBERED = 16
 """Conditions of a field whose outcome is kept."""
 
 MOST_FIELDS = 64
-"""Fields of a set's metadata that are kept, and as many of its values: those that were asked for
-last. A filter may name any field, also one that no item has."""
+"""Fields of a set's metadata that are kept, and as many of its values: the last that filters named.
+A filter may name any field, also one that no item has."""
 
 FIELD_BYTES = 1_200
 """RAM that a field takes beside its values, roughly."""
@@ -56,7 +56,7 @@ VALUES = 4_096
 """Items whose values are read at a time."""
 
 ReadValues: TypeAlias = Callable[[Sequence[int]], Mapping[int, Value]]
-"""What gives the values of items by their rows; an item that is gone is not among them."""
+"""Returns the values of items by their rows, without items that no longer exist."""
 
 _COMPARE: dict[str, Callable[[NDArray[Any], float], Truth]] = {
     "gt": np.greater,
@@ -83,7 +83,7 @@ def evaluate(node: Node, leaf: Callable[[Condition], Truth], size: int) -> Truth
 def of_numbers(condition: Condition, numbers: NDArray[Any]) -> Truth:
     """Return where a condition on numbers holds.
 
-    They are int64 or float64; NaN stands for what is no number, and never matches.
+    They are int64 or float64; NaN means that a value is no number, and never matches.
     """
     if condition.op in ("exists", "contains"):
         return np.full(len(numbers), condition.op == "exists" and condition.accepts(0))
@@ -216,7 +216,7 @@ class RecentFields:
         self._fields: OrderedDict[Path, Field] = OrderedDict()
 
     def of(self, paths: Collection[Path]) -> dict[Path, Field]:
-        """Return fields, new ones empty; those that nobody asked for lately are dropped."""
+        """Return fields, new ones empty; fields that no filter named lately are dropped."""
         fields = {path: self._fields.setdefault(path, Field()) for path in paths}
         for path in paths:
             self._fields.move_to_end(path)
@@ -231,7 +231,7 @@ class RecentFields:
 
 
 class Metadata:
-    """The distinct metadata texts of a set, and the fields of them that were asked for lately."""
+    """The distinct metadata texts of a set, and their fields that filters named lately."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
@@ -247,7 +247,7 @@ class Metadata:
         return coded(texts, self._code, self._texts)
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
-        """Return what tells for each text whether one of *conditions* holds."""
+        """Return a function that says for each text whether one of *conditions* holds."""
         paths = {condition.path for condition in conditions if not condition.is_item_field}
         fields = self._read(paths)
         return lambda condition: fields[condition.path].truth(condition)

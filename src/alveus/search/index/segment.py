@@ -2,11 +2,11 @@
 
 ::
 
-    header      4,096 bytes: what it is of, where the directory is, a checksum of both
+    header      4,096 bytes: the set, the position of the directory, a checksum of both
     sections    the arrays, one after the other
-    directory   JSON: name, type, shape and place of each section, and figures of the set; checksums
+    directory   JSON: name, type, shape, offset of each section, figures of the set; checksums
 
-A file is written beside its place, synced, and renamed: it is there whole or not at all. Header and
+A file is written under another name, synced, and renamed: it exists whole or not at all. Header and
 directory are checked when it is opened, a block when it is first touched, so that opening costs
 little and nothing is computed from a damaged block.
 """
@@ -34,16 +34,16 @@ from alveus.values.lazy_dataclass import dataclass
 
 FORMAT = 2
 MAGIC = b"alveusIX"
-HEADER = struct.Struct("<8sI16sQIQQQI")  # magic … directory's place, size, checksum
+HEADER = struct.Struct("<8sI16sQIQQQI")  # magic … offset, size and checksum of the directory
 HEADER_BYTES = 4096
 BLOCK_BYTES = 16_384
-"""What one checksum stands for; as few bytes as keep the checksums below a promille of the file."""
+"""Bytes of one checksum: as few as keep the checksums below a thousandth of the file."""
 
 ALIGNMENT = 64
 
 
 class Damaged(Exception):
-    """A sealed file is not what was written, or not what was asked for."""
+    """A sealed file is damaged, or of another set, store or version."""
 
     def __init__(self, path: Path, problem: str) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class Damaged(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What a sealed file is of.
+    """The set and state that a sealed file holds.
 
     Attributes:
         store: Digest that tells the store from others.
@@ -67,7 +67,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """Where an array is. *checks*: the place of its first checksum among all."""
+    """The position of an array. *checks*: the index of its first checksum among all."""
 
     name: str
     dtype: str
@@ -131,7 +131,7 @@ class SegmentWriter:
 
         Args:
             shape: Of one entry.
-            block: Bytes that one checksum stands for; None: as most arrays have.
+            block: Bytes of one checksum; None: as for most arrays.
         """
         block = block or BLOCK_BYTES
         padding = -self._at % ALIGNMENT
@@ -158,7 +158,7 @@ class SegmentWriter:
         self._at += nbytes
 
     def finish(self, identity: Identity, figures: Mapping[str, object]) -> Segment:
-        """Put the file in its place, durably, and open it."""
+        """Rename the file to its path, durably, and open it."""
         sections = [asdict(section) for section in self._sections]
         said = json.dumps({"sections": sections, "figures": dict(figures)}).encode()
         checks = np.array(self._checks, "<u4").tobytes()
@@ -177,7 +177,7 @@ class SegmentWriter:
 
 
 def _beside(path: Path) -> IO[bytes]:
-    """Open what is to become *path*, empty, to write it alone."""
+    """Open an empty file that will become *path*, locked."""
     new = path.with_suffix(".new")
     file = os.fdopen(_locked(new), "wb", buffering=1 << 20)
     give_to_owner(new, path.parent)
@@ -207,10 +207,10 @@ def _header(identity: Identity, at: int, directory: bytes) -> bytes:
 
 
 def _locked(path: Path) -> int:
-    """Open a file to write alone; what a killed process left there is taken over.
+    """Open a file and lock it; a file that a killed process left is reused.
 
-    The lock goes with the descriptor, so that no dead process keeps it. Whoever waited for the
-    lock may hold a file that was renamed meanwhile, and must not touch it.
+    The lock belongs to the descriptor, so no dead process keeps it. A process that waited for the
+    lock may have a file that was renamed meanwhile, and must not write to it.
     """
     while True:
         number = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -255,11 +255,11 @@ class Segment:
     """A sealed file, open. Its arrays must be checked where they are read.
 
     Args:
-        opened: The file, if it is open already; it is closed.
+        opened: The file, if it is open already; this closes it.
 
     Raises:
-        FileNotFoundError: There is none.
-        Damaged: It is not what was written.
+        FileNotFoundError: It does not exist.
+        Damaged: It is damaged.
     """
 
     def __init__(self, path: Path, opened: IO[bytes] | None = None) -> None:
@@ -324,7 +324,7 @@ class Segment:
         self.check_bytes(name, start * size, stop * size)
 
     def check_rows(self, name: str, at: NDArray[np.integer[Any]]) -> None:
-        """Check the blocks that hold some entries of an array whose blocks hold whole ones."""
+        """Check the blocks of some entries of an array whose blocks hold whole entries."""
         if name in self._wholly_sound:
             return
         section = self._sections[name]
@@ -377,7 +377,7 @@ class SealedTexts:
         return [whole[a - first : b - first].decode() for a, b in pairwise(offsets)]
 
     def at(self, places: NDArray[np.integer[Any]]) -> list[str]:
-        """Return the texts at *places*."""
+        """Return the texts at some positions."""
         self._segment.check_rows(f"{self._name}.offsets", np.append(places, places + 1))
         starts = cast("list[int]", self._offsets[places].tolist())
         stops = cast("list[int]", self._offsets[places + 1].tolist())
@@ -388,7 +388,7 @@ class SealedTexts:
         return found
 
     def where(self, text: str) -> NDArray[np.intp]:
-        """Return the places of *text*."""
+        """Return the positions of *text*."""
         wanted = np.frombuffer(text.encode(), np.uint8)
         self._segment.check_entries(f"{self._name}.offsets", 0, len(self) + 1)
         self._segment.check_entries(self._name, 0, len(self._bytes))

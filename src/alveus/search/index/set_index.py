@@ -85,10 +85,9 @@ class SetIndex:
     """The features of one set.
 
     A *doc* is a position, 0 … `size` - 1, in the order of rows; ended docs are holes. Everything
-    here says the same of live docs whether it was built at once or grew change by change.
+    here is the same for live docs whether it was built at once or grew change by change.
     A doc has one passage, or several if its text is long; words are looked for in passages, which
-    are in the order of their docs. It is not safe to use from two threads at once; `Index.view`
-    sees to that.
+    are in the order of their docs. Two threads must not use it at once; `Index.view` ensures that.
 
     Attributes:
         live: Live docs.
@@ -99,7 +98,7 @@ class SetIndex:
         length: Tokens.
         temporal: Temporal words.
         sealed: The first so many docs are in a sealed file, all of them live when it was written.
-        cache: What was worked out of it as it is now, by what it is for; empty after a change.
+        cache: Results computed from the current state, by purpose; empty after a change.
     """
 
     alive = Column[np.bool_]()
@@ -169,15 +168,15 @@ class SetIndex:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is a part that stands for a large set."""
+        """Whether it is a part that represents a large set."""
         return self._whole is not None
 
     def stand_for(self, whole: LargeSet, windows: Sequence[Sequence[int]]) -> None:
-        """Be a part of a large set: figures are those of the whole set, and so are neighbours.
+        """Represent a large set: figures and neighbours are those of the whole set.
 
         Args:
-            windows: Rows that follow each other in their session; of what is here, nothing else
-                is taken to be neighbours.
+            windows: Rows that follow each other in their session; no other docs here are
+                neighbours.
         """
         self._whole = whole
         self.live, self.live_passages, self.tokens = whole.documents, whole.passages, whole.tokens
@@ -226,7 +225,7 @@ class SetIndex:
 
     @property
     def passages(self) -> int:
-        """Passages, those of ended docs included."""
+        """Passages, also of ended docs."""
         return self._passages.size
 
     @property
@@ -244,7 +243,7 @@ class SetIndex:
         return passages if self.uncut else self._passages["document"][passages]
 
     def passages_of(self, docs: NDArray[np.integer[Any]]) -> tuple[Docs, NDArray[np.intp]]:
-        """Return all passages of *docs*, which rise, and where those of each begin."""
+        """Return all passages of ascending *docs*, and the position of each doc's first one."""
         starts = np.append(self.passage, np.int32(self.passages))
         numbers = starts[docs + 1] - starts[docs]
         firsts = (numbers.cumsum() - numbers).astype(np.intp)
@@ -295,10 +294,10 @@ class SetIndex:
     ) -> NDArray[np.float64]:
         """Return the best cosine of each doc's windows with *query*, of all docs or some.
 
-        0.0 for a doc that is pending, has no text, or is ended.
+        0.0 for a doc that is pending, ended, or without text.
 
         Args:
-            mean: Share that the mean of the windows' cosines has in place of the best one.
+            mean: Share of the mean of the windows' cosines; the best one has the rest.
         """
         found = self._vectors.cosines(query, docs, mean=mean)
         if self.live != self.size:
@@ -306,7 +305,7 @@ class SetIndex:
         return found
 
     def has_vectors(self, docs: NDArray[np.integer[Any]]) -> Truth:
-        """Return which docs have vectors: those that are not pending, and have a text."""
+        """Return which docs have vectors: the docs with a text that are not pending."""
         return self.columns["windows"][docs] > 0
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
@@ -314,7 +313,7 @@ class SetIndex:
         return self._vectors.centres(docs)
 
     def speakers_of(self, docs: NDArray[np.integer[Any]]) -> list[str | None]:
-        """Return who speaks in each doc; None: nobody is named."""
+        """Return the speaker of each doc, or None."""
         names = self.speakers
         return [None if code < 0 else names[code] for code in self.speaker[docs].tolist()]
 
@@ -395,7 +394,7 @@ class SetIndex:
         return found
 
     def _own(self, condition: Condition) -> Truth:
-        """Return where a condition on an item's own field holds."""
+        """Return where a condition on a field of an item holds."""
         (name,) = condition.path
         if name == "$id":
             return self._with_ids(condition)
@@ -469,7 +468,7 @@ class SetIndex:
         """Keep columns and vectors in files from now on, as they are and as they grow.
 
         Raises:
-            OSError: There is no space for one of them.
+            OSError: The disk has no space for one of them.
         """
         self.spilled = True
         for part in (self.columns, self._passages, self._vectors):
@@ -477,7 +476,7 @@ class SetIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly; what is mapped from a file is not counted."""
+        """Bytes of RAM it takes, roughly, without mapped files."""
         parts = (
             self.columns,
             self._passages,
@@ -521,7 +520,7 @@ Postings = tuple[NDArray[np.int32], NDArray[np.uint8]]
 
 @dataclass(frozen=True, slots=True)
 class PostingList:
-    """Entries grouped by term: those of ``hashes[i]`` are at ``offsets[i] : offsets[i + 1]``.
+    """Entries grouped by term: ``hashes[i]`` has the entries ``offsets[i] : offsets[i + 1]``.
 
     Attributes:
         hashes: Rising.
@@ -542,7 +541,7 @@ class PostingList:
         return cls(hashes, offsets, docs, counts, sealed)
 
     def find(self, term: int) -> Postings | None:
-        """Return the documents of *term*, rising, and its counts; None: nobody holds it."""
+        """Return the documents of *term*, rising, and its counts; None: it has none."""
         at = int(self.hashes.searchsorted(np.uint32(term)))
         if at == len(self.hashes) or self.hashes[at] != term:
             return None
@@ -637,7 +636,7 @@ class SetPostings:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes; what is mapped from a file is not counted."""
+        """Bytes of RAM it takes, without mapped files."""
         tail = self._hashes.nbytes + self._docs.nbytes + self._counts.nbytes
         own = self._grouped
         if own is None:

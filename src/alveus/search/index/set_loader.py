@@ -47,7 +47,7 @@ FETCHED = 5_000
 
 
 class Outdated(Exception):
-    """What changed cannot be taken into the set as it is; it must be read anew."""
+    """The changes cannot be applied to the loaded set; it must be loaded anew."""
 
 
 def apply(
@@ -57,14 +57,14 @@ def apply(
     number: int,
     features_by_row: Mapping[int, Feature] = MappingProxyType({}),
 ) -> None:
-    """Take *changes* of set *number* into *index*. Those it has already change nothing.
+    """Apply *changes* of set *number* to *index*; changes that it already has do nothing.
 
     Args:
-        features_by_row: Some of the features that the changes are about.
+        features_by_row: Some of the changed features.
 
     Raises:
-        Outdated: A row came below one that is there, or vectors took the place of others. Some of
-            the changes may be in the index.
+        Outdated: A new row is below an existing one, or vectors were replaced. Some of the changes
+            may be applied.
     """
     rows: dict[ChangeKind, set[int]] = {"added": set(), "ended": set(), "embedded": set()}
     for change in changes:
@@ -154,7 +154,7 @@ class SealedSets:
         """Return a set as the store has it now, or a little later.
 
         Args:
-            afresh: Not from the file that there is.
+            afresh: Ignore the existing file.
         """
         if self._folder is not None and not afresh and number not in self._unusable:
             index = self._reopened(number, dimensions)
@@ -234,7 +234,7 @@ class SealedSets:
         return index
 
     def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
-        """Open a set in a file, and take in what changed since."""
+        """Open a set in a file, and apply the changes since."""
         index = self._opened(segment, number, dimensions)
         self._replay(segment.identity.seq, index, number)
         return index
@@ -265,18 +265,18 @@ class SealedSets:
         )
 
     def _replay(self, seq: int, index: SetIndex, number: int) -> None:
-        """Take in what changed since *seq*."""
+        """Apply the changes since *seq*."""
         for changes in self._since(seq, number):
             apply(changes, index, self._finder, number)
 
     def _refuse_removed(self, seq: int, number: int) -> None:
-        """Refuse to keep on disk what was forgotten while it was being written."""
+        """Refuse a file if items were forgotten while it was written."""
         for changes in self._since(seq, number):
             if any(change.kind == "removed" for change in changes):
                 raise Outdated
 
     def _since(self, seq: int, number: int) -> Generator[list[FeatureChange]]:
-        """Yield what changed in a set since *seq*, part by part."""
+        """Yield the changes of a set since *seq*, in parts."""
         while changes := self._finder.changes(seq):
             yield [change for change in changes if change.set_number == number]
             seq = changes[-1].seq
@@ -303,13 +303,13 @@ class SealedSets:
             self._path(number).unlink(missing_ok=True)
 
     def drop_nameless(self, number: int) -> bool:
-        """Give up the set's file without a name; return whether there was one."""
+        """Drop the set's file without a name; return whether it had one."""
         return self._nameless.pop(number, None) is not None
 
     def discard(self, number: int) -> None:
         """Remove the set's file; at least do not use it again."""
         if self.drop_nameless(number) and number in self._unusable:
-            return  # the one with a name was given up before
+            return  # the named one was dropped before
         if not self._writable:
             self._unusable.add(number)
             return
@@ -320,7 +320,7 @@ class SealedSets:
             self._unusable.add(number)
 
     def files(self) -> dict[int, int]:
-        """Return the sets that have a file, and its size; none in a folder of somebody else."""
+        """Return the sets that have a file, and its size; none if the folder cannot be read."""
         found: dict[int, int] = {}
         if self._folder is None:
             return found
@@ -340,7 +340,7 @@ class SealedSets:
         self._nameless.clear()
 
     def spill_folder(self) -> SpillFolder:
-        """Return where parts of sets are kept for which RAM is too dear."""
+        """Return the folder of parts of sets that RAM has no room for."""
         folder = self._folder
         return SpillFolder(folder if folder and self._writable and folder.is_dir() else None)
 
@@ -372,8 +372,8 @@ def seal(
     """Write *features*, all of them live, to *path*, and open that.
 
     Args:
-        path: None: a file without a name, which goes with what is returned.
-        check: Called when all is written and nobody can see it yet; if it raises, none is left.
+        path: None: a file without a name, which ends with the segment.
+        check: Called when all is written and not visible yet; if it raises, no file remains.
 
     Raises:
         OSError: The file cannot be written.
@@ -391,7 +391,7 @@ def seal(
 
 
 class _Taken:
-    """What is known of the features so far; their vectors' rows are passed on."""
+    """The columns and terms of the features so far; the rows of their vectors are passed on."""
 
     def __init__(self, terms: _Terms, dimensions: int) -> None:
         self._dimensions = dimensions

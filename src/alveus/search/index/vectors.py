@@ -91,11 +91,11 @@ class SetVectors:
 
     @property
     def size(self) -> int:
-        """How many rows there are."""
+        """The number of rows."""
         return self._by_row.size
 
     def extend(self, rows: NDArray[np.int8], by_row: dict[str, NDArray[np.generic]]) -> None:
-        """Take rows, which are in order of their documents; the latter's columns are there."""
+        """Append rows, in the order of their documents, whose columns exist already."""
         owner = by_row["owner"]
         self._rows.extend(rows)
         self._by_row.extend(len(rows), by_row)
@@ -216,7 +216,7 @@ class SetVectors:
     ) -> Docs:
         """Return up to *limit* documents near *query* by their codes, rising.
 
-        Those with rows only, and of these the *usable*.
+        Only documents with rows, and of these the *usable* ones.
         """
         while self._bits.size < self.size:
             stop = min(self._bits.size + BLOCK, self.size)
@@ -234,12 +234,12 @@ class SetVectors:
             return nearest(self._bits.distances(code, chosen), owner[chosen], limit, among=count)
         distances = self._bits.distances(code)
         if usable is not None:
-            # What is not usable is FAR: all bits of its distance are set.
+            # Rows that are not usable are FAR: all bits of their distance are set.
             distances |= np.subtract(usable.view(np.uint8), 1, dtype=np.uint16)
         return nearest(distances, owner, limit, among=count)
 
     def spill(self, to: SpillFolder) -> None:
-        """Keep rows and what is known of each in files from now on; see `Growable.spill`."""
+        """Keep rows and their columns in files from now on; see `Growable.spill`."""
         self._rows.spill(to)
         self._by_row.spill(to)
 
@@ -252,7 +252,7 @@ class SetVectors:
 def _rows_of(
     starts: NDArray[np.intp], windows: NDArray[np.int32]
 ) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
-    """Return the rows of documents with so many windows each, and where those of each begin."""
+    """Return the rows of documents with so many windows each, and the first position of each."""
     firsts = windows.cumsum() - windows
     return (starts - firsts).repeat(windows) + np.arange(int(windows.sum())), firsts
 
@@ -260,7 +260,7 @@ def _rows_of(
 def _of_windows(
     values: NDArray[np.float64], starts: NDArray[np.integer[Any]], mean: float
 ) -> NDArray[np.float64]:
-    """Return what windows that begin at *starts* say of their documents."""
+    """Return the value of each document, whose windows begin at *starts*."""
     best = np.maximum.reduceat(values, starts)
     if not mean:
         return best
@@ -275,10 +275,10 @@ def _multiply(rows: NDArray[np.int8], whole: Query, out: NDArray[np.float32]) ->
 
 
 BLOCK = 32_768
-"""Rows compared at a time; what a block needs mostly stays in the L2 cache."""
+"""Rows compared at a time; the data of a block mostly stays in the L2 cache."""
 
 RARE = 32
-"""Of so many rows one or fewer are asked for: then only those are read."""
+"""If at most one of so many rows is wanted, only the wanted rows are read."""
 
 SAMPLE = 16_384
 """Distances that a first guess of the cut is made from."""
