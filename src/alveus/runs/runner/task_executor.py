@@ -13,7 +13,6 @@ import threading
 import time
 import traceback
 from collections import deque
-from collections.abc import Coroutine
 from functools import partial
 from math import inf
 
@@ -228,7 +227,10 @@ class TaskExecutor:
             return self._refused(lane, error)
         if not is_async:
             return run
-        self._send_away(lane, shift)
+        self._loop.begin()  # raises `Unavailable` if no loop can be started
+        self._loop.call(
+            lambda: self._act_async(lane) if self.scheduler.send_away(lane, shift) else None
+        )
         return None
 
     def _next(self, lane: LiveLane) -> LiveRun | None:
@@ -317,7 +319,7 @@ class TaskExecutor:
             lane.returned = lane.lease.epoch
             return True
 
-    def _abandon(self, lane: LiveLane) -> None:
+    def _abandon(self, lane: LiveLane, *, is_async: bool = False) -> None:
         """Put a lane down whose task was interrupted; the task begins anew later."""
         if lane.run is not None:
             lane.run.drop()
@@ -325,7 +327,10 @@ class TaskExecutor:
         with self.scheduler.lock:
             lane.pending = None
             lane.refresh()
-        self.scheduler.leave(lane, LaneState.READY)
+        if is_async:
+            self._come_back(lane, abandoned=True)
+        else:
+            self.scheduler.leave(lane, LaneState.READY)
 
     # --- failures -----------------------------------------------------------------------------
 
@@ -499,18 +504,6 @@ class TaskExecutor:
 
     # --- async actions ------------------------------------------------------------------------
 
-    def _send_away(self, lane: LiveLane, shift: Shift) -> None:
-        """Hand a lane to the event loop, unless it is put down before.
-
-        Raises:
-            Unavailable: No loop can be started.
-        """
-        self._loop.begin()
-        self._loop.call(partial(self._go_away, lane, shift))
-
-    def _go_away(self, lane: LiveLane, shift: Shift) -> Coroutine[object, object, None] | None:
-        return self._act_async(lane) if self.scheduler.send_away(lane, shift) else None
-
     async def _act_async(self, lane: LiveLane) -> None:
         run = lane.run
         assert run is not None  # noqa: S101 - the lane was sent away with it
@@ -521,12 +514,12 @@ class TaskExecutor:
                 await run.acall(action, event, context)
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
-            self._abandon_async(lane, run)
+            self._abandon(lane, is_async=True)
         except BaseException as error:
             if isinstance(error, GeneratorExit) and self.scheduler.stopping.is_set():
                 raise  # it was dropped with its loop
             if isinstance(error, asyncio.CancelledError) and self.scheduler.stopping.is_set():
-                self._abandon_async(lane, run)
+                self._abandon(lane, is_async=True)
                 return
             run.drop()
             lane.failure = error
@@ -534,14 +527,6 @@ class TaskExecutor:
         else:
             self._pending(lane, finished)
             self._come_back(lane)
-
-    def _abandon_async(self, lane: LiveLane, run: LiveRun) -> None:
-        """Put a lane down whose async action was cut off by the end of the runner."""
-        run.drop()
-        lane.drop_run("interrupted")
-        with self.scheduler.lock:
-            lane.refresh()
-        self._come_back(lane, abandoned=True)
 
     def _come_back(self, lane: LiveLane, *, abandoned: bool = False) -> None:
         """Continue with a lane, and hand the next waiting one to the event loop."""

@@ -40,7 +40,7 @@ class FlinkRunner:
             workers can reach; a path if all of them are on one machine.
         name: The name of inbox, run numbers and outputs; by default the agent's name.
         space, knowledge, embedder: As for `Memory.open`, in every worker.
-        mode: "concurrent": keys side by side, a slow action holds up its own key alone.
+        mode: "concurrent": keys side by side, a slow action delays only its key.
             "synchronous": one input after the other in each parallel part of the job.
         concurrency: Keys at work at once in each parallel part.
         capacity: Inputs that each part hands to its runner at once; the others wait in keyed state.

@@ -48,7 +48,7 @@ class FlinkSettings:
 
     Attributes:
         name: The name of the job, and of the folder of its checkpoints.
-        mode: "concurrent": keys side by side, a slow action holds up its own key alone.
+        mode: "concurrent": keys side by side, a slow action delays only its key.
             "synchronous": one input after the other in each parallel part.
         checkpoints: The folder of checkpoints, or a URL that Flink can write to.
         interval_s: Seconds between checkpoints.
