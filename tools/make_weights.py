@@ -36,7 +36,7 @@ from rich.progress import track
 from alveus.embed import wordpiece
 from alveus.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
 from alveus.embed.static import DIMENSIONS as STATIC_DIMENSIONS
-from alveus.embed.weights import CHECKSUMS, checksum
+from alveus.embed.weights import checksum, checksums
 from alveus.embed.wordpiece import READ, WINDOW
 
 Floats: TypeAlias = NDArray[np.float32]
@@ -422,14 +422,13 @@ def as_file(arrays: Arrays) -> bytes:
 
 def compare(file: str, arrays: Arrays) -> bool:
     """Print the checksum of every array of a file; return whether all are the known ones."""
-    known = CHECKSUMS.get(file, {})
+    known = checksums(file)
     found = {name: checksum(array) for name, array in arrays.items()}
-    console.print(f'    "{file}": {{', highlight=False)
+    console.print(f"[{file.replace('.', '_')}]", highlight=False, markup=False)
     for name, digest in found.items():
         note = "" if known.get(name) == digest else "  # [red]not the known one[/red]"
-        console.print(f'        "{name}": "{digest}",{note}', highlight=False, soft_wrap=True)
-    console.print("    },", highlight=False)
-    return found == dict(known)
+        console.print(f"{name} {digest}{note}", highlight=False, soft_wrap=True)
+    return found == known
 
 
 @click.command()

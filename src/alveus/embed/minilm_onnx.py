@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from alveus.embed.encoder import HEADS, SMALLEST_VARIANCE
 from alveus.embed.minilm import DIMENSIONS, WEIGHTS, MiniLm
 from alveus.embed.vectors import Vectors
-from alveus.embed.weights import CHECKSUMS, read_arrays
+from alveus.embed.weights import checksums, read_arrays
 from alveus.errors import EmbedderFailed, EmbedderMissing
 from alveus.values.forks import FreshLock
 from alveus.values.keywords import suggest_names
@@ -93,7 +93,7 @@ def default_cache() -> Path:
 
 def graph_path(cache: Path) -> Path:
     """Return the graph's file: its name identifies the weights and the form of the graph."""
-    weights = CHECKSUMS[WEIGHTS]["heads"][:12]
+    weights = checksums(WEIGHTS)["heads"][:12]
     return cache / f"minilm-{weights}-{GRAPH}.onnx"
 
 

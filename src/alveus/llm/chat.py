@@ -25,7 +25,7 @@ from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.values.forks import FreshLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted
+from alveus.values.storable import counted, encodable
 from alveus.values.urls import append_urls, checked_urls, is_image
 
 ROLES = ("system", "developer", "user", "assistant")
@@ -280,15 +280,15 @@ def _message(message: object, where: str, *, images: bool) -> ModelMessage:
     role = given.get("role")
     if not isinstance(role, str) or role not in ROLES:
         raise InvalidInput(f"the role of {where} must be one of {', '.join(ROLES)}")
-    content = _text(given.get("content"), f"the content of {where}")
+    content = encodable(given.get("content"), f"the content of {where}")
     what = f"the urls of {where}"
-    urls = [_text(url, what) for url in checked_urls(given.get("urls"), what)]
+    urls = [encodable(url, what) for url in checked_urls(given.get("urls"), what)]
     shown = [url for url in urls if images and role == "user" and is_image(url)]
     checked = ModelMessage(
         role=role, content=append_urls(content, [url for url in urls if url not in shown])
     )
     if "name" in given:
-        checked["name"] = _text(given["name"], f"the name of {where}")
+        checked["name"] = encodable(given["name"], f"the name of {where}")
     if shown:
         checked["urls"] = shown
     return checked
@@ -326,17 +326,6 @@ def _named(message: ModelMessage, taken: Mapping[str, str]) -> ModelMessage:
     return nameless
 
 
-def _text(text: object, what: str) -> str:
-    if not isinstance(text, str):
-        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        problem = f"{what} has a lone surrogate at {error.start}; use valid Unicode"
-        raise InvalidInput(problem) from None  # the cause would hold the text
-    return text
-
-
 def _schema(schema: object) -> Mapping[str, object]:
     if not isinstance(schema, Mapping):
         raise InvalidInput(f"json_schema must be a dict, not {type(schema).__name__}")
@@ -357,7 +346,7 @@ def _stops(stop: object) -> tuple[str, ...]:
     if isinstance(stop, str) or not isinstance(stop, Sequence):
         raise InvalidInput(f"stop must be a list of texts, not {type(stop).__name__}")
     listed = enumerate(cast("Sequence[object]", stop))
-    texts = tuple(_text(text, f"stop[{at}]") for at, text in listed)
+    texts = tuple(encodable(text, f"stop[{at}]") for at, text in listed)
     if "" in texts:
         raise InvalidInput("stop has an empty text, at which every answer would end")
     return texts

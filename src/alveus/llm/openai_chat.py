@@ -35,6 +35,7 @@ from alveus.llm.chat import (
     for_servers,
 )
 from alveus.values.forks import Flag
+from alveus.values.http_json import fits_header
 from alveus.values.keywords import suggest_names
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import Retry
@@ -307,7 +308,7 @@ class OpenAIChat(ChatModel):
                 f"the model {self._model!r} needs a key: set OPENAI_API_KEY or pass api_key= (any "
                 "word, for a server that wants none); ScriptedChat works without"
             )
-        if not (key.isascii() and key.isprintable() and " " not in key):
+        if not fits_header(key):
             raise ModelMissing(
                 f"the key of the model {self._model!r} has characters that no HTTP header can "
                 "carry, such as spaces or an end of line: check OPENAI_API_KEY or api_key="

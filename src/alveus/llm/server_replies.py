@@ -10,13 +10,7 @@ from datetime import UTC, datetime
 from typing import cast
 
 from alveus.errors import ModelAnswerInvalid, ModelFailed, ModelRefused, ModelUnavailable
-from alveus.llm.answer_reader import (
-    AnswerReader,
-    Unfit,
-    answer_text,
-    is_thought,
-    read_json_alone,
-)
+from alveus.llm.answer_reader import AnswerReader, Unfit, answer_text, is_thought, read_json_alone
 from alveus.llm.chat import Usage
 from alveus.values.http_json import (
     NO_QUOTA,

@@ -23,18 +23,7 @@ from alveus.state.tree_values import (
     put_request,
     ttl_us,
 )
-from alveus.store import (
-    Batch,
-    Clear,
-    Create,
-    Delete,
-    Ledger,
-    Node,
-    Put,
-    Refresh,
-    Scope,
-    TreeDelta,
-)
+from alveus.store import Batch, Clear, Create, Delete, Ledger, Node, Put, Refresh, Scope, TreeDelta
 from alveus.store.running_keys import refuse_own_tree
 from alveus.store.scope import NameRange
 from alveus.store.times import FOREVER, AsOf, check_tree, moment_of

@@ -23,15 +23,7 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.errors.short_repr import short_repr
-from alveus.state.cells import (
-    OBJECT,
-    VALUE,
-    WRITTEN,
-    Cell,
-    Cells,
-    deep_copy,
-    object_in_the_way,
-)
+from alveus.state.cells import OBJECT, VALUE, WRITTEN, Cell, Cells, deep_copy, object_in_the_way
 from alveus.state.paths import MemoryKind, ParsedPath, PathCache, Resolver, path_names
 from alveus.state.tree_values import (
     MISSING,
@@ -47,15 +39,7 @@ from alveus.state.tree_values import (
     size_bound,
     ttl_us,
 )
-from alveus.store import (
-    Clear,
-    Create,
-    Delete,
-    Node,
-    Put,
-    Refresh,
-    TreeDelta,
-)
+from alveus.store import Clear, Create, Delete, Node, Put, Refresh, TreeDelta
 from alveus.store.scope import NameRange
 from alveus.store.times import AsOf
 from alveus.values.lazy_dataclass import dataclass

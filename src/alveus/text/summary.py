@@ -10,7 +10,7 @@ import numpy as np
 from alveus.embed import Vectors
 from alveus.errors import InvalidInput
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted
+from alveus.values.storable import counted, encodable
 
 MOST_TOPICS = 1_000
 """How many topics may be asked for."""
@@ -106,17 +106,7 @@ def checked_texts(texts: object) -> tuple[str, ...]:
     """
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise InvalidInput(f"texts must be a list of texts, not {type(texts).__name__}")
-    return tuple(_text(text, at) for at, text in enumerate(texts))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  callers without types
-
-
-def _text(text: object, at: int) -> str:
-    if not isinstance(text, str):
-        raise InvalidInput(f"texts[{at}] must be a str, not {type(text).__name__}")
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        raise InvalidInput(f"texts[{at}] has a lone surrogate; use valid Unicode") from None
-    return text
+    return tuple(encodable(text, f"texts[{at}]") for at, text in enumerate(texts))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  callers without types
 
 
 def checked_vectors(

@@ -16,6 +16,7 @@ A value that an event cannot carry, such as NaN, is left out: reporting never fa
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, fields
 from datetime import datetime
@@ -382,15 +383,10 @@ class MemoryEvents:
 
 
 _SETTINGS: dict[type[MemoryEvent], str] = {
-    ShortTermWriteEvent: "short_term_write",
-    ShortTermReadEvent: "short_term_read",
-    SensoryWriteEvent: "sensory_write",
-    SensoryReadEvent: "sensory_read",
-    LongTermUpdateEvent: "long_term_update",
-    LongTermGetEvent: "long_term_get",
-    LongTermSearchEvent: "long_term_search",
-    RunBeginEvent: "run_begin",
+    kind: re.sub(r"(?<!^)(?=[A-Z])", "_", kind.__name__.removesuffix("Event")).lower()
+    for kind in MEMORY_EVENTS
 }
+"""The setting of each kind: ``short_term_write`` for `ShortTermWriteEvent`."""
 
 
 def silent(event: Event) -> bool:

@@ -229,6 +229,11 @@ CHUNK_BYTES = 65_536
 _HINTS = {401: "; check the API key", 403: "; check the API key"}
 
 
+def fits_header(key: str) -> bool:
+    """Return whether an HTTP header can carry a key: it has no space and no end of line."""
+    return key.isascii() and key.isprintable() and " " not in key
+
+
 class ServerFailed(Exception):
     """A server did not answer, or answered with an error; the message never has the request.
 
@@ -271,7 +276,7 @@ def post_json(
     host = urlsplit(url).netloc.rpartition("@")[2]
     headers = {"Content-Type": "application/json", "User-Agent": "alveus"}
     if key:
-        if not (key.isascii() and key.isprintable() and " " not in key):
+        if not fits_header(key):
             raise ServerFailed(
                 f"the API key for {host} has characters that no HTTP header can carry, such as a "
                 "space or an end of line"

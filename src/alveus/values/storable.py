@@ -157,27 +157,21 @@ def _type_name(value: object) -> str:
 
 
 _HINTS = {
-    "tuple": "list(value)",
-    "set": "list(value)",
-    "frozenset": "list(value)",
-    "range": "list(value)",
-    "deque": "list(value)",
-    "bytearray": "bytes(value)",
-    "memoryview": "bytes(value)",
-    "UUID": "str(value)",
-    "Decimal": "str(value)",
-    "Fraction": "str(value)",
-    "PosixPath": "str(value)",
-    "datetime": "value.isoformat()",
-    "date": "value.isoformat()",
-    "time": "value.isoformat()",
-    "timedelta": "value.total_seconds()",
-    "complex": "[value.real, value.imag]",
-    "OrderedDict": "dict(value)",
-    "defaultdict": "dict(value)",
-    "Counter": "dict(value)",
-    "ndarray": "value.tolist()",
-    "MemoryObject": "value.to_dict(), or set(path, obj), which copies it; new_object() makes one",
+    name: hint
+    for hint, names in {
+        "list(value)": "tuple set frozenset range deque",
+        "bytes(value)": "bytearray memoryview",
+        "str(value)": "UUID Decimal Fraction PosixPath",
+        "value.isoformat()": "datetime date time",
+        "value.total_seconds()": "timedelta",
+        "[value.real, value.imag]": "complex",
+        "dict(value)": "OrderedDict defaultdict Counter",
+        "value.tolist()": "ndarray",
+        "value.to_dict(), or set(path, obj), which copies it; new_object() makes one": (
+            "MemoryObject"
+        ),
+    }.items()
+    for name in names.split()
 }
 
 
@@ -313,6 +307,18 @@ def checked_wait(wait_s: object) -> float | None:
         "wait_s must be a number of seconds, or None for as long as it takes, not "
         f"{short_repr(wait_s)}"
     )
+
+
+def encodable(text: object, what: str) -> str:
+    """Return *text* if it is a `str` without lone surrogates, as models and servers need it."""
+    if not isinstance(text, str):
+        raise InvalidInput(f"{what} must be a str, not {type(text).__name__}")
+    try:
+        text.encode()
+    except UnicodeEncodeError as error:
+        problem = f"{what} has a lone surrogate at {error.start}; use valid Unicode"
+        raise InvalidInput(problem) from None  # the cause would hold the text
+    return text
 
 
 def as_dict(value: object) -> dict[str, object]:

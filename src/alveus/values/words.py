@@ -430,7 +430,10 @@ def _folded(text: str) -> tuple[str, list[str]]:
     """Return a text with one form of each letter, and the `_pairs` of scripts without spaces."""
     if text.isascii():
         return text, []
-    text = _DOTTED.sub(_decomposed, _VARIANTS.sub(_normalized, text)).translate(_FOLDED)
+    text = _VARIANTS.sub(lambda found: unicodedata.normalize("NFKC", found[0]), text)
+    text = _DOTTED.sub(lambda found: unicodedata.normalize("NFD", found[0]), text).translate(
+        _FOLDED
+    )
     if _unspaced().search(text) is None:
         return text, []
     return _unspaced().sub(" ", text), _pairs(text)
@@ -454,14 +457,6 @@ def _read_chunk(chunk: str) -> tuple[list[int], int, int] | None:
         return None
     tokens, times, years = _split(text)
     return _terms_of(tokens + pairs), times + years, years
-
-
-def _normalized(match: re.Match[str]) -> str:
-    return unicodedata.normalize("NFKC", match[0])
-
-
-def _decomposed(match: re.Match[str]) -> str:
-    return unicodedata.normalize("NFD", match[0])
 
 
 def _pairs(text: str) -> list[str]:
