@@ -15,8 +15,8 @@ import click
 
 from alveus.cli import options, output
 from alveus.cli.forgetting import show_receipt
+from alveus.cli.items import EXACT, budget_option
 from alveus.cli.options import option
-from alveus.cli.prompts import EXACT, budget_option
 from alveus.cli.session import Session
 from alveus.conversation import ConversationMemory
 from alveus.errors import AlveusError, InvalidInput, ModelFailed

@@ -37,7 +37,7 @@ COMMANDS = (
     Listed("compact", "compaction", "Compact the sets that have reached their mark."),
     Listed("compactions", "compaction", "List the compactions of a set, the latest first."),
     Listed("completion", "app", "Print the completion script of a shell."),
-    Listed("context", "prompts", "Make a prompt for a question, within a budget of tokens."),
+    Listed("context", "items", "Make a prompt for a question, within a budget of tokens."),
     Listed("delete", "items", "Delete items; their history is kept."),
     Listed("demo", "demo.command", "Show in a minute what alveus does."),
     Listed("diff", "exact_memory", "Show what changed in a key's memory between two moments."),

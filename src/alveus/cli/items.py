@@ -1,4 +1,4 @@
-"""Items of sets: add, show, delete, list, recent, search; and quarantine."""
+"""Items of sets: add, show, delete, list, recent, search, context; and quarantine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from alveus.cli.options import Moment, argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.memory import Memory
-from alveus.server.json_forms import held_fields, replaced_field
+from alveus.memory.prompt import ALL, NEWEST, Context
+from alveus.server.json_forms import context_fields, held_fields, replaced_field
 from alveus.sets import OnExisting
 from alveus.sets.admission import Quarantine, Quarantined
 from alveus.sets.set_options import ItemFields
@@ -310,6 +311,94 @@ def recent_command(
         owner.require(session, memory, (set_name,))
         found = owner.of(memory).set(set_name).recent(limit, as_of=as_of, valid_at=valid_at)
     _list(session, found)
+
+
+# --- prompts ----------------------------------------------------------------------------------
+
+EXACT = option(
+    "--exact PATH",
+    'Include exact values at and below PATH; "": all of them. May be repeated.',
+    multiple=True,
+)
+
+
+def budget_option(default: int | None = None) -> Any:  # noqa: ANN401 - the default of a parameter
+    """Return the option that bounds a prompt."""
+    says = "Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]")
+    return option("--budget -b TOKENS", says, type=options.Whole(min=1), default=default)
+
+
+@options.command("context")
+def context_command(
+    session: Session,
+    *,
+    query: str = argument(),
+    key: str = options.KEY,
+    budget: int | None = budget_option(),
+    system: str | None = option("--system TEXT", "Begin with these instructions."),
+    messages: str | None = option(
+        "--messages SET", "Take the conversation from SET.  [default: the newest]"
+    ),
+    recent: int | None = option(
+        "--recent COUNT", "Take at most COUNT exchanges of it.", type=options.Whole(min=0)
+    ),
+    exact: tuple[str, ...] = EXACT,
+    profile: str | None = option("--profile NAME", "Include the profile of NAME."),
+    block: tuple[str, ...] = option(
+        "--block NAME", 'Include the block NAME; "": all of them. May be repeated.', multiple=True
+    ),
+    show_secrets: bool = option("--show-secrets", "Do not mask secrets."),
+    details: bool = option("--details", "Name the set, id and time of each item."),
+    set_names: tuple[str, ...] = options.SETS,
+    where: dict[str, Value] | None = options.WHERE,
+    as_of: Moment = options.AS_OF,
+    valid_at: ValidAt | None = options.VALID_AT,
+    min_score: float | None = options.min_score_option(
+        "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5, but a "
+        "memory that fits into a third of the budget is shown whole]",
+        None,
+    ),
+    reranker: HttpReranker | None = options.RERANKER,
+) -> None:
+    """Make a prompt for a question, within a budget of tokens.
+
+    Prints the prompt as text on stdout. A table on stderr gives a reason for each piece of memory
+    that is in it or was left out.
+    With --json: {"messages": […], "text": …, "tokens": …, "budget_tokens": …, "partial": …,
+    "reranker_failure": …, "more": …, "why": […]}.
+
+    Example: alveus context "which seat?" --key ada --budget 1000
+    """
+
+    def made(memory: Memory) -> Context:
+        owner = Owner(key)
+        owner.require(session, memory, set_names)
+        if near := owner.near_keys(session, memory):
+            session.note(f"alveus: {owner.name} holds nothing{near}")
+        return memory.context(
+            query,
+            key=key,
+            budget_tokens=budget,
+            system=system,
+            messages=messages or NEWEST,
+            recent=recent,
+            sets=set_names or ALL,
+            exact=exact,
+            profile=profile,
+            blocks=ALL if "" in block else block,
+            where=where,
+            as_of=as_of,
+            valid_at=valid_at,
+            min_score=min_score,
+            reranker=reranker,
+            secrets="show" if show_secrets else "mask",
+            details="show" if details else "hide",
+        )
+
+    found = session.ask(made, lambda context: context.partial, None)
+    session.answer(found.text, context_fields(found))
+    if not session.json:
+        session.note(f"\n{found.explain()}")
 
 
 # --- quarantine -------------------------------------------------------------------------------

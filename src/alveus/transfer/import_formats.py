@@ -10,6 +10,7 @@ from alveus.store.records import request_json
 from alveus.transfer.chats import ChatReader, ConversationReader, LocomoReader
 from alveus.transfer.foreign_formats import (
     ItemReader,
+    McpMemoryReader,
     Reader,
     ReadPart,
     Skipped,
@@ -30,7 +31,6 @@ from alveus.transfer.lines import (
     SetLine,
     export_line,
 )
-from alveus.transfer.mcp_memory import McpMemoryReader
 from alveus.transfer.mem0 import OWN_KEY, Mem0Reader
 from alveus.transfer.record_fields import Ids
 from alveus.values import wire
