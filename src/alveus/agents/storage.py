@@ -17,6 +17,7 @@ from alveus.errors import InvalidInput
 from alveus.memory.async_calls import to_its_end
 from alveus.memory.keys import KeySets
 from alveus.memory.memory import Memory
+from alveus.sets import MemorySet
 from alveus.sets.batch import Draft
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import Engine, Writer
@@ -223,6 +224,11 @@ class LayerStorage:
     def editor(self, name: str, item_type: str | None = None) -> SetEditor:
         """Return a set of the key, to be read and changed by `writer`."""
         return SetEditor(self.writer(), self.ref(name), item_type)
+
+    def set(self, name: str, options: Mapping[str, Any]) -> MemorySet:
+        """Return a set of the key with its public calls, for `writer`."""
+        editor = self.editor(name)
+        return MemorySet(editor.writer, editor.ref, options)
 
     def now(self) -> datetime:
         """Return the time."""

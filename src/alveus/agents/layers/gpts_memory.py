@@ -135,9 +135,6 @@ MESSAGES, PLANS = "gpts_messages", "gpts_plans"
 
 _TIMES = ("created_at", "updated_at")
 
-_PURGED = {"retention": "purge"}
-"""The options of a set in RAM: it keeps no history."""
-
 
 class _Log:
     """A log in a memory, in which each conversation is a key.
@@ -148,6 +145,7 @@ class _Log:
 
     def __init__(self, memory: Memory | None = None) -> None:
         self._given = memory is not None
+        self._options = {} if self._given else {"retention": "purge"}  # RAM keeps no history
         self._memory = memory
         self._changes = 0
 
@@ -168,8 +166,7 @@ class _Log:
         return self._memory is not None
 
     def _set(self, conv_id: str, name: str) -> MemorySet:
-        editor = LayerStorage(self.memory.key(conv_id)).editor(name)
-        return MemorySet(editor.writer, editor.ref, {} if self._given else _PURGED)
+        return LayerStorage(self.memory.key(conv_id)).set(name, self._options)
 
     def _changed(self) -> None:
         """Sweep RAM every `SWEEP_EVERY` changes."""

@@ -285,8 +285,8 @@ C = TypeVar("C", bound=type)
 
 FORWARDED = (
     "storage", "profile", "label", "set_name", "note_set", "real_memory_fragment_class", "parts",
-    "move_to", "close", "clear", "write", "write_batch", "score_memory_importance",
-    "get_insights", "reflect", "handle_duplicated", "handle_overflow",
+    "move_to", "close", "clear", "write", "write_batch", "emptied",
+    "score_memory_importance", "get_insights", "reflect", "handle_duplicated", "handle_overflow",
 )  # fmt: skip
 """The calls of an agent memory that its layers answer."""
 
@@ -398,10 +398,6 @@ class AgentMemory(LayerMemory[T]):
     ) -> list[T]:
         """Read by an observation; see `LayerMemory.read`, whose weights these are."""
         return await self.memory.read(observation, alpha, beta, gamma)
-
-    def emptied(self, move: Move) -> list[MemoryFragment]:
-        """See `LayerMemory.emptied`. The log stays."""
-        return self.memory.emptied(move)
 
     # --- the log ------------------------------------------------------------------------------
 

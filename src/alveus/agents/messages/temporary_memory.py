@@ -293,13 +293,10 @@ class TemporaryMemory(MemoryBase):
         if not items:
             return []
         if items[0].time is not None:  # of a chat of the past, which must not come before the rest
-            items = _not_before(self._last_time(editor), items)
+            last = next(editor.items(newest_first=True, most=1), None)
+            items = _not_before(last and item_of(last).time, items)
         there = {s.record.id for s in editor.get([i.id for i in items if i.id is not None])}
         return [i for i in self._set.add_many(items, on_existing="keep") if i not in there]
-
-    def _last_time(self, editor: SetEditor) -> datetime | None:
-        last = editor.writer.page(editor.ref, after=None, limit=1, newest_first=True, at=None)
-        return item_of(last[0]).time if last else None
 
     def _id(self, value: dict[str, Value]) -> str | None:
         if self._dedupe == "content":
@@ -390,8 +387,7 @@ class TemporaryMemory(MemoryBase):
 
     @property
     def _set(self) -> MemorySet:
-        editor = self._editor
-        return MemorySet(editor.writer, editor.ref, {"item_type": MESSAGES})
+        return self._storage.set(self._name, {"item_type": MESSAGES})
 
 
 def _units(memories: object) -> list[dict[str, Any]]:
