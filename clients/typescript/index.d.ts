@@ -58,7 +58,9 @@ export interface BatchCommit {
 
 /** The most tokens of a prompt, and their counter. */
 export interface Budget {
+  /** The most tokens; None: any number. */
   tokens?: number | null;
+  /** Tokens of a message besides its text. */
   message_tokens?: number;
 }
 
@@ -96,22 +98,31 @@ export interface CommitPage {
 }
 
 /** A compaction that was done. */
-export interface CompactionAnswer {
+export interface CompactionInfoAnswer {
+  /** What `MemorySet.undo` takes. */
   id: number;
+  /** The number of its commit. */
   commit: number;
   time: string;
-  by: string;
-  retired: number;
-  added: Array<string>;
-  erased: number;
-  undone: number | null;
+  /** What planned it, and its settings. */
   strategy: Record<string, any>;
+  /** Who did it: "sync", "background", "external" or "call". */
+  by: string;
+  /** How many items went, those that were erased since left out. */
+  retired: number;
+  /** Ids of the items that stand for some of them, likewise. */
+  added: Array<string>;
+  /** How many of either were erased since. */
+  erased: number;
+  /** The commit that undid it; None: none did. */
+  undone: number | null;
+  /** What else there is to say, such as how many summaries were made by whom. */
   notes: Record<string, any>;
 }
 
 /** Compactions, the latest first. */
 export interface CompactionList {
-  compactions: Array<CompactionAnswer>;
+  compactions: Array<CompactionInfoAnswer>;
 }
 
 /** Return what changed in the memory of a key between two moments; see `Memory.diff`. */
@@ -125,17 +136,24 @@ export interface CompareMoments {
   tree?: "show" | "skip";
 }
 
-/** A prompt: as messages of a chat, and as one text. */
+/** A prompt made from memory; a value. */
 export interface ContextAnswer {
-  messages: Array<Record<string, any>>;
+  /** For a chat client, or `ChatModel.complete`: instructions with what is remembered, the last exchanges, and the query. */
+  messages: Array<Record<string, string>>;
+  /** The same as one text, for models that complete one. */
   text: string;
+  /** What the messages have, as the budget counts them. */
   tokens: number;
+  /** The most that it might have; None: any number. */
   budget_tokens: number | null;
-  partial: boolean;
-  reranker_failure: string | null;
-  /** How many pieces were looked at that `why` does not name. */
-  more: number;
+  /** The pieces it has, in order; then those that were left out, `LEFT_OUT` of them. */
   why: Array<PieceAnswer>;
+  /** How many more were left out. */
+  more: number;
+  /** Whether some items in reach had no vector yet; see `Hits`. */
+  partial: boolean;
+  /** Why a re-ranker did not order what was found; see `Hits`. */
+  reranker_failure: string | null;
 }
 
 /** A question that a prompt is made for. */
@@ -163,6 +181,7 @@ export interface ConversationAdd {
   keeps_times?: boolean;
   call: "conversation.add";
   messages: Record<string, any> | Message | Array<Record<string, any> | Message> | null;
+  /** What they are marked with. */
   marks?: string | Array<string> | null;
 }
 
@@ -186,10 +205,15 @@ export interface ConversationCompress {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.compress";
+  /** How many of the last messages are kept, three if nothing is said; a tool call with its answers counts as one. */
   keep_recent?: number | null;
+  /** In place of that, as many of the last messages are kept as have so many tokens together; of the message before them, as many of its last blocks. */
   keep_tokens?: number | null;
+  /** Only if the summary and all that is not in it have so many; a `Budget` says who counts. */
   trigger_tokens?: number | Budget | null;
+  /** Of what stands beside the conversation in the prompt, as instructions do: they count with it, for `trigger_tokens` and `keep_tokens`. */
   beside_tokens?: number;
+  /** How long the summary may be. */
   max_tokens?: number;
 }
 
@@ -202,9 +226,13 @@ export interface ConversationGetMemory {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.get_memory";
+  /** Only those that have it. */
   mark?: string | null;
+  /** Only those that do not have it. */
   exclude_mark?: string | null;
+  /** Begin with the summary, if there is one, as a message of the user whose id is `SUMMARY`. */
   prepend_summary?: boolean;
+  /** The last so many; more where the first of them answers a tool call, which is then there as well. 0: none. */
   recent_n?: number | null;
 }
 
@@ -218,6 +246,7 @@ export interface ConversationLoadStateDict {
   keeps_times?: boolean;
   call: "conversation.load_state_dict";
   state: Record<string, any>;
+  /** A state without content is an error; else it is empty. */
   strict?: boolean;
 }
 
@@ -234,6 +263,7 @@ export interface ConversationMessages {
   mark?: string | null;
   exclude_mark?: string | null;
   prepend_summary?: boolean;
+  /** As a `ChatModel` takes them: tool calls and parts as text, urls beside it. */
   for_chat?: boolean;
 }
 
@@ -290,7 +320,9 @@ export interface ConversationUpdateCompressedSummary {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.update_compressed_summary";
+  /** Its text; "" takes it away. */
   summary: string;
+  /** The messages that it stands for besides those that are marked already. */
   msg_ids?: string | Array<string>;
 }
 
@@ -303,8 +335,11 @@ export interface ConversationUpdateMessagesMark {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.update_messages_mark";
+  /** The mark that they get; None: *old_mark* is taken off. */
   new_mark?: string | null;
+  /** Only messages that have it; None: all. */
   old_mark?: string | null;
+  /** Only these; None: all. */
   msg_ids?: string | Array<string> | null;
 }
 
@@ -343,13 +378,32 @@ export interface DeletedCount {
 }
 
 /** What is known of a person, a place or a thing. */
-export interface EntityAnswer {
+export interface EntityPageAnswer {
+  /** All of its names, the one that pages are called by first. */
   names: Array<string>;
+  /** Those about it that hold, but relations and what takes place at a time. */
   facts: Array<FactAnswer>;
+  /** Those that hold and name another entity as well. */
   relations: Array<FactAnswer>;
+  /** Those that hold, are about another entity, and name this one. */
   mentions: Array<FactAnswer>;
+  /** Events and plans that name it, by when they take place. */
   timeline: Array<FactAnswer>;
+  /** Those about it that ended to hold, the last one first. */
   history: Array<FactAnswer>;
+}
+
+/** What is always told of somebody: sentences, each of a fact with its sources. */
+export interface EntityProfileAnswer {
+  /** Whom it is of. */
+  name: string;
+  /** Those that are told, the most important ones first. */
+  facts: Array<FactAnswer>;
+  /** What they take. */
+  tokens: number;
+  /** How many others there was no room for. */
+  left_out: number;
+  text: string;
 }
 
 /** A value of exact memory; bytes and others are objects of one field. */
@@ -365,52 +419,94 @@ export interface ExactValue {
 /** A fact, as its item in the set "facts" has it. */
 export interface Fact {
   id?: string;
+  /** A sentence that can be understood alone. */
   text?: string;
+  /** Whom or what it is about. */
   subject?: string;
+  /** "profile", "preference", "event", "plan", "relation" or "instruction". */
   kind?: string;
+  /** People, places and things that it names. */
   entities?: Array<string>;
+  /** 0..1, as the model gave it. */
   confidence?: number;
+  /** The words that it rests on. */
   quotations?: Array<Quotation>;
+  /** Where its sources are. */
   conversation?: string;
+  /** Ids of the messages that it rests on. */
   sources?: Array<string>;
+  /** Of an event or a plan: when that begins and ends, as far as it is known. */
   when?: Array<string | null>;
+  /** By whose days its dates are counted, such as "UTC-05:00": that of the messages. */
   zone?: string;
+  /** Of any other fact: from when to when it holds; None: open. */
   valid_from?: string | null;
+  /** Of any other fact: from when to when it holds; None: open. */
   valid_to?: string | null;
+  /** How often later messages said the same. */
   confirmed?: number;
+  /** Ids of other facts. */
   replaces?: Array<string>;
+  /** Ids of other facts. */
   replaced_by?: Array<string>;
+  /** Ids of other facts. */
   contradicts?: Array<string>;
+  /** The id of the learning that added it. */
   learning?: string;
+  /** Who found it, and the version of the prompt that asked. */
   model?: string;
+  /** Who found it, and the version of the prompt that asked. */
   prompt?: string;
+  /** Of the item. */
   version?: number;
+  /** When it was deleted, taken back or undone; None: it is there. */
   retired?: string | null;
 }
 
-/** A fact, and what it rests on. */
+/** A fact, as its item in the set "facts" has it. */
 export interface FactAnswer {
   id: string;
+  /** A sentence that can be understood alone. */
   text: string;
+  /** Whom or what it is about. */
   subject: string;
+  /** "profile", "preference", "event", "plan", "relation" or "instruction". */
   kind: string;
+  /** People, places and things that it names. */
   entities: Array<string>;
+  /** 0..1, as the model gave it. */
   confidence: number;
+  /** The words that it rests on. */
   quotations: Array<QuotationAnswer>;
+  /** Where its sources are. */
   conversation: string;
+  /** Ids of the messages that it rests on. */
   sources: Array<string>;
+  /** Of an event or a plan: when that begins and ends, as far as it is known. */
   when: Array<string | null>;
+  /** By whose days its dates are counted, such as "UTC-05:00": that of the messages. */
   zone: string;
+  /** Of any other fact: from when to when it holds; None: open. */
   valid_from: string | null;
+  /** Of any other fact: from when to when it holds; None: open. */
   valid_to: string | null;
+  /** How often later messages said the same. */
   confirmed: number;
+  /** Ids of other facts. */
   replaces: Array<string>;
+  /** Ids of other facts. */
   replaced_by: Array<string>;
+  /** Ids of other facts. */
   contradicts: Array<string>;
-  learning: string | null;
+  /** The id of the learning that added it. */
+  learning: string;
+  /** Who found it, and the version of the prompt that asked. */
   model: string;
+  /** Who found it, and the version of the prompt that asked. */
   prompt: string;
+  /** Of the item. */
   version: number;
+  /** When it was deleted, taken back or undone; None: it is there. */
   retired: string | null;
 }
 
@@ -422,8 +518,11 @@ export interface FactList {
 /** Return the page of a person, a place or a thing. */
 export interface FactsAbout {
   call: "facts.about";
+  /** Any of its names; case does not matter. */
   name: string;
+  /** From the facts and the names that were known at a moment of the past. */
   as_of?: number | string | null;
+  /** When facts have to hold, by default now (or at *as_of*): a fact that ended before is history, and one that begins later is left out. "any": all hold. */
   valid_at?: string | "any" | null;
 }
 
@@ -467,16 +566,20 @@ export interface FactsLearnings {
 /** Return facts, by the time of their messages. */
 export interface FactsList {
   call: "facts.list";
+  /** Only those about it; case does not matter. */
   subject?: string | null;
+  /** Only those whose metadata match; see `MemorySet.list`. */
   where?: Record<string, any> | null;
   limit?: number | null;
   as_of?: number | string | null;
+  /** When they have to hold; by default all are returned, also those that ended. */
   valid_at?: string | "any" | null;
 }
 
 /** Let other names be of the same entity; return its page. `split` takes it back. */
 export interface FactsMerge {
   call: "facts.merge";
+  /** The name that the page is called by. */
   name: string;
   others: Array<string>;
 }
@@ -485,17 +588,24 @@ export interface FactsMerge {
 export interface FactsNeighbours {
   call: "facts.neighbours";
   name: string;
+  /** How far to go: 1: those that a fact names together with it. */
   steps?: number;
+  /** As of `about`. */
   as_of?: number | string | null;
+  /** As of `about`. */
   valid_at?: string | "any" | null;
 }
 
 /** Return what is always told of somebody: the facts that hold, within a budget. */
 export interface FactsProfile {
   call: "facts.profile";
+  /** Whom; None: whom most facts are about. */
   name?: string | null;
+  /** Tokens that it may take. */
   budget?: number;
+  /** As of `about`. */
   as_of?: number | string | null;
+  /** As of `about`. */
   valid_at?: string | "any" | null;
 }
 
@@ -512,14 +622,18 @@ export interface FactsSplit {
 /** Return what took place and what is planned, by when it does; what has no date is last. */
 export interface FactsTimeline {
   call: "facts.timeline";
+  /** Only what names this person, place or thing. */
   name?: string | null;
+  /** As of `about`. */
   as_of?: number | string | null;
+  /** Only what takes place at this time; by default and with "any" all. */
   valid_at?: string | "any" | null;
 }
 
 /** Take back learnings, in one commit; return how many facts are gone with them. */
 export interface FactsUndo {
   call: "facts.undo";
+  /** Their ids, or what `learn` returned. */
   learnings: Array<string | LearnReport>;
 }
 
@@ -561,16 +675,6 @@ export interface HasValue {
   call: "exact.is_exist";
 }
 
-/** An item that rules of admission hold back, and why. */
-export interface HeldAnswer {
-  id: string;
-  set: string;
-  rule: string;
-  reason: string;
-  since: string;
-  item: ItemAnswer;
-}
-
 /** The id of an item, in its set once it was released. */
 export interface HeldId {
   id: string;
@@ -578,15 +682,19 @@ export interface HeldId {
 
 /** What rules of admission hold back. */
 export interface HeldList {
-  held: Array<HeldAnswer>;
+  held: Array<QuarantinedAnswer>;
 }
 
-/** An item that was found, its score, and what that is made of. */
+/** An item that a search found. */
 export interface HitAnswer {
-  score: number;
-  relevance: number | null;
-  parts: Record<string, number>;
+  /** The item, as it is now (or was, with ``as_of=``). */
   item: ItemAnswer;
+  /** The sum of `parts`, each times its weight; comparable within one search only. */
+  score: number;
+  /** What the score is made of, by name: ``words`` ``meaning`` ``previous`` ``next`` ``speaker`` ``date`` ``when`` …, already weighted, so that they add up to `score`. */
+  parts: Record<string, number>;
+  /** How likely it is that the item bears on the question, 0..1: comparable across searches. Only where the search was given a ``min_score``; else None. */
+  relevance: number | null;
 }
 
 /** Add to a number; 0 if nothing is there. */
@@ -602,50 +710,87 @@ export interface IncrementValue {
 
 /** One thing that a memory set holds. */
 export interface Item {
+  /** What is remembered; any storable value. */
   value?: any;
+  /** Its name in its set; made by alveus where none is given. */
   id?: string;
+  /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
   text?: string;
+  /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
   metadata?: Record<string, any>;
+  /** 0..1. */
   importance?: number;
+  /** Who said it. */
   speaker?: string | null;
+  /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
   role?: string | null;
+  /** The conversation it belongs to; search looks at its neighbours there. */
   session?: string | null;
+  /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
   time?: string;
+  /** Ids of the items it was derived from. */
   sources?: Array<string>;
+  /** Whether it stands for its sources. */
   compacted?: boolean;
+  /** For one that stands for a span of time: its end; `time` is its beginning. */
   until?: string | null;
+  /** From then on it is in no read of the present, unless it is changed before. */
   expire_at?: string | null;
+  /** When what it says began to hold; None: always did. */
   valid_from?: string | null;
+  /** When that ceased to hold; None: it holds. */
   valid_to?: string | null;
+  /** Given by a user instead of *expire_at*: how long it stays from the call on, a timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none. */
   ttl_s?: number | string | null;
+  /** Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and of which the best one counts; words read all. Items that alveus gives have none: their *text* is all of them, with U+001E and a line end between two. */
   texts?: Array<string> | null;
+  /** Given by a user where *time* is left out, or has another zone: whose offset the item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the memory's. Items that alveus gives have none. */
   timezone?: any;
 }
 
-/** An item; times are ISO 8601, in UTC, and `time` with the offset that it came with. */
+/** One thing that a memory set holds. */
 export interface ItemAnswer {
-  id: string;
-  set: string;
+  /** What is remembered; any storable value. */
   value: any;
-  text: string | null;
+  /** Its name in its set; made by alveus where none is given. */
+  id: string;
+  /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
+  text: string;
+  /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
   metadata: Record<string, any>;
+  /** 0..1. */
   importance: number;
+  /** Who said it. */
   speaker: string | null;
+  /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
   role: string | null;
+  /** The conversation it belongs to; search looks at its neighbours there. */
   session: string | null;
-  time: string | null;
-  created: string | null;
-  updated: string | null;
+  /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
+  time: string;
+  /** Time of the commit that added it. */
+  created: string;
+  /** Time of the commit that made this version. */
+  updated: string;
+  /** When it was last returned by a search or a get, or None. May lag, and what a killed process had noted since its last commit is lost. */
   accessed: string | null;
+  /** Ids of the items it was derived from. */
   sources: Array<string>;
+  /** Whether it stands for its sources. */
   compacted: boolean;
+  /** For one that stands for a span of time: its end; `time` is its beginning. */
   until: string | null;
+  /** From then on it is in no read of the present, unless it is changed before. */
   expire_at: string | null;
+  /** When what it says began to hold; None: always did. */
   valid_from: string | null;
+  /** When that ceased to hold; None: it holds. */
   valid_to: string | null;
-  /** Its number; the ETag of the item. */
+  /** 1, 2, …: rises with each change. */
   version: number;
-  /** When this version ended; null: it is the present one. */
+  /** The set it belongs to. */
+  set: string;
+  /** In a history: when this version stopped being the live one, if it did. */
   retired: string | null;
   /** How many characters of the request were no text: U+FFFD replaces them. */
   replaced_characters?: number | null;
@@ -708,11 +853,10 @@ export interface ItemOfCommit {
 /** Items, in the order that was asked for. */
 export interface ItemPage {
   items: Array<ItemAnswer>;
-  /** Whether others follow. */
   more: boolean;
 }
 
-/** Every version of an item, the oldest first. */
+/** Versions of an item, the oldest first. */
 export interface ItemVersions {
   versions: Array<ItemAnswer>;
 }
@@ -721,33 +865,58 @@ export interface ItemVersions {
 export interface KeyContext {
   of_knowledge?: boolean;
   call: "key.context";
+  /** What is asked now; None: nothing yet, and nothing is searched. */
   query: string | null;
+  /** The most that it may have; a `Budget` says who counts. */
   budget_tokens?: number | Budget | null;
+  /** Instructions; they come first. */
   system?: string | null;
+  /** The set that holds the conversation; by default that of the key's sets of messages or observations which was added to last. None: no conversation. */
   messages?: string | "newest" | null;
+  /** Most exchanges of it. */
   recent?: number | null;
+  /** Sets of the key that are searched. None: none. */
   sets?: Array<string> | "all" | null;
+  /** Sets of knowledge that are searched. None: none. */
   knowledge?: Array<string> | "all" | null;
+  /** Which exact values of short-term memory are shown: a path or a list of paths, each with all below it; `ALL`: all of them. By default none, since a session token may be among them; `Context.why` says how many there are. */
   exact?: Array<string | Array<string>> | "all" | null;
+  /** Whose profile is shown: what `KeyMemory.profile` tells of somebody, by name, 300 tokens of it at most. None: nobody's. */
   profile?: string | null;
+  /** Names of the blocks that are shown, each whole; `ALL`: all of them. */
   blocks?: Array<string> | "all" | null;
+  /** Only items like this, of sets and of knowledge; see `MemorySet.search`. */
   where?: Record<string, any> | null;
+  /** From memory as it was at a moment of the past. */
   as_of?: number | string | null;
+  /** When items have to hold, by default now (or at *as_of*); "any": whenever. */
   valid_at?: string | "any" | null;
+  /** Weights of the searches. */
   signals?: Signals | null;
+  /** Most items that a search is asked for; by default what the budget may have room for. */
   limit?: number | null;
+  /** Orders again what each search finds; see `MemorySet.search`. By default that of `Memory.open`, if any; None: this context goes without. */
   reranker?: "as the memory was opened" | null;
+  /** Leave out all that a search finds if its best item has a lower relevance, 0..1. 0: leave out nothing. By default sets are shown whole, whatever is asked, if *limit* allows so many items and they take at most a third of what the instructions and the query leave; of others the least relevance is `MIN_SCORE`. */
   min_score?: number | null;
-  /** How a budget is divided among the parts of a prompt. */
+  /** How the budget is divided. */
   shares?: {
+    /** Of exact values, if any are named. */
     exact?: number;
+    /** Of items of knowledge. */
     knowledge?: number;
+    /** Of the last exchanges. */
     recent?: number;
+    /** Of items of the key's sets. */
     items?: number;
+    /** Of what is always told of somebody, if anybody is named. */
     profile?: number;
+    /** Of blocks, if any are named. */
     blocks?: number;
   };
+  /** "mask" replaces each secret in what is remembered by its kind, as the rule `Secrets` of the write barrier finds it; "show" does not. Instructions and query are never changed. */
   secrets?: "mask" | "show";
+  /** "show" begins each line of what is remembered with its set, its id and its time; "hide" names the day, once for all items of that day. `Context.why` has all of it either way. */
   details?: "hide" | "show";
 }
 
@@ -783,6 +952,7 @@ export interface KeySearch {
   call: "key.search";
   query: string;
   sets?: Array<string> | null;
+  /** In place of *sets*: those whose names begin with it. */
   prefix?: string | null;
   limit?: number;
   where?: Record<string, any> | null;
@@ -797,24 +967,10 @@ export interface KeySearch {
 export interface KeySets {
   of_knowledge?: boolean;
   call: "key.sets";
+  /** Only names that begin with it. */
   prefix?: string;
+  /** Return a dict: by name, how many items there are. Items are not counted for that: each set knows its number. */
   counts?: boolean;
-}
-
-/** What was learnt; ids, but for the new facts. */
-export interface LearnAnswer {
-  added: Array<FactAnswer>;
-  confirmed: Array<string>;
-  superseded: Array<string>;
-  contradicted: Array<string>;
-  taken_back: Array<string>;
-  refused: Record<string, number>;
-  model_calls: number;
-  messages: number;
-  set_aside: number;
-  waiting: number;
-  learnings: Array<string>;
-  commits: Array<number>;
 }
 
 /** Texts that facts are learnt from, or a conversation of the key. */
@@ -826,29 +982,78 @@ export interface LearnBody {
 
 /** How messages are read. */
 export interface LearnOptions {
+  /** How many messages a model is asked about at once, at most. */
   batch_messages?: number;
+  /** How many tokens they may have together; one longer message goes alone. */
   batch_tokens?: number;
+  /** In how many calls of `learn` in a row the model may give no usable answer about a batch, before that is set aside and the next one is read. */
   tries?: number;
+  /** "leave": messages that were set aside stay so; "retry": they are tried again. */
   skipped?: "leave" | "retry";
+  /** How many messages have to wait, or nothing is read. */
   at_least?: number;
+  /** For how long nobody may have added a message, or nothing is read. */
   idle_s?: number;
+  /** How often models may be asked in one hour of the clock, by all who learn in the space with this option, in whatever process. A call is counted before it is made. None: as often as needed. */
   calls_per_hour?: number | null;
 }
 
 /** What `KeyMemory.learn` did. */
 export interface LearnReport {
+  /** The facts that are new, in the order of the messages. */
   added?: Array<Fact>;
+  /** Ids of known facts that were said again, and have one more source. */
   confirmed?: Array<string>;
+  /** Ids of known facts that ended to hold. */
   superseded?: Array<string>;
+  /** Ids of known facts that something new contradicts; both are kept. */
   contradicted?: Array<string>;
+  /** Ids of known facts that were retired, because they were taken back. */
   taken_back?: Array<string>;
+  /** How many answers of the model were not stored, by reason. */
   refused?: Record<string, number>;
+  /** How often the model was asked in this call. */
   model_calls?: number;
+  /** How many messages were read. */
   messages?: number;
+  /** How many messages this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
   set_aside?: number;
+  /** How many messages were left because `LearnOptions.calls_per_hour` calls were made. */
   waiting?: number;
+  /** Ids of the learnings, one for each commit; `Facts.undo` takes them. */
   learnings?: Array<string>;
+  /** Their commit numbers. */
   commits?: Array<number>;
+}
+
+/** What `KeyMemory.learn` did. */
+export interface LearnReportAnswer {
+  /** The facts that are new, in the order of the messages. */
+  added: Array<FactAnswer>;
+  /** Ids of known facts that were said again, and have one more source. */
+  confirmed: Array<string>;
+  /** Ids of known facts that ended to hold. */
+  superseded: Array<string>;
+  /** Ids of known facts that something new contradicts; both are kept. */
+  contradicted: Array<string>;
+  /** Ids of known facts that were retired, because they were taken back. */
+  taken_back: Array<string>;
+  /** How many answers of the model were not stored, by reason. */
+  refused: Record<string, number>;
+  /** How often the model was asked in this call. */
+  model_calls: number;
+  /** How many messages were read. */
+  messages: number;
+  /** How many messages this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
+  set_aside: number;
+  /** How many messages were left because `LearnOptions.calls_per_hour` calls were made. */
+  waiting: number;
+  /** Ids of the learnings, one for each commit; `Facts.undo` takes them. */
+  learnings: Array<string>;
+  /** Their commit numbers. */
+  commits: Array<number>;
+  /** How many characters of the request were no text: U+FFFD replaces them. */
+  replaced_characters?: number | null;
 }
 
 /** How messages are read; see `LearnOptions` of alveus. */
@@ -876,10 +1081,15 @@ export interface ListNames {
 
 /** One message; an immutable value. */
 export interface Message {
+  /** Its text. */
   content?: string;
+  /** Its speaker. */
   role?: "system" | "user" | "assistant" | "tool";
+  /** The name of the speaker, for models that take names. */
   name?: string | null;
+  /** Ids of the tool calls that it asks for; a message that answers one of them belongs to it, and neither is shown without the other. */
   calls?: Array<string>;
+  /** Ids of the tool calls that it answers. */
   answers?: Array<string>;
 }
 
@@ -950,42 +1160,49 @@ export interface NewObject {
   overwrite?: boolean;
 }
 
-/** What may still hold what was forgotten, and what to do. */
+/** Something that may still hold what was forgotten, and that alveus cannot or must not change. */
 export interface OutOfReachAnswer {
+  /** What it is. */
   what: string;
+  /** How many of it, or what to do. */
   note: string;
+  /** Of values in an exact tree. */
   paths: Array<string>;
+  /** When that ends, as far as the store can tell; "": nobody knows. */
   until: string;
 }
 
-/** A piece of a prompt, or one that was left out, and why. */
+/** A piece of a prompt, or one that was looked at and left out. */
 export interface PieceAnswer {
-  part: string;
+  /** Which part of the prompt it is of. */
+  part: "system" | "recent" | "blocks" | "profile" | "exact" | "knowledge" | "items" | "query";
+  /** Where it is from: ``set/id``, or the path of an exact value; "" for what was passed in. */
   source: string;
+  /** What it says; secrets are masked unless the context shows them. */
   text: string;
+  /** Whether it is in the prompt. */
   shown: boolean;
+  /** Why it is, or is not. */
   reason: string;
+  /** What it has; in its part of a message, alone. */
   tokens: number;
+  /** Which one of its part it was, from 1: the newest exchange, or the best hit. */
   rank: number;
+  /** The set of its items. */
   set: string | null;
+  /** Of its items: several in an exchange of several messages. */
   ids: Array<string>;
+  /** When it happened; of an exchange: when it began. */
   time: string | null;
+  /** What search gave it. */
   score: number | null;
+  /** What that is made of; see `Hit`. */
   parts: Record<string, number>;
 }
 
 /** An answer that says what is wrong. */
 export interface Problem {
   error: Fault;
-}
-
-/** What is always told of somebody. */
-export interface ProfileAnswer {
-  name: string;
-  text: string;
-  facts: Array<FactAnswer>;
-  tokens: number;
-  left_out: number;
 }
 
 /** Retire what is held; only the history keeps it, until its key is forgotten. */
@@ -1032,19 +1249,43 @@ export interface QuarantineSize {
   call: "quarantine.size";
 }
 
+/** An item that is held. */
+export interface QuarantinedAnswer {
+  /** What it is known by here. */
+  id: string;
+  /** As it was to be added, with the id it was to have. */
+  item: ItemAnswer;
+  /** The set it was to be added to. */
+  set: string;
+  /** The rule that held it. */
+  rule: string;
+  /** What that said. */
+  reason: string;
+  /** When. */
+  since: string;
+}
+
 /** The words of a message that a fact rests on. */
 export interface Quotation {
+  /** The id of the message. */
   source?: string;
+  /** Where they stand in its text, in characters. */
   start?: number;
+  /** Where they stand in its text, in characters. */
   end?: number;
+  /** The words. */
   text?: string;
 }
 
 /** The words of a message that a fact rests on. */
 export interface QuotationAnswer {
+  /** The id of the message. */
   source: string;
+  /** Where they stand in its text, in characters. */
   start: number;
+  /** Where they stand in its text, in characters. */
   end: number;
+  /** The words. */
   text: string;
 }
 
@@ -1064,20 +1305,33 @@ export interface ReadValue {
   call: "exact.get";
 }
 
-/** What was erased: counts and digests, nothing of what was there. */
+/** What a `forget` did: counts and digests, nothing of what was there. */
 export interface ReceiptAnswer {
+  /** Its id; the store keeps it under that, if anything was erased. */
   id: string;
+  /** When it was erased. */
   time: string;
+  /** The commit that did so; None: nothing was there, or it was a dry run. */
   commit: number | null;
+  /** What was asked for: digests of the key, of sets and of ids. */
   request: Record<string, any>;
+  /** What was erased, by kind; kinds of which nothing was there are left out. */
   counts: Record<string, number>;
+  /** Items among them that were erased since they were derived from others. */
   derived: number;
+  /** Sources of those that came back. */
   restored: number;
+  /** Derived items that cannot be made again, since sources of them were purged before. */
   lost: number;
+  /** Outputs that a consumer had yet to read. */
   unread: number;
+  /** "scrubbed": gone from every file of the store. "pending": from every read only. */
   state: "scrubbed" | "pending";
+  /** Who or what is in the way, in words. */
   blocked_by: Array<string>;
+  /** Runs that still hold some of it; their records go with `Memory.scrub` once they end. */
   open: Array<number>;
+  /** What may hold it outside of what was erased. */
   out_of_reach: Array<OutOfReachAnswer>;
 }
 
@@ -1151,10 +1405,8 @@ export interface RunList {
 
 /** Items that answer a question, the best first. */
 export interface SearchAnswer {
-  /** Items are left out that wait for their vectors. */
   partial: boolean;
   reranker_failure: string | null;
-  /** The days that the question names by a word such as "yesterday", and the zone. */
   dated: string | null;
   hits: Array<HitAnswer>;
 }
@@ -1176,6 +1428,7 @@ export interface SetAddMany {
   call: "set.add_many";
   items: Array<Item>;
   on_existing?: "error" | "keep" | "update";
+  /** "skip" leaves out what a rule of the set rejects; the list that is returned says what, and why (`Added.skipped`). */
   on_rejected?: "error" | "skip";
 }
 
@@ -1185,23 +1438,41 @@ export interface SetAdmit {
   call: "set.admit";
   /** One thing that a memory set holds. */
   value: {
+    /** What is remembered; any storable value. */
     value?: any;
+    /** Its name in its set; made by alveus where none is given. */
     id?: string;
+    /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
     text?: string;
+    /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
     metadata?: Record<string, any>;
+    /** 0..1. */
     importance?: number;
+    /** Who said it. */
     speaker?: string | null;
+    /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
     role?: string | null;
+    /** The conversation it belongs to; search looks at its neighbours there. */
     session?: string | null;
+    /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
     time?: string;
+    /** Ids of the items it was derived from. */
     sources?: Array<string>;
+    /** Whether it stands for its sources. */
     compacted?: boolean;
+    /** For one that stands for a span of time: its end; `time` is its beginning. */
     until?: string | null;
+    /** From then on it is in no read of the present, unless it is changed before. */
     expire_at?: string | null;
+    /** When what it says began to hold; None: always did. */
     valid_from?: string | null;
+    /** When that ceased to hold; None: it holds. */
     valid_to?: string | null;
+    /** Given by a user instead of *expire_at*: how long it stays from the call on, a timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none. */
     ttl_s?: number | string | null;
+    /** Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and of which the best one counts; words read all. Items that alveus gives have none: their *text* is all of them, with U+001E and a line end between two. */
     texts?: Array<string> | null;
+    /** Given by a user where *time* is left out, or has another zone: whose offset the item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the memory's. Items that alveus gives have none. */
     timezone?: any;
   };
 }
@@ -1241,7 +1512,9 @@ export interface SetForget {
   call: "set.forget";
   ids?: string | Array<string> | null;
   where?: Record<string, any> | null;
+  /** "now": also remove what is left in files; "later": leave that to `Memory.scrub`. None: now, if the store is under 200 MB. */
   scrub?: "now" | "later" | null;
+  /** Only count. */
   dry_run?: boolean;
 }
 
@@ -1279,9 +1552,11 @@ export interface SetList-Input {
   call: "set.list";
   where?: Record<string, any> | null;
   limit?: number | null;
+  /** Id of the last item of the page before; it may have been deleted since. */
   after?: string | null;
   newest_first?: boolean;
   as_of?: number | string | null;
+  /** Only facts that held then; by default all, whenever they hold. */
   valid_at?: string | "any" | null;
 }
 
@@ -1295,6 +1570,7 @@ export interface SetPoints {
   set?: NamedSet;
   call: "set.points";
   where?: Record<string, any> | null;
+  /** Points at most; of more items, some from everywhere. None: all. */
   limit?: number | null;
 }
 
@@ -1311,6 +1587,7 @@ export interface SetRecent {
   call: "set.recent";
   n?: number;
   as_of?: number | string | null;
+  /** When they have to hold, by default now (or at *as_of*); "any": whenever. */
   valid_at?: string | "any" | null;
 }
 
@@ -1329,10 +1606,14 @@ export interface SetSearch {
   query: string;
   limit?: number;
   where?: Record<string, any> | null;
+  /** Search what was there at a moment of the past. */
   as_of?: number | string | null;
   signals?: Signals | null;
+  /** When facts have to hold, by default now (or at *as_of*); "any": whenever. */
   valid_at?: string | "any" | null;
+  /** Leave out hits whose relevance (0..1, comparable across searches) is lower. Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of the ten best for a question that nothing answers, 12 of 100. 0 leaves out none, and has each `Hit` tell its relevance. */
   min_score?: number | null;
+  /** Orders the best hits again, 50 unless its `candidates` says otherwise, and never fewer than *limit*; a `Hit` then has its score. If it fails, they stay in their order, and `Hits` say why. By default that of `Memory.open`, if any; None: this search goes without. */
   reranker?: "as the memory was opened" | null;
 }
 
@@ -1355,26 +1636,45 @@ export interface SetSupersede {
   id: string;
   /** One thing that a memory set holds. */
   value: {
+    /** What is remembered; any storable value. */
     value?: any;
+    /** Its name in its set; made by alveus where none is given. */
     id?: string;
+    /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
     text?: string;
+    /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
     metadata?: Record<string, any>;
+    /** 0..1. */
     importance?: number;
+    /** Who said it. */
     speaker?: string | null;
+    /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
     role?: string | null;
+    /** The conversation it belongs to; search looks at its neighbours there. */
     session?: string | null;
+    /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
     time?: string;
+    /** Ids of the items it was derived from. */
     sources?: Array<string>;
+    /** Whether it stands for its sources. */
     compacted?: boolean;
+    /** For one that stands for a span of time: its end; `time` is its beginning. */
     until?: string | null;
+    /** From then on it is in no read of the present, unless it is changed before. */
     expire_at?: string | null;
+    /** When what it says began to hold; None: always did. */
     valid_from?: string | null;
+    /** When that ceased to hold; None: it holds. */
     valid_to?: string | null;
+    /** Given by a user instead of *expire_at*: how long it stays from the call on, a timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none. */
     ttl_s?: number | string | null;
+    /** Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and of which the best one counts; words read all. Items that alveus gives have none: their *text* is all of them, with U+001E and a line end between two. */
     texts?: Array<string> | null;
+    /** Given by a user where *time* is left out, or has another zone: whose offset the item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the memory's. Items that alveus gives have none. */
     timezone?: any;
   };
   at?: string | null;
+  /** Of the new item. */
   new_id?: string | null;
   text?: string | null;
   texts?: Array<string> | null;
@@ -1422,36 +1722,63 @@ export interface SetUpdate {
 
 /** How a budget is divided among the parts of a prompt. */
 export interface Shares {
+  /** Of exact values, if any are named. */
   exact?: number;
+  /** Of items of knowledge. */
   knowledge?: number;
+  /** Of the last exchanges. */
   recent?: number;
+  /** Of items of the key's sets. */
   items?: number;
+  /** Of what is always told of somebody, if anybody is named. */
   profile?: number;
+  /** Of blocks, if any are named. */
   blocks?: number;
 }
 
 /** The weight of each signal in a score; 0 switches a signal off. */
 export interface Signals {
+  /** Of BM25, divided by the best BM25 that the question reaches, so 0..1. */
   words?: number;
+  /** Of the cosine between question and text; 1.5 to 3 differ by about a point (LoCoMo). */
   meaning?: number;
+  /** Share of words and meaning that an item takes from the one before it in its session; with `next`, worth 3 points. */
   previous?: number;
+  /** The same, from the one after it. */
   next?: number;
+  /** Share more of the item before it that an answer takes: an item after a question (of up to 60 words) that is of the speaker whom the question names, if it names one. */
   reply?: number;
+  /** Of being said by the one speaker whom the question names. More of it helps where questions name the right speaker and costs 8 points where they name the wrong one. */
   speaker?: number;
+  /** Of being said by the user, if the question names no speaker and says "I". */
   user?: number;
+  /** Of lying close to the date that the question names. */
   date?: number;
+  /** Of temporal words in the text, if the question asks for a time; two are enough. */
   when?: number;
+  /** Share of the best score in an item's session that the item takes; what is said beside a good answer belongs to it. An item of no session is a session of its own. */
   session?: number;
+  /** Of being a standing instruction: up to 40 words that begin with "always", "never", "from now on", "whenever I ask" or "make sure you always". */
   instruction?: number;
+  /** Penalty of an item that ends in a question mark and has up to 25 words. */
   short_question?: number;
+  /** Of being new: 1 now, half of it after `half_life_days`, and so on. */
   recency?: number;
+  /** Of the item's own importance. */
   importance?: number;
+  /** Share, 0..1, that the mean of a long text's windows has in its cosine; the best window has the rest. */
   mean?: number;
+  /** Of naming, in the fields "entities" or "subject" of the metadata, people, places and things that the question names; facts have them. Half of it for one of two. */
   entities?: number;
+  /** How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a speaker's first name must be for the word to mean the name; 0: words are not compared. */
   names?: number;
+  /** Share of a score, 0..1, that age takes away in the end. It leaves ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was last read, or its own time if that is later; *half_life* is ``half_life_days * (1 + importance)``, so an important item fades half as fast. */
   decay?: number;
+  /** Days in which recency halves, and half of the decay is done. */
   half_life_days?: number;
+  /** BM25: how fast repetitions of a word stop to count. */
   k1?: number;
+  /** BM25: the penalty of a long text; .9 and .4 beat 1.2 and .75 by a point. */
   b?: number;
 }
 
@@ -1495,11 +1822,15 @@ export interface TouchedItem {
   version: number;
 }
 
-/** What the undoing of a compaction brought back and removed: ids of items. */
+/** What an undo did. */
 export interface UndoneAnswer {
+  /** Ids of the items that are back, as they were. */
   restored: Array<string>;
+  /** Ids that the compaction retired and that were erased since, as far as they are known. */
   missing: Array<string>;
+  /** Ids of the items that stood for them, which are gone. */
   removed: Array<string>;
+  /** How many were erased since, known or not. */
   erased: number;
 }
 
@@ -1637,7 +1968,7 @@ export class Alveus extends Connection {
     key: string;
     /** The space. */
     space?: string;
-  }, body: LearnBody, options?: WriteOptions): Promise<LearnAnswer>;
+  }, body: LearnBody, options?: WriteOptions): Promise<LearnReportAnswer>;
   /**
    * List what is held back of all keys, and of knowledge, so many keys at a time.
    *
@@ -1841,7 +2172,7 @@ export class Alveus extends Connection {
     key: string;
     /** The space. */
     space?: string;
-  }, options?: CallOptions): Promise<EntityAnswer>;
+  }, options?: CallOptions): Promise<EntityPageAnswer>;
   /**
    * Tell how the store grew, at moments from its first commit to its last one.
    *
@@ -1901,7 +2232,7 @@ export class Alveus extends Connection {
     key: string;
     /** The space. */
     space?: string;
-  }, options?: CallOptions): Promise<ProfileAnswer>;
+  }, options?: CallOptions): Promise<EntityProfileAnswer>;
   /** Say whether the store answers, for whoever has a token for its space. */
   readReadiness(query?: {}, options?: CallOptions): Promise<Record<string, string>>;
   /** Tell what a run did: each step, what it read and wrote, called, sent and put out. */

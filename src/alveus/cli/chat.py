@@ -24,7 +24,7 @@ from alveus.facts import Learning
 from alveus.llm import ChatModel, said_by, stream_text
 from alveus.memory.keys import KeyMemory
 from alveus.memory.prompt import Context, Piece
-from alveus.server.json_forms import context_fields
+from alveus.server.json_forms import fields_of
 from alveus.text.messages import MESSAGES
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
@@ -268,7 +268,7 @@ class Chat:
                 self.session.note(HELP)
             case "/why":
                 shown = self.recalled or self._recalled_before()
-                self.session.answer(shown.explain(), context_fields(shown))
+                self.session.answer(shown.explain(), fields_of(shown))
             case "/forget":
                 self._forget()
             case "/undo":

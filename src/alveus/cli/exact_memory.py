@@ -228,7 +228,7 @@ def diff_command(
         )
         known = bool(found) or key in memory.keys()  # noqa: SIM118 - a method, not a dict's
     if session.json:
-        output.document(json_forms.difference_fields(found))
+        output.document(json_forms.fields_of(found))
     elif not known:
         session.nothing(f"nothing is kept under key {key!r}; `alveus keys` lists those there are")
     elif not found:

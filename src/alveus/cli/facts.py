@@ -20,7 +20,7 @@ from alveus.facts import Fact, Facts, LearnOptions, LearnReport
 from alveus.llm import ChatModel
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
-from alveus.server.json_forms import fact_fields
+from alveus.server.json_forms import fields_of
 from alveus.store.times import ValidAt
 from alveus.transfer import LAST
 from alveus.values.forks import Flag
@@ -273,7 +273,7 @@ def _show_report(
 ) -> None:
     if session.json:
         head = {} if key is None else {"key": key}
-        output.document(output.wired({**head, **report.to_json()}))
+        output.document({**head, **fields_of(report)})
         return
     for fact in report.added:
         session.say(f"+ {fact.text}")
@@ -333,10 +333,10 @@ def about_command(
         page = facts.about(name, **when)
         near = {} if steps is None else facts.neighbours(name, steps=steps, **when)
     if session.json:
-        fields = page.to_json()
+        fields = fields_of(page)
         if steps is not None:
             fields["neighbours"] = {other: step for other, (step, _) in near.items()}
-        output.document(output.wired(fields))
+        output.document(fields)
         return
     others = f" (also {', '.join(page.names[1:])})" if page.names[1:] else ""
     session.answer(f"{page.name}{others}")
@@ -368,7 +368,7 @@ def profile_command(
     """
     with _opened(session, key) as facts:
         found = facts.profile(name, budget=budget, **when)
-    session.answer(found.text, output.wired(found.to_json()))
+    session.answer(found.text, {**fields_of(found), "text": found.text})
     if not session.json:
         left = f", {output.plural(found.left_out, 'fact')} left out" if found.left_out else ""
         session.note(f"alveus: {found.name}, {found.tokens:,} tokens{left}")
@@ -409,7 +409,7 @@ def list_facts(
     def row(fact: Fact) -> tuple[str, ...]:
         return fact.id, fact.kind, fact.subject, fact.text
 
-    session.listing(("id", "kind", "subject", "fact"), found, row, fact_fields)
+    session.listing(("id", "kind", "subject", "fact"), found, row, fields_of)
 
 
 @options.command("show", facts_command)
@@ -424,7 +424,7 @@ def show_fact(session: Session, *, item_id: str = options.ITEM, key: str = optio
         versions = facts.history(item_id)
     if not versions:
         session.nothing(f"key {key!r} has no fact {item_id!r}")
-    session.describe(_described(versions[-1], session.zone), fact_fields(versions[-1]))
+    session.describe(_described(versions[-1], session.zone), fields_of(versions[-1]))
 
 
 def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
@@ -469,7 +469,8 @@ def why_fact(session: Session, *, item_id: str = options.ITEM, key: str = option
         rows.append(("message", f"{message['id']}, {who}: {message.get('content')}"))
     rows += [("replaced", fact.text) for fact in origin.replaced]
     rows += [("contradicts", fact.text) for fact in origin.contradicts]
-    session.describe(rows, output.wired(origin.to_json()))
+    learning = None if origin.learning is None else origin.learning.id
+    session.describe(rows, {**fields_of(origin), "learning": learning})
 
 
 @options.command("check", facts_command)

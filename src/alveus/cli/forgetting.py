@@ -11,7 +11,7 @@ from alveus.cli.options import argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.keys import KeyMemory
-from alveus.server.json_forms import receipt_fields
+from alveus.server.json_forms import fields_of
 from alveus.sets.forgetting import Receipt
 from alveus.values.storable import Value
 from alveus.values.times import Zone
@@ -68,14 +68,14 @@ def forget_command(
             reach = whole.set(set_name or "default")
         counted = reach.forget([*ids] or None, where=where, dry_run=True)
         if dry_run:
-            session.answer(f"would erase {_counts(counted)}", receipt_fields(counted))
+            session.answer(f"would erase {_counts(counted)}", fields_of(counted))
             return
         if counted.counts:
             session.confirm(f"Erase {name} for good: {_counts(counted)}?", yes=yes)
         with session.progress("forgetting"):
             receipt = reach.forget([*ids] or None, where=where, scrub=scrub)
         if not receipt.changed:
-            session.nothing(f"nothing of {name} is there", receipt_fields(receipt))
+            session.nothing(f"nothing of {name} is there", fields_of(receipt))
         show_receipt(session, receipt)
 
 
@@ -101,7 +101,7 @@ def _counts(receipt: Receipt) -> str:
 def show_receipt(session: Session, receipt: Receipt) -> None:
     """Show a receipt: the counts, and the files that still contain erased data."""
     if session.json:
-        output.document(receipt_fields(receipt))
+        output.document(fields_of(receipt))
         return
     session.say(f"erased {_counts(receipt)}")
     if receipt.derived:
@@ -169,7 +169,7 @@ def receipts_command(
             lambda receipt: receipt.commit,
         )
         columns = ("id", "time", "kind", "state", "erased")
-        session.listing(columns, found, partial(_row, session.zone), receipt_fields)
+        session.listing(columns, found, partial(_row, session.zone), fields_of)
 
 
 def _row(zone: Zone, receipt: Receipt) -> tuple[str, ...]:

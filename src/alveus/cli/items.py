@@ -18,7 +18,7 @@ from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.memory import Memory
 from alveus.memory.prompt import ALL, NEWEST, Context
-from alveus.server.json_forms import context_fields, held_fields, replaced_field
+from alveus.server.json_forms import fields_of, replaced_field
 from alveus.sets import OnExisting
 from alveus.sets.admission import Quarantine, Quarantined
 from alveus.sets.set_options import ItemFields
@@ -172,7 +172,7 @@ def search_command(
     if hits.dated:
         session.note(f"alveus: the question means {hits.dated}")
     if session.json:
-        output.document(output.hits_fields(hits))
+        output.document(output.fields_of(hits))
     elif explain and hits:
         from alveus.cli import tables
 
@@ -222,11 +222,11 @@ def show_command(
     for number, item in enumerate(found):
         if number and not session.json:
             click.echo()
-        session.describe(_facts(item), output.item_fields(item))
+        session.describe(_facts(item), output.fields_of(item))
 
 
 def _facts(item: Item) -> Iterable[tuple[str, str]]:
-    for name, fact in output.item_fields(item).items():
+    for name, fact in output.fields_of(item).items():
         if fact not in (None, [], {}, False) and not (name == "text" and item.text == item.value):
             yield name, fact if isinstance(fact, str) else output.inline(fact)
 
@@ -288,7 +288,7 @@ def list_command(
 
 def _list(session: Session, items: Iterable[Item]) -> None:
     row = partial(output.item_row, zone=session.zone)
-    session.listing(output.ITEM_COLUMNS, items, row=row, fields=output.item_fields)
+    session.listing(output.ITEM_COLUMNS, items, row=row, fields=output.fields_of)
 
 
 @options.command("recent")
@@ -396,7 +396,7 @@ def context_command(
         )
 
     found = session.ask(made, lambda context: context.partial, None)
-    session.answer(found.text, context_fields(found))
+    session.answer(found.text, fields_of(found))
     if not session.json:
         session.note(f"\n{found.explain()}")
 
@@ -439,7 +439,7 @@ def list_held(
     def row(held: Quarantined) -> tuple[str, ...]:
         return held.id, held.set_name, session.zone.text(held.since), held.rule, held.reason
 
-    session.listing(("id", "set", "held since", "rule", "reason"), found, row, held_fields)
+    session.listing(("id", "set", "held since", "rule", "reason"), found, row, fields_of)
 
 
 @options.command("show", quarantine_command)
@@ -470,7 +470,7 @@ def show_held(
             ("text", held.item.text or ""),
             ("metadata", output.inline(dict(held.item.metadata))),
         ],
-        held_fields(held),
+        fields_of(held),
     )
 
 

@@ -52,11 +52,7 @@ def one_line(text: str) -> str:
 # --- JSON -------------------------------------------------------------------------------------
 
 
-attributes, item_fields, hits_fields = (
-    json_forms.attributes,
-    json_forms.item_fields,
-    json_forms.hits_fields,
-)
+attributes, fields_of = json_forms.attributes, json_forms.fields_of
 """Commands take them from here."""
 
 

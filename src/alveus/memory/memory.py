@@ -697,13 +697,13 @@ class RemoteMemory(Memory):
 
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
         """See `Maintenance.receipts`; the last 1,000 at most."""
-        from alveus.memory.remote.json_readers import read_receipt
+        from alveus.memory.remote.codecs import from_json
 
         if before is not None:
             raise unsupported("memory.receipts(before=)", "give a limit of up to 1,000")
         most = counted(limit, "limit", least=0, most=1_000)
         told = self._connection.get("/v1/receipts", space=self._space, limit=max(1, most))
-        return [read_receipt(each) for each in told["receipts"][:most]]
+        return [from_json(Receipt, each) for each in told["receipts"][:most]]
 
     def close(self) -> None:
         """Close the connections; twice is fine."""

@@ -12,9 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from alveus.errors import AlveusError, Conflict, SetMoved, StaleItem, Unavailable, Unusable
 from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory, Touched
-from alveus.server import answer_schemas as schemas
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
+from alveus.server import schemas
 from alveus.server.answers import StrictRoute
 from alveus.server.calls import Call
 from alveus.server.memory_call import CallTarget

@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal, TypeAlias, cast
 from pydantic import BaseModel, ConfigDict, Field
 
 from alveus.errors import InvalidInput
+from alveus.memory.remote.remote_tree import branch_nodes
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server.memory_call import CallTarget, Document, MemoryCall
@@ -110,7 +111,7 @@ class Subtree(_TreeRead):
 
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
-        return {"result": forms.branch_nodes(branch_of(self.place(to)))}
+        return {"result": branch_nodes(branch_of(self.place(to)))}
 
 
 class WriteValue(_Write):

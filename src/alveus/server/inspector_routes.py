@@ -11,9 +11,9 @@ from fastapi import APIRouter, Query, Response
 
 from alveus.errors import NotFound
 from alveus.memory.memory import Memory
-from alveus.server import answer_schemas as schemas
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
+from alveus.server import schemas
 from alveus.server.answers import StrictRoute
 from alveus.server.item_traces import readings, relatives
 from alveus.server.routes import (
@@ -151,7 +151,7 @@ def changes_of_tree(
     """Tell what changed in the exact memory of a key between two commits, or until now."""
     at.open("read")
     memory = at.caller.memories.of(at.space)
-    return forms.difference_fields(memory.diff(at.key, since, until, sets=[]))
+    return forms.fields_of(memory.diff(at.key, since, until, sets=[]))
 
 
 @router.get("/map", tags=["search"], **schemas.answers(schemas.ItemMap))
@@ -194,14 +194,14 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
     last = at.owner.caller.memories.of(at.owner.space).store.commit_at(FOREVER)
     found = of.get(body.ids, as_of=last)
     return at.owner.shown(
-        {"items": [None if item is None else forms.item_fields(item) for item in found]}
+        {"items": [None if item is None else forms.fields_of(item) for item in found]}
     )
 
 
 @router.get("/item/lineage", tags=["history"])
 def read_lineage(at: InSet, id: asked.ItemId) -> Document:
     """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
-    return forms.lineage_fields(at.open("read").inside.lineage(id, may_see=at.may_see))
+    return forms.fields_of(at.open("read").inside.lineage(id, may_see=at.may_see))
 
 
 @router.get("/item/relatives", tags=["history"])
@@ -259,7 +259,7 @@ def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAUL
 def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
     """List what rules of admission hold back of a key, or of knowledge."""
     found = at.open("read").quarantine.list(limit=limit)
-    return at.shown({"held": [*map(forms.held_fields, found)]})
+    return at.shown({"held": [*map(forms.fields_of, found)]})
 
 
 @router.get("/quarantine/all", tags=["quarantine"])
@@ -274,7 +274,7 @@ def list_all_quarantine(
     keys = list(islice(memory.keys(after=after), KEYS_LOOKED_THROUGH))
     owners = [*([None] if after is None else []), *keys]
     held = [
-        forms.held_fields(each) | {"key": key}
+        forms.fields_of(each) | {"key": key}
         for key in owners
         for each in (memory.knowledge if key is None else memory.key(key)).quarantine.list()
     ]

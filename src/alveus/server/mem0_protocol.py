@@ -23,9 +23,9 @@ from alveus.facts.fact import FACTS, Fact
 from alveus.facts.learning import LEARNED
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyMemory
-from alveus.server import answer_schemas as schemas
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
+from alveus.server import schemas
 from alveus.server.answers import PlainRoute, StrictRoute, error_answer
 from alveus.server.callers import Caller
 from alveus.server.mem0_filters import (

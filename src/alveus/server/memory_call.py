@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import is_dataclass
-from datetime import datetime, timedelta
-from functools import cache
-from inspect import Parameter, cleandoc
-from types import MappingProxyType, NoneType
+from collections.abc import Callable, Mapping
+from inspect import Parameter
+from types import MappingProxyType
 from typing import (
     Any,
     ClassVar,
@@ -16,24 +13,19 @@ from typing import (
     NamedTuple,
     TypeAlias,
     cast,
-    get_args,
-    get_origin,
 )
 
-from pydantic import BaseModel, ConfigDict, SkipValidation, create_model
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput
-from alveus.llm import Reranker
 from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
-from alveus.memory.prompt import All
 from alveus.memory.remote.calls import Call, calls_of
-from alveus.memory.remote.codecs import arms_of, field_hints, json_name
+from alveus.server.schemas import first_of, new_model, said_of, schema_of
 from alveus.server.tokens import Access, Token
 from alveus.sets.commits import answer_once
 from alveus.state import MemoryObject
 from alveus.store import Scope
-from alveus.store.filters import Filter
 from alveus.values.storable import Value
 
 Document = dict[str, Any]
@@ -170,70 +162,16 @@ def models_of(
 
 def _model_of(call: Call, base: type[MemoryCall]) -> type[MemoryCall]:
     fields: dict[str, Any] = {"call": (Literal[call.name], ...)}
+    says = said_of(call.method.__doc__, "Args")
     for name, argument in call.arguments.items():
         if not argument.is_sent:
             continue
-        kind = list[schema_of(argument.hint)] if argument.is_list else schema_of(argument.hint)
-        needed = argument.default is Parameter.empty
-        fields[name] = (SkipValidation[kind], ... if needed else None)
+        kind = schema_of(argument.hint, given=True)
+        kind = SkipValidation[list[kind] if argument.is_list else kind]
+        default = ... if argument.default is Parameter.empty else None
+        fields[name] = (kind, Field(default, description=says.get(argument.name)))
     title = "".join(part.capitalize() for part in re.split(r"[._]", call.name))
-    made: type[MemoryCall] = _new_model(title, __base__=base, __doc__=_said(call), **fields)
+    doc = first_of(call.method.__doc__)
+    made: type[MemoryCall] = new_model(title, __base__=base, __doc__=doc, **fields)
     made.access, made.described = call.access, call
     return made
-
-
-_new_model: Any = create_model
-"""Fields that are not known before cannot be passed to it as typed arguments."""
-
-
-def _said(call: Call) -> str:
-    """Return the first paragraph of a method's docstring."""
-    return cleandoc(call.method.__doc__ or "").split("\n\n")[0]
-
-
-def schema_of(hint: object) -> Any:  # noqa: ANN401 - a type, for pydantic
-    """Return the type of the JSON that values annotated with *hint* have, for a description."""
-    arms: list[Any] = [_schema_of_one(arm) for arm in arms_of(hint)]
-    return Any if Any in arms else _union(arms)
-
-
-def _union(arms: Sequence[Any]) -> Any:  # noqa: ANN401 - as above
-    made = arms[0]
-    for arm in arms[1:]:
-        made |= arm
-    return made
-
-
-def _schema_of_one(arm: Any) -> Any:  # noqa: ANN401 - as above
-    origin: Any = get_origin(arm)
-    inside = get_args(arm)
-    if arm in _SCHEMAS:
-        return _SCHEMAS[arm]
-    if origin in (list, Sequence, Iterable, tuple):
-        return list[schema_of(inside[0])]
-    if origin in (dict, Mapping):
-        return dict[str, schema_of(inside[1])]
-    if is_dataclass(arm):
-        return _object_schema(cast("type[Any]", arm))
-    return arm if origin is Literal else Any
-
-
-_SCHEMAS: Mapping[Any, Any] = {
-    **{kind: kind for kind in (str, int, float, bool, NoneType)},
-    datetime: str,
-    ConversationMemory: str,
-    timedelta: float,
-    Filter: dict[str, Any],
-    Reranker: None,
-    All: Literal["all"],
-}
-
-
-@cache
-def _object_schema(kind: type[Any]) -> type[BaseModel]:
-    """Return the model of a dataclass, each of whose fields may be left out."""
-    fields = {
-        json_name(name, hint): (schema_of(hint), None)
-        for name, hint in field_hints(kind, given=True).items()
-    }
-    return _new_model(kind.__name__, __doc__=(kind.__doc__ or "").partition("\n")[0], **fields)

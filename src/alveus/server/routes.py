@@ -18,9 +18,9 @@ from alveus.errors import CompareFailed, InvalidInput, NotFound, StaleItem, Stal
 from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.memory import Memory
 from alveus.runs.runner.run_records import given_up, overtaken
-from alveus.server import answer_schemas as schemas
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
+from alveus.server import schemas
 from alveus.server.answers import StrictRoute
 from alveus.server.callers import Caller, caller_of, memories_for
 from alveus.server.tokens import Access
@@ -343,7 +343,7 @@ def list_items(
         as_of=asked.as_of(as_of),
         valid_at=asked.valid_at(valid_at),
     )
-    items = [forms.item_fields(item) for item in found[: page.limit]]
+    items = [forms.fields_of(item) for item in found[: page.limit]]
     return at.shown({"items": items, "more": len(found) > page.limit})
 
 
@@ -415,12 +415,12 @@ def list_versions(
 ) -> Document:
     """Read every version of an item, the oldest first, also after it was deleted."""
     versions = at.open("read").history(id)
-    return at.shown({"versions": [*map(forms.item_fields, versions)]})
+    return at.shown({"versions": [*map(forms.fields_of, versions)]})
 
 
 def _item_answer(item: Item, response: Response) -> Document:
     response.headers["ETag"] = f'"{item.version}"'
-    return forms.item_fields(item)
+    return forms.fields_of(item)
 
 
 def _version(etag: str | None) -> int | None:
@@ -452,7 +452,7 @@ def search(
         min_score=body.min_score,
         **asked.filters(body),
     )
-    return at.shown(forms.hits_fields(hits))
+    return at.shown(forms.fields_of(hits))
 
 
 @router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
@@ -475,7 +475,7 @@ def make_context(
         **sources,
         **asked.filters(body),
     )
-    return forms.context_fields(made)
+    return forms.fields_of(made)
 
 
 # --- facts ------------------------------------------------------------------------------------
@@ -491,7 +491,7 @@ def list_facts(
     """List what was learnt of a key's conversations."""
     facts = at.open("read").facts
     found = facts.list(subject=subject, limit=limit, valid_at=asked.valid_at(valid_at))
-    return {"facts": [*map(forms.fact_fields, found)]}
+    return {"facts": [*map(forms.fields_of, found)]}
 
 
 @router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
@@ -500,8 +500,7 @@ def read_entity(
     name: str,
 ) -> Document:
     """Read what is known of a person, a place or a thing."""
-    page = at.open("read").about(name)
-    return cast("Document", forms.wired(page.to_json()))
+    return forms.fields_of(at.open("read").about(name))
 
 
 @router.get("/profile", tags=["facts"], **schemas.answers(schemas.ProfileAnswer))
@@ -512,7 +511,7 @@ def read_profile(
 ) -> Document:
     """Read what is always told of somebody, in so many tokens at most."""
     found = at.open("read").profile(name, budget=budget)
-    return cast("Document", forms.wired(found.to_json()))
+    return {**forms.fields_of(found), "text": found.text}
 
 
 @router.post("/learn", tags=["facts"], **schemas.answers(schemas.LearnAnswer))
@@ -554,7 +553,7 @@ def list_compactions(
 ) -> Document:
     """List what compacted a set, the latest first."""
     found = at.open("read").set(set_name).compactions(limit=limit)
-    return {"compactions": [*map(forms.compaction_fields, found)]}
+    return {"compactions": [*map(forms.fields_of, found)]}
 
 
 @router.post("/compactions/undo", tags=["maintenance"], **schemas.answers(schemas.UndoneAnswer))
@@ -588,7 +587,7 @@ def forget(
         receipt = memory.set(set_name).forget(body.ids, **how)
     else:
         receipt = memory.forget(where=body.where, **how)
-    return forms.receipt_fields(receipt)
+    return forms.fields_of(receipt)
 
 
 @router.get("/receipts", tags=["maintenance"], **schemas.answers(schemas.ReceiptList))
@@ -597,7 +596,7 @@ def list_receipts(
 ) -> Document:
     """List what was forgotten, the latest first."""
     found = caller.whole(space).receipts(limit=limit)
-    return {"receipts": [*map(forms.receipt_fields, found)]}
+    return {"receipts": [*map(forms.fields_of, found)]}
 
 
 # --- runs -------------------------------------------------------------------------------------

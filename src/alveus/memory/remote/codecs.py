@@ -22,6 +22,7 @@ from alveus.errors import InvalidInput
 from alveus.facts import Fact, LearnOptions, LearnReport
 from alveus.llm import Asking, ChatModel, Reranker
 from alveus.memory.prompt import ALL, All
+from alveus.memory.remote.connection import Json
 from alveus.search.projection import MapPoints
 from alveus.sets.admission.verdicts import Added, Verdict
 from alveus.sets.set_writes import item_from
@@ -37,9 +38,6 @@ from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked, microseconds, moment, valid_text
 from alveus.values.times import Zone, format_time, parse_time
-
-Json: TypeAlias = Any
-"""What `json.loads` returns and `json.dumps` accepts."""
 
 Conversations: TypeAlias = Callable[[str], ConversationMemory]
 

@@ -21,7 +21,7 @@ from http.client import (
 from importlib import import_module
 from selectors import EVENT_READ, DefaultSelector
 from socket import SocketIO, socket
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeAlias, cast
 from urllib.parse import urlencode, urlsplit
 from uuid import uuid4
 
@@ -38,7 +38,6 @@ from alveus.errors import (
     Unsupported,
 )
 from alveus.errors.short_repr import short_repr
-from alveus.memory.remote.json_readers import Json
 from alveus.memory.remote.local_only import unsupported
 from alveus.values import wire
 from alveus.values.forks import FORKS, ProcessBound
@@ -48,6 +47,9 @@ from alveus.values.times import UTC_ZONE, offset_name
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
+
+Json: TypeAlias = Any
+"""What `json.loads` returns and `json.dumps` accepts."""
 
 TOKEN_VARIABLE = "ALVEUS_TOKEN"  # noqa: S105 - the name of a variable
 """The environment variable that holds a token, where none is passed."""

@@ -28,13 +28,8 @@ from alveus.memory.memory import Memory
 from alveus.memory.opening import WAIT_S
 from alveus.memory.prompt import ALL, Context, ContextRequest, Prompts, Sources
 from alveus.memory.remote.calls import calls_of, sends
-from alveus.memory.remote.codecs import from_json
+from alveus.memory.remote.codecs import Json, from_json
 from alveus.memory.remote.connection import ServerConnection, header_text
-from alveus.memory.remote.json_readers import (
-    Json,
-    as_of_text,
-    moment_text,
-)
 from alveus.memory.remote.local_only import no_engine, unsupported
 from alveus.memory.remote.remote_conversation import RemoteConversation
 from alveus.memory.remote.remote_facts import RemoteFacts, learn_json
@@ -45,7 +40,7 @@ from alveus.memory.remote.remote_sets import (
     RemoteWriter,
     owner_in,
 )
-from alveus.memory.remote.remote_tree import RemoteCalls, RemoteTree
+from alveus.memory.remote.remote_tree import RemoteCalls, RemoteTree, as_of_text, moment_text
 from alveus.state import MemoryObject, root_of
 from alveus.store import Commit, Scope, SetRef
 from alveus.store.scope import set_name

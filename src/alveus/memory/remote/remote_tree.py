@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import field, replace
+from datetime import timedelta
 from functools import partial
 from typing import Any, NoReturn, Protocol, TypeVar
 
 from alveus.errors import InvalidValue, StoreReadOnly, Unsupported
 from alveus.errors.short_repr import short_repr
-from alveus.memory.remote.connection import header_text
-from alveus.memory.remote.json_readers import (
-    Json,
-    as_of_text,
-    branch_nodes,
-    expiry_json,
-    moment_text,
-    read_branch,
-    read_found,
-    value_json,
-    value_of,
-)
+from alveus.memory.remote.codecs import value_json, value_of
+from alveus.memory.remote.connection import Json, header_text
 from alveus.state import MISSING, MemoryKind, NonValue, PathCache, Resolver
 from alveus.state.paths import ParsedPath
 from alveus.state.tree_values import Branch, Expiry
 from alveus.store.scope import NameRange
-from alveus.store.times import AsOf
+from alveus.store.times import FOREVER, AsOf, checked_as_of
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, flag
-from alveus.values.times import Zone
+from alveus.values.storable import Value, flag, microseconds, moment
+from alveus.values.times import Zone, format_time
 
 Result = TypeVar("Result")
 
@@ -232,3 +223,69 @@ class RemoteTree:
 
 def _sent(location: ParsedPath, value: object) -> Json:
     return value_json(value, f"value at {location.text!r}")
+
+
+# --- JSON of exact memory -------------------------------------------------------------------------
+
+
+def as_of_text(as_of: AsOf | None, what: str = "as_of") -> str | None:
+    """Return a moment of the past as it is sent."""
+    return None if as_of is None else moment_text(as_of, what)
+
+
+def moment_text(as_of: AsOf, what: str) -> str:
+    """Return a moment of the past, which has to be given, as it is sent."""
+    as_of = checked_as_of(as_of, what)
+    if isinstance(as_of, int):
+        return str(min(as_of, FOREVER))
+    return format_time(moment(microseconds(as_of, what)))
+
+
+def expiry_json(expiry: Expiry) -> dict[str, Any]:
+    """Return how long a write lasts as it is sent."""
+    if isinstance(expiry, timedelta):
+        return {"ttl_s": expiry.total_seconds()}
+    return {} if expiry is None else {"expires_at": format_time(moment(expiry))}
+
+
+def read_found(told: Mapping[str, Any]) -> Value | NonValue:
+    """Return what was found in exact memory."""
+    if told["found"] == "value":
+        return value_of(told["value"])
+    return NonValue.OBJECT if told["found"] == "object" else MISSING
+
+
+def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+    """Return an object of exact memory as it is sent: a node for all below it."""
+    nodes: list[dict[str, Any]] = []
+    for name, inner in branch.fields:
+        path = (*start, name)
+        if isinstance(inner, Branch):
+            nodes += [{"path": list(path)}, *branch_nodes(inner, path)]
+        else:
+            nodes.append({"path": list(path), "value": value_json(inner)})
+    return nodes
+
+
+def read_branch(nodes: list[dict[str, Any]]) -> Branch:
+    """Return the object that nodes tell of: each object comes before its fields."""
+    inside: dict[tuple[str, ...], list[tuple[str, Any]]] = {(): []}
+    for node in nodes:
+        path = tuple(node["path"])
+        if "value" in node:
+            inside[path[:-1]].append((path[-1], value_of(node["value"])))
+        else:
+            inside[path] = []
+            inside[path[:-1]].append((path[-1], None))
+    return _branch(inside, ())
+
+
+def _branch(
+    inside: Mapping[tuple[str, ...], list[tuple[str, Any]]], path: tuple[str, ...]
+) -> Branch:
+    return Branch(
+        tuple(
+            (name, _branch(inside, (*path, name)) if (*path, name) in inside else value)
+            for name, value in inside[path]
+        )
+    )

@@ -9,7 +9,7 @@ import mcp_types as types
 
 from alveus.errors import NotFound
 from alveus.memory.keys import KeyMemory
-from alveus.server.json_forms import item_fields
+from alveus.server.json_forms import fields_of
 
 SETS = "alveus://sets"
 BLOCKS = "alveus://blocks/"
@@ -83,7 +83,7 @@ def _read(key: KeyMemory, uri: str) -> tuple[str, str] | None:
         return None if text is None else (TEXT, text)
     if kind == "memories" and len(names) == 2 and all(names) and names[0] in key.sets():  # noqa: PLR2004 - set and id
         item = key.set(names[0]).get(names[1])
-        return None if item is None else (JSON, json.dumps(item_fields(item), ensure_ascii=False))
+        return None if item is None else (JSON, json.dumps(fields_of(item), ensure_ascii=False))
     return None
 
 
