@@ -67,7 +67,7 @@ from alveus.store.postgres.drafting import (
 )
 from alveus.store.postgres.large_sets import LargeSetBuilder
 from alveus.store.postgres.owners import ServerOwners
-from alveus.store.postgres.schema import SCHEMA, check_least, is_owner
+from alveus.store.postgres.schema import SCHEMA, check_least
 from alveus.store.sql.connection import Connection, Query, first
 from alveus.store.sql.database import TRIES, SqlDatabase, explaining
 from alveus.store.sql.transaction import Transaction, answers_of
@@ -630,7 +630,7 @@ class PostgresDatabase(SqlDatabase):
 
     def check_whole(self, db: Connection) -> None:
         """See `SqlDatabase.check_whole`."""
-        if not is_owner(db, self._server.schema):
+        if not self.is_owner:
             raise AccessDenied(
                 f"{self.location}: only the owner of the tables sees every row; give its user in "
                 "the URL"

@@ -1,15 +1,15 @@
 -- How the server chooses the candidates of a search in a large set; needs the extension vector.
 --
 -- The script runs when the first set has grown large, so that a small memory needs no extension.
--- All that it makes can be dropped, and made again from the features. It is for the owner alone: behind
--- the policies that other users have, neither index would serve a search.
+-- All of it can be dropped, and made again from the features. Only the owner of the tables uses it:
+-- under the policies of other users, neither index would serve a search.
 
 -- Sets that are searched on the server.
 CREATE TABLE alveus.large_set (
     set_id bigint PRIMARY KEY,
     dimensions integer NOT NULL,
     upto bigint NOT NULL DEFAULT 0,        -- rows up to this one are in the tables below
-    ready boolean NOT NULL DEFAULT FALSE,  -- whether there were ever as many as searches need
+    ready boolean NOT NULL DEFAULT FALSE,  -- whether it ever held as many as searches need
     passages bigint NOT NULL DEFAULT 0,    -- of the rows that are counted, as are `tokens`
     tokens bigint NOT NULL DEFAULT 0
 );
@@ -43,7 +43,7 @@ CREATE TABLE alveus.large_term (
     texts bigint NOT NULL
 );
 
--- Rows up to `upto` that are to be read again: they were revived, or embedded, since.
+-- Rows up to `upto` to index again: they were revived, or embedded, since.
 CREATE TABLE alveus.large_late (
     row bigint PRIMARY KEY,
     set_id bigint NOT NULL
@@ -89,7 +89,7 @@ BEGIN
     RETURN NULL;
 END $$;
 
--- A set whose vectors are another embedder's is made anew.
+-- A set whose embedder changed is indexed again.
 CREATE FUNCTION alveus.large_set_changed() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 BEGIN

@@ -1,15 +1,14 @@
--- The schema of a store in PostgreSQL, number 1. `alveus` stands for the schema of the server that
--- the store is in.
+-- The schema of a store in PostgreSQL, number 1. `alveus` is replaced by the schema of the store.
 --
--- The tables are those of store/sqlite/schema.sql, which says what each table, column and index
--- promises; the comments here say what differs. A value is a `bytea`: the UTF-8 of its JSON text,
--- or its packed form.
+-- The tables are those of store/sqlite/schema.sql, which documents each table, column and index;
+-- the comments here say what differs. A value is a `bytea`: the UTF-8 of its JSON text, or its
+-- packed form.
 --
--- Names may have 4,096 characters, too many for a B-tree. So an index finds a name by its digest,
--- which is a column beside it, and every query that compares a name compares its digest too. (A
--- query that policies apply to cannot use an index on an expression.)
+-- A name may have 4,096 characters, too many for a B-tree. So an index holds its digest, a column
+-- beside it, and every query compares digests too. (A query with policies cannot use an index on an
+-- expression.)
 --
--- PostgreSQL's text cannot hold U+0000: it is kept as U+0001 U+0002, and U+0001 as U+0001 U+0003.
+-- PostgreSQL's text cannot hold U+0000: it is stored as U+0001 U+0002, and U+0001 as U+0001 U+0003.
 -- That keeps the order of texts.
 
 CREATE SCHEMA IF NOT EXISTS alveus;
@@ -54,23 +53,23 @@ CREATE TABLE alveus.ledger (
     version bigint NOT NULL,               -- how many transactions wrote
     number bigint NOT NULL DEFAULT 0,      -- the last commit, and its time
     time bigint NOT NULL DEFAULT 0,
-    structure bigint NOT NULL DEFAULT 0,   -- how often something changed that hosts remember: the
-                                           -- ids of scopes and sets, definitions, notes
+    structure bigint NOT NULL DEFAULT 0,   -- changes with what hosts cache: the ids of scopes
+                                           -- and sets, definitions, notes
     schema integer NOT NULL,               -- the number of this schema
-    least integer NOT NULL                 -- the least schema that a program must know to use it
+    least integer NOT NULL                 -- the least schema that a program must know
 );
 
--- Tables whose rows hosts remember call this.
+-- Called by the tables whose rows hosts cache.
 CREATE FUNCTION alveus.structure_changed() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     UPDATE alveus.ledger SET structure = structure + 1;
     RETURN NULL;
 END $$;
 
--- Processes that may hold leases, and until when each counts as alive.
+-- Owners of leases, and the time until which each counts as alive.
 CREATE TABLE alveus.owner (
     name text COLLATE "C" NOT NULL PRIMARY KEY,
-    expires timestamptz NOT NULL,          -- by the server's clock; its process moves it on
+    expires timestamptz NOT NULL,          -- by the server's clock; its process extends it
     role name NOT NULL DEFAULT current_user
 );
 
@@ -94,7 +93,7 @@ CREATE TABLE alveus.scope (
     head bigint NOT NULL DEFAULT 0,
     floor bigint NOT NULL DEFAULT 0,
     since bigint NOT NULL DEFAULT 0,
-    home text COLLATE "C" NOT NULL,        -- whose it is: see `find_home`; a forgotten key keeps it
+    home text COLLATE "C" NOT NULL,        -- see `find_home`; a forgotten key keeps it
     space_digest bytea GENERATED ALWAYS AS (alveus.digest(space)) STORED,
     key_digest bytea GENERATED ALWAYS AS (alveus.digest(key)) STORED,
     key_start text COLLATE "C" GENERATED ALWAYS AS (left(key, 64)) STORED
@@ -113,7 +112,7 @@ CREATE TABLE alveus.lease (
     key text COLLATE "C" NOT NULL,
     owner text COLLATE "C",
     epoch bigint NOT NULL,
-    home text COLLATE "C" NOT NULL,        -- whose it is: see `find_home`
+    home text COLLATE "C" NOT NULL,        -- see `find_home`
     space_digest bytea GENERATED ALWAYS AS (alveus.digest(space)) STORED,
     key_digest bytea GENERATED ALWAYS AS (alveus.digest(key)) STORED
 );
@@ -457,20 +456,20 @@ CREATE INDEX receipt_of_owner ON alveus.receipt (owner_digest, n);
 
 -- --- drafts: most commits are one packet (store/postgres/drafting.py) ----------------------------
 
--- Hosts that write. A commit whose answer was lost is looked up here, by the number of its attempt.
+-- Writing hosts. A host that lost the answer of a commit looks up its attempt here.
 CREATE TABLE alveus.appender (
     id bigint PRIMARY KEY,
     attempt bigint NOT NULL,               -- the last one that was committed
-    fence bigint NOT NULL DEFAULT 0,       -- no attempt up to this one may be committed any more
-    number bigint NOT NULL DEFAULT 0,      -- the commit before the last attempt, and its time
+    fence bigint NOT NULL DEFAULT 0,       -- attempts up to this one are refused
+    number bigint NOT NULL DEFAULT 0,      -- the commit before the last attempt
     time bigint NOT NULL DEFAULT 0,
     used timestamptz NOT NULL DEFAULT now(),
     role name NOT NULL DEFAULT current_user,
-    run bigint NOT NULL DEFAULT 0          -- the last run before it, where it began one
+    run bigint NOT NULL DEFAULT 0          -- the last run before it, if it began one
 );
 
--- Lock the ledger, and take numbers for a draft of this host. What has moved since the draft was
--- made is left in settings of the transaction, which its statements read. FX001: draft it again.
+-- Lock the ledger, and take numbers for a draft of this host. The statements of the draft read how
+-- far numbers and times have moved from settings of the transaction. FX001: draft it again.
 
 CREATE FUNCTION alveus.begin_draft(host bigint, this_attempt bigint, known_structure bigint,
     known_version bigint, read_version bigint, known_number bigint, known_run bigint,
@@ -505,8 +504,8 @@ BEGIN
             TRUE);
 END $$;
 
--- Refuse a draft that read what is no longer so. FX002: nobody else wrote, so another one would
--- be refused too.
+-- Refuse a draft whose reads have changed. FX002: no other host wrote, so another draft would be
+-- refused too.
 
 CREATE FUNCTION alveus.check_same(before bytea, again bytea) RETURNS boolean
 LANGUAGE plpgsql AS $$
@@ -536,7 +535,7 @@ BEGIN
     END IF;
 END $$;
 
--- Refuse a new id that the sequence of its table did not give: it would be in others' way later.
+-- Refuse a new id that the sequence of its table did not give: it would block later ones.
 
 CREATE FUNCTION alveus.check_number() RETURNS trigger LANGUAGE plpgsql AS $$
 DECLARE
@@ -609,8 +608,8 @@ FOR EACH ROW EXECUTE FUNCTION alveus.find_home();
 CREATE TRIGGER lease_named BEFORE INSERT OR UPDATE OF space, key ON alveus.lease
 FOR EACH ROW EXECUTE FUNCTION alveus.find_home();
 
--- Whether somebody may use a knowledge without the space of its name: then what was derived from
--- its items may lie where only the owner of the tables sees all of it.
+-- Whether a role may use a knowledge without the space of its name: then items derived from it may
+-- be in spaces that only the owner of the tables sees.
 CREATE FUNCTION alveus.is_shared(knowledge text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp
 RETURN EXISTS (SELECT FROM alveus.space_grant AS alone WHERE alone.home = 'knowledge ' || knowledge
@@ -643,8 +642,8 @@ GRANT SELECT, INSERT, UPDATE, DELETE ON alveus.note, alveus.journal, alveus.node
     alveus.durable_call, alveus.output, alveus.consumer, alveus.event_id, alveus.receipt,
     alveus.appender TO PUBLIC;
 
--- A row is seen and changed by whoever may use its space. Which spaces those are is found once per
--- statement; a policy that asks another table sees the rows there that its own policy lets through.
+-- A user who may use a space sees and changes its rows. The spaces of the user are looked up once
+-- per statement. A policy that reads another table sees the rows that the policy there allows.
 
 CREATE POLICY wall ON alveus.scope USING (home = ANY ((SELECT alveus.granted(current_user))::text[]));
 CREATE POLICY wall ON alveus.lease USING (home = ANY ((SELECT alveus.granted(current_user))::text[]));
@@ -740,7 +739,7 @@ ALTER TABLE alveus.space_grant ENABLE ROW LEVEL SECURITY;
 
 -- --- no copies of contents -----------------------------------------------------------------------
 --
--- The planner keeps no samples of texts and bytes: they would outlive the rows.
+-- The planner keeps no samples of texts and bytes, which would outlive the rows.
 
 DO $$
 DECLARE

@@ -13,7 +13,6 @@ import psycopg
 from alveus.errors import Unusable
 from alveus.store import (
     MAX_SHRUNK_BYTES,
-    OPS_KEPT,
     Accepted,
     CandidateQuery,
     Commit,
@@ -39,12 +38,10 @@ from alveus.store.scope import end_of_prefix
 from alveus.store.sql import erasing as sql_erasing
 from alveus.store.sql import ledger, past
 from alveus.store.sql.connection import Connection, first, query
-from alveus.store.sql.database import SetSnapshot, explaining, reads, writes
-from alveus.store.sql.erasing import Eraser
+from alveus.store.sql.database import SetSnapshot, explaining, reads
 from alveus.store.sql.finder import SNAPSHOTS, SqlFinder
 from alveus.store.sql.lanes import SqlLanes
 from alveus.store.sql.ledger import SqlLedger
-from alveus.store.sql.writer import WriterCache
 
 R = TypeVar("R")
 
@@ -144,7 +141,9 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
             read_only=self._read_only,
             wait_s=self._wait_s,
         )
-        self._is_owner = schema.is_owner(db, self._server.schema)
+        self.is_owner = schema.is_owner(db, self._server.schema)
+        if not self.is_owner:
+            self._eraser = erasing.GuestEraser
 
     def _connect(self) -> None:
         """Make the first connection here, so that the caller gets its error."""
@@ -199,7 +198,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         Raises:
             AccessDenied: Neither was granted; reads would find nothing.
         """
-        if not self._is_owner:
+        if not self.is_owner:
             homes = [*schema.homes_of(space, None)[:1], *schema.homes_of(space, knowledge)]
             schema.check_access(db, self.location, homes)
 
@@ -365,7 +364,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     def health(self, db: Connection) -> list[HealthCheck]:
         """Return the checks of `alveus doctor`."""
         schema = self._server.schema
-        return list(health.health(db, schema, is_owner=self._is_owner, pool=POOL))
+        return list(health.health(db, schema, is_owner=self.is_owner, pool=POOL))
 
     @reads
     def size_bytes(self, db: Connection) -> int:
@@ -385,15 +384,6 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     # --- erasing -------------------------------------------------------------------------------
 
-    @property
-    def _eraser(self) -> type[Eraser]:
-        return Eraser if self._is_owner else erasing.GuestEraser
-
-    @writes
-    def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        self._cache = WriterCache()
-        return past.sweep(db, now=now, ops_kept=ops_kept, sees_all=self._is_owner)
-
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
         """Return 0: autovacuum makes the space of deleted rows reusable."""
         self.check_open()
@@ -412,7 +402,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
             unfinished = sql_erasing.tidy_receipts(db, now=now)
         if not unfinished:
             return []
-        if self._is_owner:
+        if self.is_owner:
             with self._lend() as db:
                 hindrances = erasing.vacuum(db, self._server.schema)
                 erasing.end_segment(db)

@@ -14,6 +14,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from alveus.errors import ForkedStore, StoreClosed
 from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredReceipt
+from alveus.store.checks import check_note
 from alveus.store.ledger import UNOBSERVED, Observer
 from alveus.store.ram.items import SetTable
 from alveus.store.ram.journal import Journal
@@ -106,6 +107,10 @@ class RamTables(ProcessBound):
     def _holder(self, scope: Scope) -> tuple[str | None, int]:
         """Return the owner of the lease of *scope*, or None, and its epoch."""
         return self._leases.get(scope, (None, 0))
+
+    def _check_notes(self, expects: Sequence[tuple[str, str]]) -> None:
+        for name, text in expects:
+            check_note(name, expected=text, actual=self._notes.get(name))
 
     def _line(self, row: ItemRow, kind: ChangeKind) -> None:
         self._seq += 1

@@ -19,7 +19,6 @@ from alveus.store import (
     StoredItem,
     WholeSets,
 )
-from alveus.store.checks import check_note
 from alveus.store.ram.database import RamTables, locked
 from alveus.store.ram.items import info_of
 from alveus.store.ram.rows import ItemRow, SetRows, number_of
@@ -115,8 +114,7 @@ class RamFinder(WholeSets, RamTables):
     def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
-        for name, text in expects:
-            check_note(name, expected=text, actual=self._notes.get(name))
+        self._check_notes(expects)
         for set_number, number, new in vectors:
             row = self._pending.get(number)
             if row is not None and row.set_rows.number == set_number:

@@ -46,7 +46,6 @@ from alveus.store.checks import (
     check_base,
     check_batch,
     check_leases,
-    check_note,
 )
 from alveus.store.erasing import Erased, Erasure, forgotten
 from alveus.store.ram.database import locked
@@ -146,8 +145,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
             return error
 
     def _check(self, batch: Batch) -> None:
-        for name, text in batch.expects:
-            check_note(name, expected=text, actual=self._notes.get(name))
+        self._check_notes(batch.expects)
         check_batch(batch, len(self._journal))
         check_leases(batch, self._holder, self._alive)
         self._runs.check(batch)

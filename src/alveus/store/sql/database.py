@@ -76,6 +76,9 @@ class SqlDatabase(ProcessBound, ABC):
     keeps_commits = False
     """Whether what was committed stays, as long as this is open."""
 
+    is_owner = True
+    """Whether this user owns the tables, and so sees every row."""
+
     observer: Observer = UNOBSERVED
 
     touch_sql = _TOUCH

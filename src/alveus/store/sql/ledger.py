@@ -113,6 +113,8 @@ _EXPIRED_ITEMS = """
 class SqlLedger(SqlDatabase):
     """The methods of `Ledger`, but leases."""
 
+    _eraser: type[Eraser] = Eraser
+
     # --- the exact tree -----------------------------------------------------------------------
 
     def head(self, scope: Scope) -> int:
@@ -521,7 +523,7 @@ class SqlLedger(SqlDatabase):
     @writes
     def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         self._cache = WriterCache()
-        return past.sweep(db, now=now, ops_kept=ops_kept)
+        return past.sweep(db, now=now, ops_kept=ops_kept, sees_all=self.is_owner)
 
     @writes
     def prune_history(
@@ -537,10 +539,6 @@ class SqlLedger(SqlDatabase):
             return replace(rehearsed.erased, commit=None)
         self._known.trees.clear()
         return erased
-
-    @property
-    def _eraser(self) -> type[Eraser]:
-        return Eraser
 
     @writes
     def _erase(self, db: Connection, erasure: Erasure, salt: bytes) -> Erased:
