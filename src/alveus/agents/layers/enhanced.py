@@ -96,7 +96,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         self._nearness()
         items = move.items(self)
         self.take_again(move, entry)
-        counts = _Counts(move, items)
+        counts = _Counts(move, items, keeps_members=self.profile.keeps_members)
         self._strengthen(move, counts, entry, op)
         leaving = [
             whole
@@ -152,8 +152,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         """Return a fragment merged with those that strengthened it; None: it stays."""
         if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
             return None
-        members = counts.members(earlier, entry, op, keep=self.profile.keeps_members)
-        counts.take(earlier if self.profile.keeps_members else None, members, earlier)
+        members = counts.removed(earlier, entry, op)
         return earlier.leaving() if len(members) == 1 else merged(members)
 
     def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
@@ -176,8 +175,8 @@ def _weight(fragment: MemoryFragment) -> float:
 class _Counts:
     """The strengthening of each fragment of the layer."""
 
-    def __init__(self, move: Move, items: LayerItems) -> None:
-        self.items, self._move = items, move
+    def __init__(self, move: Move, items: LayerItems, *, keeps_members: bool) -> None:
+        self.items, self._move, self._keeps_members = items, move, keeps_members
         self._by: dict[str, Strengthening] = {}
         for kind in (ENHANCED, RECALLED):
             kept = cast("Strengthening", items.note.value.get(kind, {}))
@@ -197,29 +196,28 @@ class _Counts:
         """Return whether an entry left as part of a merged one."""
         return entry.id in self._removed
 
-    def members(
-        self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation, *, keep: bool
+    def removed(
+        self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation
     ) -> list[FragmentEntry]:
-        """Return a fragment and those that strengthened it, oldest first."""
+        """Remove a fragment and those that strengthened it; return them, oldest first.
+
+        With `keeps_members` only the fragment itself is removed.
+        """
         by_id = {entry.id: entry for entry in self.items.entries} | {new.id: new}
         names = [name for name in self._by[ENHANCED].get(earlier.id, ()) if name in by_id]
-        if op is WriteOperation.RETRIEVAL and keep and new.id not in names:
+        if op is WriteOperation.RETRIEVAL and self._keeps_members:
             names.append(new.id)
         found = [by_id[name] for name in dict.fromkeys(names)]
-        return [earlier, *(entry for entry in found if keep or entry.id not in self._removed)]
-
-    def take(
-        self, only: FragmentEntry | None, members: Sequence[FragmentEntry], earlier: FragmentEntry
-    ) -> None:
-        """Remove the members of a merged fragment from the layer, or *only* one of them."""
-        gone = list(members) if only is None else [only]
+        keeps = self._keeps_members
+        members = [earlier, *(e for e in found if keeps or e.id not in self._removed)]
+        gone = [earlier] if keeps else members
         self._removed |= {entry.id for entry in gone}
         self.items.remove(gone)
-        if only is None:
+        if not keeps:
             self.forget(gone)
-            return
         for by in self._by.values():
             by.pop(earlier.id, None)
+        return members
 
     def forget(self, removed: Sequence[FragmentEntry]) -> None:
         """Remove the counts of removed entries, and the counts that they gave."""
