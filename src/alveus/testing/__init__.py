@@ -48,7 +48,7 @@ if not _MISSING:
     from alveus.testing.reads import Follower, differences, reads, tree
     from alveus.testing.window_contract import ContextContract
 
-from alveus.testing.chat_server import (  # noqa: E402 - pytest is told of all modules before
+from alveus.testing.chat_server import (  # noqa: E402 - pytest registers all modules before
     ChatReply,
     ChatServer,
     ReceivedRequest,
@@ -80,7 +80,7 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # otherwise type checkers accept any name
 
     def __getattr__(name: str) -> object:
         """Say which packages a name needs that is not there without them."""

@@ -29,13 +29,13 @@ class ChatReply:
 
     Attributes:
         text: What the model says; streamed, word by word.
-        message: Fields of the model's message beside its text, or in place of it, such as
+        message: Fields of the model's message beside its text, or instead of it, such as
             ``reasoning_content``, ``tool_calls``, or a ``content`` that is a list of parts.
         status, headers: Of the answer; a status of 400 and more has `error` as its body.
         error: What the server says went wrong, as the protocol has it. With a status below 400 it
-            is reported in place of an answer; of a stream, behind the text.
+            is sent instead of an answer; in a stream, after the text.
         finish: Why the answer ended; None: it never says, as if it had been cut there.
-        usage: Tokens of prompt and answer; None: not told.
+        usage: Tokens of prompt and answer; None: not sent.
         body: Sent instead of all that, as it is.
         kind: The content type; None: as the protocol has it.
         delay_s: Before the answer begins.
@@ -260,5 +260,5 @@ def _usage(found: ChatReply) -> dict[str, object]:
     if found.usage is None:
         return {}
     prompt, completion = found.usage
-    told = {"prompt_tokens": prompt, "completion_tokens": completion}
-    return {"usage": {**told, "total_tokens": prompt + completion}}
+    counts = {"prompt_tokens": prompt, "completion_tokens": completion}
+    return {"usage": {**counts, "total_tokens": prompt + completion}}

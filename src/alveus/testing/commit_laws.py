@@ -123,9 +123,9 @@ class CommitLaws(Laws):
 
         A batch that changes nothing is a commit too.
         """
-        answer = store.commit(batch(*changes, result={"told": [1, None, b"\0"]}))
+        answer = store.commit(batch(*changes, result={"answer": [1, None, b"\0"]}))
         assert (answer.number, answer.time, answer.adopted) == (1, NOW, False)
-        assert answer.result == {"told": [1, None, b"\0"]}
+        assert answer.result == {"answer": [1, None, b"\0"]}
         found = present(store.effects(answer.number))
         assert (found.commit, found.scope) == (answer, ADA)
         assert (list(found.put_nodes), len(found.begun_items)) == ([], len(changes))
@@ -267,7 +267,7 @@ class OpLaws(Laws):
         assert not differences(before, reads(store, now=NOW))
         assert store.seq() == seq
 
-    def test_a_repetition_is_told_the_first_answer(self, store: Store) -> None:
+    def test_a_repetition_gets_the_first_answer(self, store: Store) -> None:
         """Number, time and result are the first commit's, also if that changed nothing."""
         commit = store.commit(first())
         write(store, Put(("a",), 1), time=NOW + SECOND)
@@ -278,7 +278,7 @@ class OpLaws(Laws):
         assert store.commit(batch(op=b"empty")).result == [1]
 
     def test_a_repetition_is_taken_before_anything_is_checked(self, store: Store) -> None:
-        """Its own first commit moved the head, the items and perhaps the lease."""
+        """The first commit of the same op moved the head, the items and perhaps the lease."""
         write(store, add("i"))
         lease = present(store.acquire_lease(ADA, "one"))
         work = batch(Put(("a",), 1), Retire(NOTES, "i", 1), base=0, under=lease, op=b"op")
@@ -299,7 +299,7 @@ class OpLaws(Laws):
         other = replace(first(), request=b"other", items=[add("j")])
         assert refused(store, IdempotencyConflict, other).idempotency_key == "order-991"
 
-    def test_names_are_told_apart_by_all_their_bytes(self, store: Store) -> None:
+    def test_names_differ_in_all_their_bytes(self, store: Store) -> None:
         """NUL, an empty tail, bytes that are no text; but not by key. No name is no name."""
         ops = [b"a", b"a\0", b"a\0b", b"\xff", b"\xff\xfe", b"A", b" a", None, None]
         numbers = [store.commit(batch(op=op)).number for op in ops]
@@ -326,17 +326,17 @@ class OpLaws(Laws):
         assert not store.commit(batch(Put(("a",), 1), base=0, op=b"op")).adopted
 
     def test_a_result_is_kept_as_a_copy(self, store: Store) -> None:
-        """What the caller does to it later, or to what it was told, changes nothing."""
+        """Later changes by the caller, to the result it passed or got, change nothing."""
         result: list[object] = [1]
-        told = store.commit(batch(op=b"op", result=result))  # pyright: ignore[reportArgumentType] - a list of storable values
+        commit = store.commit(batch(op=b"op", result=result))  # pyright: ignore[reportArgumentType] - a list of storable values
         result.append(2)
-        assert isinstance(told.result, list)
-        told.result.append(3)
+        assert isinstance(commit.result, list)
+        commit.result.append(3)
         again = store.commit(batch(op=b"op")).result
         assert again == [1]
         assert isinstance(again, list)
         again.append(4)
-        assert present(store.effects(told.number)).commit.result == [1]
+        assert present(store.effects(commit.number)).commit.result == [1]
 
     def test_names_are_forgotten_after_their_retention(self, store: Store) -> None:
         """A sweep after 90 days drops them; before, it does not."""

@@ -104,7 +104,7 @@ class ItemLaws(Laws):
         assert only(store).record.time == NOW + SECOND
 
     def test_a_value_may_stand_for_its_text(self, store: Store) -> None:
-        """None and an empty text are told apart."""
+        """None and an empty text differ."""
         write(store, Add(NOTES, ItemRecord("i", None, "")), Add(NOTES, ItemRecord("j", '""', None)))
         assert [(r.value, r.text) for r in (only(store).record, only(store, "j").record)] == [
             (None, ""),
@@ -158,7 +158,7 @@ class ItemLaws(Laws):
         assert store.get(NOTES, ["j"]) == [None]
 
     @pytest.mark.parametrize("fresh", [False, True])
-    def test_a_live_id_is_told_before_a_limit(self, store: Store, *, fresh: bool) -> None:
+    def test_a_live_id_is_reported_before_a_limit(self, store: Store, *, fresh: bool) -> None:
         """Of the key or of the set, also where the id is said to be new."""
         write(store, Define(NOTES, REJECT), add("i"), add("j"))
         again = Add(NOTES, record("i"), fresh=fresh)
@@ -320,7 +320,7 @@ class ItemLaws(Laws):
         assert ids(first) == ["0", "1", "2"]
         assert ids(store.page(NOTES, after=after)) == ["3", "ahead", "5"]
 
-    def test_odd_ids_are_told_apart(self, store: Store) -> None:
+    def test_odd_ids_are_distinct(self, store: Store) -> None:
         """In get, in pages, and in sets of odd names."""
         refs = [SetRef(ADA, word) for word in WORDS]
         write(store, *(add(word, f"{i}", time=NOW) for i, word in enumerate(WORDS)))
@@ -426,7 +426,7 @@ class UpsertLaws(Laws):
     """What `Add.existing` and `Replace.upsert` do."""
 
     def test_an_upsert_takes_the_place_of_what_is_there(self, store: Store) -> None:
-        """Whatever its version; it is the next one, and the item keeps its place and beginning."""
+        """Whatever its version; it is the next one, and the item keeps its position and begin."""
         write(store, add("i", "one"))
         write(store, Replace(NOTES, 1, record("i", "two")))
         number = write(store, upsert("i", "three"), time=NOW + SECOND).number
@@ -553,7 +553,7 @@ class SetLaws(Laws):
         assert info(store).items == 3
 
     def test_another_definition_is_a_conflict(self, store: Store) -> None:
-        """The set keeps its own; the error shows both."""
+        """The set keeps its definition; the error shows both."""
         write(store, Define(NOTES, RICH), add("i"))
         error = refused(store, SetDefinitionConflict, Define(NOTES, TRIM), add("j"))
         assert (error.set_name, error.asked, error.found) == ("notes", TRIM, RICH)

@@ -64,7 +64,7 @@ LATE = NOW + 9 * SWEEP_AFTER_US
 
 
 def following(store: Store, position: int = 0) -> int:
-    """Return the row at a place in the commit that comes next."""
+    """Return the row at a position in the next commit."""
     return ((store.commit_at(FAR) + 1) << ROW_BITS) + position
 
 
@@ -114,7 +114,7 @@ class PastLaws(Laws):
         assert [i.row for i in found.ended_items] == [one.row]
 
     def test_a_follower_keeps_up_with_a_past(self, store: Store) -> None:
-        """The change log tells of it, whatever places its versions have."""
+        """The change log has it, whatever positions its versions have."""
         follower = Follower()
         write(store, add("i"))
         follower.catch_up(store)
@@ -153,7 +153,7 @@ class PastLaws(Laws):
 
     # --- lineage
 
-    def test_a_past_links_what_it_is_told(self, store: Store) -> None:
+    def test_a_past_has_the_links_it_is_given(self, store: Store) -> None:
         """Earlier versions too, once; a sweep may have taken one of the two, and none is made."""
         write(store, add("i"), add("j"))
         i, j = only(store, "i").row, only(store, "j").row
@@ -168,11 +168,11 @@ class PastLaws(Laws):
         """It is listed with what is kept of it, and can be undone; one that was undone cannot."""
         write(store, add("i"))
         i, made = only(store, "i").row, version(store, "sum")
-        told = replace(done(store, retired=[i], added=[made.row]), erased=2)
-        write(store, Past(NOTES, [made], [i], [(made.row, i)], [told]))
-        assert store.compactions(NOTES) == [told]
-        number = write(store, Past(NOTES, undone_compactions=[told.id])).number
-        assert store.compaction(told.id) == replace(told, undo_commit=number)
+        recorded = replace(done(store, retired=[i], added=[made.row]), erased=2)
+        write(store, Past(NOTES, [made], [i], [(made.row, i)], [recorded]))
+        assert store.compactions(NOTES) == [recorded]
+        number = write(store, Past(NOTES, undone_compactions=[recorded.id])).number
+        assert store.compaction(recorded.id) == replace(recorded, undo_commit=number)
         again = replace(done(store, retired=[i], added=[made.row]), purged=True)
         write(store, Past(NOTES, compactions=[again]))
         assert store.compaction(again.id) == again
@@ -181,9 +181,9 @@ class PastLaws(Laws):
         """What it retired comes back."""
         write(store, add("i"))
         i, made = only(store, "i").row, version(store, "sum")
-        told = done(store, retired=[i], added=[made.row])
-        write(store, Past(NOTES, [made], [i], compactions=[told]))
-        write(store, Undo(NOTES, told.id))
+        recorded = done(store, retired=[i], added=[made.row])
+        write(store, Past(NOTES, [made], [i], compactions=[recorded]))
+        write(store, Undo(NOTES, recorded.id))
         assert ids(store.page(NOTES)) == ["i"]
 
     # --- from when on it is whole
@@ -217,12 +217,12 @@ class PastLaws(Laws):
     # --- what effects say
 
     def test_effects_say_how_nodes_got_their_places(self, store: Store) -> None:
-        """A value that replaces another has its place, and what a commit made was made by it."""
+        """A value that replaces another keeps its position; a commit made the rows it began."""
         one = write(store, Put(("a",), 1), Put(("b",), 1)).number
         two = write(store, Put(("c",), 1), Put(("a",), 2)).number
         found, earlier = present(store.effects(two)), present(store.effects(one))
         assert [path for path, _ in found.put_nodes] == [("a",), ("c",)]
-        assert [place >> ROW_BITS for place in found.positions] == [one, two]
+        assert [position >> ROW_BITS for position in found.positions] == [one, two]
         assert found.positions[0] == earlier.positions[0]
         assert list(found.positions) == sorted(found.positions)
 
@@ -251,7 +251,7 @@ class PastLaws(Laws):
     # --- what stands for nodes that are gone
 
     def test_what_stands_for_another_is_in_no_read(self, store: Store) -> None:
-        """Of no time; a value that replaces it has its place."""
+        """Of no time; a value that replaces it has its position."""
         one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1)).number
         for at in (None, one):
             assert [path for path, _ in tree(store, ADA, now=NOW, at=at)] == [("b",)]
@@ -260,7 +260,7 @@ class PastLaws(Laws):
         assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["a", "b"]
 
     def test_no_sweep_takes_what_stands_for_another(self, store: Store) -> None:
-        """What has its place may come late; and no moment of the past is lost by it."""
+        """An item with a position may come late; no moment of the past is lost."""
         write(
             store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1), Put(("c",), 1, NOW + SECOND)
         )

@@ -42,19 +42,19 @@ def lane_reads(
     found = sorted(
         (run for space in spaces for run in store.runs(space, limit=FAR)), key=lambda run: run.id
     )
-    places = {run.id: place for place, run in enumerate(found)}
-    told: dict[str, object] = {}
+    order = {run.id: number for number, run in enumerate(found)}
+    seen: dict[str, object] = {}
     for run in found:
-        told[f"run {places[run.id]}"] = _run(store, run, places, commits)
+        seen[f"run {order[run.id]}"] = _run(store, run, order, commits)
     for agent, space in sorted({(run.agent, run.scope.space) for run in found}):
-        told[f"agent {agent} of {space}"] = _agent(store, agent, space, places)
+        seen[f"agent {agent} of {space}"] = _agent(store, agent, space, order)
     stats = store.stats()
-    told["runs"] = (stats.runs_waiting, stats.runs_parked, stats.runs_ended)
-    return told
+    seen["runs"] = (stats.runs_waiting, stats.runs_parked, stats.runs_ended)
+    return seen
 
 
 def _run(
-    store: Store, run: Run, places: Mapping[int, int], commits: Mapping[int, int]
+    store: Store, run: Run, order: Mapping[int, int], commits: Mapping[int, int]
 ) -> tuple[object, ...]:
     steps = [
         (s.ordinal, s.action, commits[s.commit], s.sent, s.sensory, s.read_set, s.skipped)
@@ -68,25 +68,25 @@ def _run(
     # fmt: off
     return (
         run.agent, run.scope, run.number, run.status, run.event, run.accepted, run.now,
-        run.actions, run.ended, run.error, None if run.origin is None else places.get(run.origin),
+        run.actions, run.ended, run.error, None if run.origin is None else order.get(run.origin),
         store.run(run.id) == run, steps, calls, _outputs(store.run_outputs(run.id)),
     )
     # fmt: on
 
 
-def _agent(store: Store, agent: str, space: str, places: Mapping[int, int]) -> tuple[object, ...]:
+def _agent(store: Store, agent: str, space: str, order: Mapping[int, int]) -> tuple[object, ...]:
     runs = store.runs(space, agent=agent, limit=FAR)
     scopes = sorted({run.scope for run in runs}, key=repr)
     queues = [
-        (scope, [places[run.id] for run in store.queued_runs(agent, scope, limit=FAR)])
+        (scope, [order[run.id] for run in store.queued_runs(agent, scope, limit=FAR)])
         for scope in scopes
     ]
     listed = [
-        [places[run.id] for run in store.runs(space, agent=agent, key=scope.key, status="parked")]
+        [order[run.id] for run in store.runs(space, agent=agent, key=scope.key, status="parked")]
         for scope in scopes
     ]
     return (
-        [places[run.id] for run in runs],
+        [order[run.id] for run in runs],
         queues,
         listed,
         store.waiting_lanes(agent, space, past_parked=False),
@@ -168,12 +168,12 @@ def pages(
     found: list[StoredItem] = []
     after = None
     while page := store.page(ref, after=after, limit=PAGE, newest_first=newest_first, at=at):
-        places = [(item.record.time or 0, item.first) for item in page]
-        stuck = after is not None and (places[0] >= after if newest_first else places[0] <= after)
+        order = [(item.record.time or 0, item.first) for item in page]
+        stuck = after is not None and (order[0] >= after if newest_first else order[0] <= after)
         if stuck:
-            raise AssertionError(f"a page past {after} of {ref} begins with {places[0]}")
+            raise AssertionError(f"a page past {after} of {ref} begins with {order[0]}")
         found.extend(page)
-        after = places[-1]
+        after = order[-1]
     return found
 
 
@@ -213,8 +213,8 @@ class _CanonicalNames:
         ended = None if feature.end_commit is None else self.commits[feature.end_commit]
         begun = self.commits[feature.begin_commit]
         first = self.firsts[feature.first]
-        told = feature._replace(row=0, first=first, begin_commit=begun, end_commit=ended)
-        return (self.row(feature.row), told)
+        seen = feature._replace(row=0, first=first, begin_commit=begun, end_commit=ended)
+        return (self.row(feature.row), seen)
 
     def compaction(self, done: Compaction) -> tuple[object, ...]:
         return (
@@ -261,23 +261,23 @@ def reads(
     """
     names = _CanonicalNames(store)
     wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
-    told: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
-    told["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
-    told["clock"] = [store.time_of_commit(n) for n in names.numbers] + [store.time_of_commit(0)]
-    told["expired"] = sorted((names.item(i) for i in store.expired_items(now=now)), key=repr)
-    told["spaces"] = store.spaces()
-    for space in told["spaces"]:
-        told[f"keys of {space}"] = store.keys(space)
+    seen: dict[str, object] = {"commits": [names.commit(e) for e in names.effects]}
+    seen["times"] = [names.commits[store.commit_at(e.commit.time)] for e in names.effects]
+    seen["clock"] = [store.time_of_commit(n) for n in names.numbers] + [store.time_of_commit(0)]
+    seen["expired"] = sorted((names.item(i) for i in store.expired_items(now=now)), key=repr)
+    seen["spaces"] = store.spaces()
+    for space in seen["spaces"]:
+        seen[f"keys of {space}"] = store.keys(space)
     there = {e.scope for e in names.effects} | {ref.scope for ref, _ in names.versions}
     for scope in sorted({s for s in there if s.space != NO_SPACE} | set(scopes), key=repr):
         commit, time = store.history_start(scope)
-        told[f"floor of {scope}"] = names.commits.get(commit), time
-        told[f"head of {scope}"] = names.commits[store.head(scope)]
-        told[f"tree of {scope}"] = tree(store, scope, now=now)
+        seen[f"floor of {scope}"] = names.commits.get(commit), time
+        seen[f"head of {scope}"] = names.commits[store.head(scope)]
+        seen[f"tree of {scope}"] = tree(store, scope, now=now)
         for i in wanted:
-            told[f"tree of {scope} at {i}"] = tree(store, scope, now=now, at=names.numbers[i - 1])
+            seen[f"tree of {scope} at {i}"] = tree(store, scope, now=now, at=names.numbers[i - 1])
         for info in store.set_infos(scope):
-            told[f"{info.ref}"] = (
+            seen[f"{info.ref}"] = (
                 info.definition,
                 info.items,
                 info.bytes,
@@ -290,26 +290,26 @@ def reads(
                 info in store.seq_and_sets(scope)[1],
             )
             for i in [None, *wanted]:
-                told[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
-                told[f"out of time of {info.ref} at {i}"] = _out_of_time(
+                seen[f"{info.ref} at {i}"] = _set_reads(store, names, info.ref, info.number, i)
+                seen[f"out of time of {info.ref} at {i}"] = _out_of_time(
                     store, names, info.number, now, i
                 )
-            told[f"compactions of {info.ref}"] = _compactions(store, names, info.ref)
+            seen[f"compactions of {info.ref}"] = _compactions(store, names, info.ref)
     for key, versions in names.versions.items():
-        told[f"versions of {key}"] = [names.item(version) for version in versions]
-        told[f"get {key}"] = [item and names.item(item) for item in store.get(key[0], [key[1]])]
-    told["links"] = names.pairs(store.source_links(sorted(names.rows)))
-    told["derived"] = sorted(names.pairs(store.derived_links(sorted(names.rows))), key=repr)
-    told["stored"] = [names.item(i) for i in store.items_by_row(sorted(names.rows))]
-    told["pending"] = [
+        seen[f"versions of {key}"] = [names.item(version) for version in versions]
+        seen[f"get {key}"] = [item and names.item(item) for item in store.get(key[0], [key[1]])]
+    seen["links"] = names.pairs(store.source_links(sorted(names.rows)))
+    seen["derived"] = sorted(names.pairs(store.derived_links(sorted(names.rows))), key=repr)
+    seen["stored"] = [names.item(i) for i in store.items_by_row(sorted(names.rows))]
+    seen["pending"] = [
         (names.row(p.row), p.text, p.metadata) for p in store.pending_vectors(limit=FAR)
     ]
     numbers = [info.number for scope in there for info in store.set_infos(scope)]
-    told["unstaged"] = [names.row(p.row) for p in store.versions_to_stage(numbers, limit=FAR)]
+    seen["unstaged"] = [names.row(p.row) for p in store.versions_to_stage(numbers, limit=FAR)]
     stats = store.stats()
-    told["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
-    told["oldest pending"] = (store.count_pending(), stats.oldest_pending)
-    return told | lane_reads(store, store.spaces(), names.commits)
+    seen["stats"] = (stats.keys, stats.sets, stats.items, stats.item_versions, stats.pending)
+    seen["oldest pending"] = (store.count_pending(), stats.oldest_pending)
+    return seen | lane_reads(store, store.spaces(), names.commits)
 
 
 def _set_reads(

@@ -124,7 +124,7 @@ class LaneLaws(Laws):
         assert ids == sorted(set(ids))
         assert [there(store, run).event for run in ids] == [*"01230017"]
 
-    def test_the_first_of_a_lane_is_told_so(self, store: Store) -> None:
+    def test_the_first_of_a_lane_is_marked(self, store: Store) -> None:
         """Nothing before it waits or is parked; what ended does not count."""
         one = accept(store)
         assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "2", NOW)])] == [False]
@@ -201,7 +201,7 @@ class LaneLaws(Laws):
     # --- leases
 
     def test_accept_takes_the_leases_of_its_keys(self, store: Store) -> None:
-        """Where they are free or the owner's own, as `lease` would."""
+        """If they are free or the owner has them, as `lease` would."""
         theirs = leased(store, BOB, "two")
         inputs = [QueuedInput(scope, "1", NOW) for scope in (ADA, BOB, ADA, CY)]
         found = [answer.lease for answer in store.accept("helper", inputs, owner="one")]
@@ -214,7 +214,7 @@ class LaneLaws(Laws):
         assert answer[0].lease == found[0]
 
     def test_accept_takes_over_from_the_dead(self, store: Store) -> None:
-        """Under a higher epoch; whoever had it is fenced."""
+        """Under a higher epoch; the former owner is fenced."""
         before = store.accept("helper", [QueuedInput(ADA, "1", NOW)], owner="one")[0]
         self.kill_owner(store, "one")
         after = store.accept("helper", [QueuedInput(ADA, "2", NOW)], owner="two")[0]
@@ -377,9 +377,10 @@ class LaneLaws(Laws):
     def test_a_run_is_given_up_under_a_name(self, store: Store) -> None:
         """A second commit of the name adopts it, though the run has ended."""
         run = accept(store)
-        told = replace(batch(StatusChange(run, "waiting", "discarded")), op=b"give up", result=run)
-        first = store.commit(told)
-        assert store.commit(told) == replace(first, adopted=True)
+        turn = StatusChange(run, "waiting", "discarded")
+        discard = replace(batch(turn), op=b"give up", result=run)
+        first = store.commit(discard)
+        assert store.commit(discard) == replace(first, adopted=True)
         with pytest.raises(InvalidInput):
             replace(batch(Step(run, 0, "greet", begin=BEGIN)), op=b"greet")
 
@@ -403,7 +404,7 @@ class LaneLaws(Laws):
         assert [run.number for run in store.queued_runs("helper", ADA)] == list(range(72))
 
     def test_of_one_event_id_exactly_one_run_is_made(self, store: Store) -> None:
-        """All others are told which."""
+        """All others get that run."""
         answers = at_once(8, lambda i: store.accept("helper", [queued_input("e", event=f"{i}")])[0])
         assert len({answer.run for answer in answers}) == 1
         assert sorted(answer.repeated for answer in answers) == [False] + [True] * 7
@@ -515,7 +516,7 @@ class ProgressLaws(Laws):
         assert store.commit(work) == replace(first, adopted=True)
 
     def test_what_a_run_sent_out_is_kept_in_order(self, store: Store) -> None:
-        """With its place in the run, its key and the time of its commit."""
+        """With its position in the run, its key and the time of its commit."""
         run, lease = begun(store)
         commit = store.commit(
             batch(Step(run, 1, "note", outputs=["1", "2"]), under=lease, time=NOW + SECOND)
@@ -560,7 +561,7 @@ class ProgressLaws(Laws):
         assert (store.steps(run), store.durable_calls(run, 1)) == ([], [])
 
     def test_the_last_step_ends_the_run(self, store: Store) -> None:
-        """In its own commit: done, at its time, without error or sensory memory."""
+        """In the same commit: done, at its time, without error or sensory memory."""
         run, lease = begun(store)
         turn(store, run, "parked", '"why"')
         turn(store, run, "waiting")
@@ -694,7 +695,7 @@ class ProgressLaws(Laws):
 
     @pytest.mark.parametrize("status", ["parked", "discarded"])
     def test_a_run_that_does_not_wait_takes_no_steps(self, store: Store, status: str) -> None:
-        """Whoever runs it while somebody discards it is stopped at its next commit."""
+        """A process that runs it meanwhile is stopped at its next commit."""
         run, lease = begun(store)
         turn(store, run, status)  # pyright: ignore[reportArgumentType] - one of them
         for progress in (Step(run, 1, "note"), call(run)):
@@ -705,7 +706,7 @@ class ProgressLaws(Laws):
     # --- guards
 
     def test_there_must_be_such_a_run(self, store: Store) -> None:
-        """Of the batch's own key."""
+        """Of the key of the batch."""
         run, lease = begun(store)
         others = leased(store, BOB)
         every: list[Progress] = [
@@ -735,7 +736,7 @@ class ProgressLaws(Laws):
             store.commit(batch(progress, under=heir))
 
     def test_a_refused_step_leaves_nothing(self, store: Store) -> None:
-        """Whatever its batch failed for, its place is free, its lease held, the run not begun."""
+        """After any failure its position is free, its lease held, the run not begun."""
         run, lease = accept(store), leased(store)
         write(store, add("i"))
         step = Step(run, 0, "greet", outputs=["1"], begin=BEGIN, done=True)
@@ -760,7 +761,7 @@ class ProgressLaws(Laws):
             Batch(scope=ADA, time=NOW, release=True)
 
     def test_places_have_bounds(self) -> None:
-        """So that a place in a run is a number."""
+        """So that a position in a run is a number."""
         for bad in (-1, 1 << 20):
             with pytest.raises(TooLarge):
                 Step(1, bad, "greet")

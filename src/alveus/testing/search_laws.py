@@ -98,7 +98,7 @@ class FinderLaws(Laws):
         assert found == expected
 
     def test_features_are_of_one_set(self, store: Store) -> None:
-        """Another set, key or knowledge has its own; an unknown number has none."""
+        """Each set, key and knowledge has a number; an unknown number has none."""
         refs = (NOTES, OTHERS, SetRef(BOB, "notes"), SetRef(HANDBOOK, "notes"))
         for i, ref in enumerate(refs):
             write(store, *(add(f"{i}{j}", to=ref) for j in range(i + 1)), scope=ref.scope)
@@ -291,15 +291,15 @@ class FinderLaws(Laws):
         assert texts == [["text of j"], ["text of i", "text of j"], []]
 
     def test_vectors_are_filled_in(self, store: Store) -> None:
-        """The feature has them, the item waits no longer, search is told."""
+        """The feature has them, the item waits no longer, the change log has a line."""
         write(store, Add(NOTES, waiting("i")))
         seq = store.seq()
-        place = (info(store).number, row(store, "i"))
-        store.store_vectors([(*place, b"\0\xff")])
+        position = (info(store).number, row(store, "i"))
+        store.store_vectors([(*position, b"\0\xff")])
         assert features(store)[0].vectors == b"\0\xff"
         assert store.pending_vectors(limit=9) == []
         lines = present(store.changes(seq))
-        assert [(c.set_number, c.row, c.kind) for c in lines] == [(*place, "embedded")]
+        assert [(c.set_number, c.row, c.kind) for c in lines] == [(*position, "embedded")]
 
     def test_embedding_is_no_commit(self, store: Store) -> None:
         """No number moves, the item does not change."""
@@ -322,22 +322,22 @@ class FinderLaws(Laws):
     def test_one_row_in_one_call_twice(self, store: Store) -> None:
         """The first stands."""
         write(store, Add(NOTES, waiting("i")))
-        place = (info(store).number, row(store, "i"))
-        store.store_vectors([(*place, b"first"), (*place, b"second")])
+        position = (info(store).number, row(store, "i"))
+        store.store_vectors([(*position, b"first"), (*position, b"second")])
         assert features(store)[0].vectors == b"first"
 
     def test_rows_that_are_gone_are_left_alone(self, store: Store) -> None:
         """Or in another set; the others of the call are filled in."""
         write(store, Add(NOTES, waiting("i")), add("k", to=OTHERS))
-        place = row(store, "i")
+        position = row(store, "i")
         seq = store.seq()
         store.store_vectors(
-            [(info(store).number, 123_456, b"\1"), (info(store, OTHERS).number, place, b"\1")]
+            [(info(store).number, 123_456, b"\1"), (info(store, OTHERS).number, position, b"\1")]
         )
         assert store.seq() == seq
-        assert [p.row for p in store.pending_vectors(limit=9)] == [place]
+        assert [p.row for p in store.pending_vectors(limit=9)] == [position]
         store.store_vectors(
-            [(info(store).number, 123_456, b"\1"), (info(store).number, place, b"\2")]
+            [(info(store).number, 123_456, b"\1"), (info(store).number, position, b"\2")]
         )
         assert features(store)[0].vectors == b"\2"
 

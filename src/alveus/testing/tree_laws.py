@@ -204,7 +204,7 @@ class TreeLaws(Laws):
         assert fields(store) == ["a"]
 
     def test_clear_empties_an_object_that_stays(self, store: Store) -> None:
-        """In its place; its neighbours too."""
+        """At its position; its neighbours too."""
         write(store, Create(("a",)), Create(("a", "b")), Put(("a", "b", "c"), 1), Put(("d",), 1))
         write(store, Clear(("a",)))
         assert tree(store, ADA, now=NOW) == [(("a",), ("object", None)), (("d",), ("1", None))]
@@ -241,7 +241,7 @@ class TreeLaws(Laws):
             assert store.children(scope, (), at=None, now=NOW) == []
             assert store.head(scope) == 0
 
-    def test_odd_names_are_told_apart(self, store: Store) -> None:
+    def test_odd_names_are_distinct(self, store: Store) -> None:
         """Dots, NUL, backslashes, quotes, emoji, case, accents, thousands of characters."""
         write(store, *(Create((word,)) for word in WORDS))
         write(
@@ -256,7 +256,7 @@ class TreeLaws(Laws):
         assert fields(store) == [word for word in WORDS if word != "a.b"]
         assert fields(store, "a") == list(WORDS[:8])
 
-    def test_odd_keys_are_told_apart(self, store: Store) -> None:
+    def test_odd_keys_are_distinct(self, store: Store) -> None:
         """Keys and spaces take any characters."""
         scopes = [Scope(space, key) for space in WORDS[:6] for key in WORDS]
         for i, scope in enumerate(scopes):
@@ -265,7 +265,7 @@ class TreeLaws(Laws):
         assert found == list(range(len(scopes)))
 
     def test_deep_trees_work(self, store: Store) -> None:
-        """Beyond Python's own limits of recursion, down and away."""
+        """Beyond Python's limit of recursion, to write, read and delete."""
         path = tuple("d" * 300)
         write(store, *(Create(path[: i + 1]) for i in range(len(path))))
         assert node(store, *path) == OBJECT
@@ -443,7 +443,7 @@ class ExpiryLaws(Laws):
     def test_a_new_version_does_not_inherit_a_later_expiry_into_the_past(
         self, store: Store
     ) -> None:
-        """Each version has its own."""
+        """Each version keeps its expiry."""
         first = write(store, Put(("a",), 1, SOON)).number
         write(store, Put(("a",), 2, LATER))
         assert names(store, now=SOON, at=first) == []
@@ -469,10 +469,10 @@ class ExpiryLaws(Laws):
         last = store.commit_at(FAR)
         assert store.sweep(now=SWEPT) > 0
         after = reads(store, now=SOON)
-        for told in (before, after):  # which say that a past was there
-            told.pop("commits")
-            told.pop(f"floor of {ADA}")
-            told.pop(f"floor of {BOB}")
+        for answers in (before, after):  # they show that there was a past
+            answers.pop("commits")
+            answers.pop(f"floor of {ADA}")
+            answers.pop(f"floor of {BOB}")
         assert not differences(before, after)
         assert store.commit_at(FAR) == last
         assert store.seq() == seq
@@ -501,7 +501,7 @@ class ExpiryLaws(Laws):
         assert store.sweep(now=SWEPT) == 0
 
     def test_writing_goes_on_after_a_sweep(self, store: Store) -> None:
-        """At the place of what was swept too."""
+        """At the position of a swept value too."""
         write(store, Create(("o",), SOON), Put(("o", "a"), 1, SOON), Put(("b",), 1))
         store.sweep(now=SWEPT)
         write(store, Create(("o",)), Put(("o", "a"), 2), time=SOON)

@@ -29,7 +29,7 @@ OFTEN_S = 1e-5  # of the interpreter: nothing is waited for
 
 
 def numbered(number: int, *, long: int = 1) -> Observation:
-    """Return an observation that is told by its number."""
+    """Return an observation with a number."""
     said = " ".join([f"answer {number}", *["and so on"] * (long - 1)])
     return Observation(f"question {number}", said)
 
@@ -88,9 +88,9 @@ class ContextContract:
     def test_the_prompt_comes_last(self, memory: ContextMemory) -> None:
         """Once; where there is none, what is remembered comes last."""
         filled(memory, 3)
-        told = memory.context(PROMPT)
-        assert told[-1] == PROMPT
-        assert told[:-1] == memory.context(None)
+        context = memory.context(PROMPT)
+        assert context[-1] == PROMPT
+        assert context[:-1] == memory.context(None)
 
     def test_the_newest_is_shown_however_many_came(self, memory: ContextMemory) -> None:
         """Whatever else was let go for it."""
@@ -132,8 +132,8 @@ class ContextContract:
         memory.commit(Observation(Message("Ann", "tool", answers=("call",)), "it is Ann"))
         for n in range(2 * self.shows):
             memory.commit(numbered(n + 2))
-            told = memory.context(PROMPT)[len(begins) : -1]
-            shown = [(m.calls, m.answers) for m in told if m not in said and (m.calls or m.answers)]
+            new = [m for m in memory.context(PROMPT)[len(begins) : -1] if m not in said]
+            shown = [(m.calls, m.answers) for m in new if m.calls or m.answers]
             assert shown in ([], [(("call",), ()), ((), ("call",))])
 
     # --- what is committed --------------------------------------------------------------------
@@ -152,9 +152,9 @@ class ContextContract:
         """What is done to an observation later does not change what the memory holds."""
         first = numbered(1)
         memory.commit(first)
-        told = memory.context(PROMPT)
+        context = memory.context(PROMPT)
         first.query.content, first.reply.content = PROMPT, PROMPT
-        assert memory.context(PROMPT) == told
+        assert memory.context(PROMPT) == context
 
     def test_purge_empties(self, memory: ContextMemory) -> None:
         """What it always begins with stays, and it takes in what comes; `reset` is the same."""
@@ -176,11 +176,11 @@ class ContextContract:
         for n in range(60):
             newest = numbered(n, long=random.choice([1, 1, 5, 40, 400]))
             memory.commit(newest)
-            *told, prompt = memory.context(PROMPT)
-            assert budget.size([*told, prompt]) <= most
+            *context, prompt = memory.context(PROMPT)
+            assert budget.size([*context, prompt]) <= most
             assert prompt == PROMPT
             fits = fixed + budget.size(newest.messages) <= most
-            assert (newest.messages in pairs(told, begins)) == (fits and self.shows > 0)
+            assert (newest.messages in pairs(context, begins)) == (fits and self.shows > 0)
 
     def test_a_prompt_is_never_cut(self, memory: ContextMemory) -> None:
         """One that is over the budget is refused; where there is none, it is there as it is."""
@@ -211,9 +211,9 @@ class ContextContract:
                 made[observation.query.content] = observation.created
                 gone.append(memory.commit(observation))
                 least = done.next()
-                *told, prompt = memory.context(PROMPT)
+                *context, prompt = memory.context(PROMPT)
                 shown = [
-                    (made[query], str(query), str(reply)) for query, reply in pairs(told, begins)
+                    (made[query], str(query), str(reply)) for query, reply in pairs(context, begins)
                 ]
                 assert prompt == PROMPT
                 assert shown == sorted(set(shown)), "not in order, or twice"
@@ -259,7 +259,7 @@ def pairs(messages: Sequence[Message], begins: Sequence[Message]) -> list[tuple[
 
 
 class CallCounter:
-    """Counts, whoever asks."""
+    """Counts for every caller."""
 
     def __init__(self) -> None:
         self._mutex, self._numbers, self.total = threading.Lock(), count(1), 0
