@@ -174,6 +174,7 @@ ARGUMENTS: dict[str, Callable[[KeyMemory, Any], object]] = {
     "overwrite": lambda k, x: k.short_term.new_object("o", overwrite=x).path,
     "the last messages": lambda k, x: k.conversation("c").messages(x),
     "messages of a summary": lambda k, x: k.conversation("c").update_compressed_summary("", x),
+    "a summary": lambda k, x: k.conversation("c").update_compressed_summary(x),
     "messages to mark": lambda k, x: k.conversation("c").update_messages_mark("m", msg_ids=x),
     "a budget": lambda k, x: k.profile(budget=x).tokens,
     "steps": lambda k, x: k.facts.neighbours("Ada", steps=x),

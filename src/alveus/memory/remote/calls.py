@@ -8,7 +8,6 @@ or writes. Its name, its arguments and its result are those of the method.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import cache, wraps
 from inspect import BoundArguments, Parameter, Signature, signature, unwrap
@@ -37,6 +36,7 @@ from alveus.memory.remote.remote_tree import RemoteCalls
 from alveus.store.filters import Filter
 from alveus.store.items import Item
 from alveus.values.keywords import suggest_names
+from alveus.values.storable import valid_text
 
 C = TypeVar("C", bound=type)
 
@@ -232,9 +232,11 @@ def ask_for(
     try:
         sent = call.sent(given) | of.place(call.access) | more
     except InvalidInput as error:
-        with suppress(NotFound):
+        try:
             _refuse(call, of, args, kwargs)
-        raise error from None
+        except NotFound:
+            raise error from None
+        sent = call.sent(_valid(given)) | of.place(call.access) | more
     except NotSent as error:
         _refuse(call, of, args, kwargs)
         raise InvalidInput(f"{call.name}: {error} has no JSON form") from None
@@ -244,6 +246,11 @@ def ask_for(
         once: Any = given.get(ONCE)
         told = of.calls.write(call.name, once, **sent)
     return from_json(call.result, told["result"])
+
+
+def _valid(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return arguments with texts that can be sent, of a call that replaces what is no text."""
+    return {n: valid_text(v).value if isinstance(v, str) else v for n, v in given.items()}
 
 
 def _refuse(call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
