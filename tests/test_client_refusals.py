@@ -66,7 +66,7 @@ REFUSED: dict[str, Callable[[Memory], object]] = {
     ),
     "learn(model=…)": lambda m: m.key("ada").learn("x", model=ScriptedChat(["x"])),
     "learn(progress=…)": lambda m: m.key("ada").learn("x", model=None, progress=print),
-    "learn(options=…): asking=": lambda m: m.key("ada").learn(
+    "learn(options=…)": lambda m: m.key("ada").learn(
         "x", model=None, options=LearnOptions(asking=Asking(attempts=1))
     ),
     "facts.cost(model=…)": lambda m: m.key("ada").facts.cost(

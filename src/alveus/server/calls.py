@@ -147,7 +147,7 @@ class SetCall(MemoryCall):
 
     def committed(self, to: CallTarget) -> Document:
         """Make a call that is no commit, once under the idempotency key of the request."""
-        plain = self.model_dump(mode="json")
+        plain = self.model_dump(mode="json", warnings=False)
         return to.answer_once(lambda: self.made(to._replace(once=None)), plain)
 
 

@@ -104,8 +104,10 @@ class Call(NamedTuple):
             into = fields if argument.is_field else given
             if name in sent:
                 told = sent[name]
-                value = told if argument.is_list else argument_of(argument.hint, told, talks)
-                into[argument.name] = value
+                if argument.is_list:
+                    into[argument.name] = told if isinstance(told, list) else [told]
+                else:
+                    into[argument.name] = argument_of(argument.hint, told, talks)
             elif not argument.is_sent:
                 into[argument.name] = None
         if self.fields is not None:

@@ -394,7 +394,10 @@ def _budget_json(_: object, budget: Budget, __: str) -> Json:
 
 def _said_json(_: object, said: Mapping[str, Any] | Message, name: str) -> Json:
     """Return a message, or messages with more, as it is: the server replaces what is no text."""
-    plain = _plain(said)
+    try:
+        plain = _plain(said)
+    except RecursionError:
+        raise NotSent(name) from None
     value_json(valid_text(plain).value, name)
     return wire_json(cast("Value", plain))
 
@@ -482,8 +485,10 @@ def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations) 
     if unknown := next((name for name in told if name not in known), None):
         raise InvalidInput(f"{kind.__name__} has no field {unknown!r}; it has: {', '.join(known)}")
     try:
-        return kind(
-            **{known[n][0]: argument_of(known[n][1], part, talks) for n, part in told.items()}
-        )
+        made: dict[str, Any] = {"value": None} if kind is Item else {}
+        for name, part in told.items():
+            if part is not None:
+                made[known[name][0]] = argument_of(known[name][1], part, talks)
+        return kind(**made)
     except TypeError as error:
         raise InvalidInput(f"{kind.__name__}: {error}") from None

@@ -12,7 +12,8 @@ from alveus.memory.aio import AsyncFacts
 from alveus.memory.async_calls import Access
 from alveus.memory.memory import Memory
 from alveus.memory.remote.calls import sends
-from alveus.memory.remote.codecs import argument_json
+from alveus.memory.remote.codecs import OnlyLocal, argument_json
+from alveus.memory.remote.local_only import unsupported
 from alveus.memory.remote.remote_tree import RemoteCalls
 from alveus.store import Scope
 
@@ -48,11 +49,12 @@ def learn_json(
         Unsupported: A model is given: the server has its own.
     """
     check_model(model)
-    argument_json(ChatModel | None, model, "learn(model=…)")
-    how = argument_json(
-        LearnOptions | None,
-        None if options is None else checked_options(options),
-        "learn(options=…)",
-    )
+    given = None if options is None else checked_options(options)
+    try:
+        argument_json(ChatModel | None, model, "model")
+        how = argument_json(LearnOptions | None, given, "options")
+    except OnlyLocal as instead:
+        name = "options" if model is None else "model"
+        raise unsupported(f"learn({name}=…)", str(instead)) from None
     sent = {} if how is None else {"options": how}
     return {"conversation": conversation_of(learned, source).name, **sent}

@@ -215,6 +215,7 @@ class RemotePrompts(Prompts):
     _writer: RemoteWriter
 
     def _assembled(self, request: ContextRequest) -> Context:
+        as_of_text(request.as_of)  # the request has not looked at it
         given = {each.name: getattr(request, each.name) for each in fields(request)}
         exact = ALL if request.exact == [()] else request.exact
         sent = _CONTEXT.sent({**given, "budget_tokens": request.budget, "exact": exact})
