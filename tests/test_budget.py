@@ -23,16 +23,16 @@ def _said(content: str = "…", *, calls: str = "", answers: str = "") -> Messag
 def test_each_part_is_in_one_unit(parts: list[list[Message]]) -> None:
     """Units divide the parts: none is left out, none is there twice, and all are in order."""
     found = units(parts)
-    places = [place for unit in found for place in unit.places]
+    places = [place for unit in found for place in unit.positions]
     assert sorted(places) == list(range(len(parts)))
-    assert [unit.places[0] for unit in found] == sorted(unit.places[0] for unit in found)
-    assert all(list(unit.places) == sorted(unit.places) for unit in found)
+    assert [unit.positions[0] for unit in found] == sorted(unit.positions[0] for unit in found)
+    assert all(list(unit.positions) == sorted(unit.positions) for unit in found)
 
 
 @given(PARTS)
 def test_a_call_and_its_answers_are_one_unit(parts: list[list[Message]]) -> None:
     """What answers a call is in the unit of the part that asked for it last, or lacks it."""
-    unit_of = {place: unit for unit in units(parts) for place in unit.places}
+    unit_of = {place: unit for unit in units(parts) for place in unit.positions}
     asked: dict[str, int] = {}
     for place, part in enumerate(parts):
         for message in part:

@@ -168,10 +168,10 @@ class ConversationMemory:
         found, summary = self._consistent(
             lambda summary: self._chosen(mark, exclude_mark, recent_n, summary)
         )
-        told = [message_items.as_message(stored) for stored in found]
+        shown = [message_items.as_message(stored) for stored in found]
         text = text_of_summary(summary)
         head: dict[str, Any] = {"id": SUMMARY, "role": "user", "name": "user", "content": text}
-        return [head, *told] if text and prepend_summary else told
+        return [head, *shown] if text and prepend_summary else shown
 
     def messages(
         self,
@@ -182,12 +182,12 @@ class ConversationMemory:
         prepend_summary: bool = True,
         for_chat: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return what a model is to be told: the summary, and the messages that it is not of.
+        """Return the prompt of the conversation: the summary, and the messages that are not in it.
 
         They are in OpenAI's form: role, content, name, and the tool calls; urls are text. A call
         without all of its answers is left out, unless it is the last that was said; so is an
         answer without its call. Arguments are as in `get_memory`; where there is no summary,
-        nothing stands for those that are marked `COMPRESSED`, and they are told.
+        messages that are marked `COMPRESSED` are returned, too.
 
         Args:
             for_chat: As a `ChatModel` takes them: tool calls and parts as text, urls beside it.
@@ -202,11 +202,11 @@ class ConversationMemory:
         flag(for_chat, "for_chat")
         flag(prepend_summary, "prepend_summary")
         found, summary = self._consistent(read)
-        as_told = message_items.for_chat if for_chat else message_items.for_model
-        told = [as_told(stored) for stored in without_orphaned_calls(found)]
+        as_shown = message_items.for_chat if for_chat else message_items.for_model
+        shown = [as_shown(stored) for stored in without_orphaned_calls(found)]
         text = text_of_summary(summary)
         head = {"role": "user", "content": text}
-        return [head, *told] if text and prepend_summary else told
+        return [head, *shown] if text and prepend_summary else shown
 
     def size(self) -> int:
         """Return how many messages there are; the summary is none."""
@@ -339,7 +339,7 @@ class ConversationMemory:
         old_mark: str | None = None,
         msg_ids: str | Iterable[str] | None = None,
     ) -> int:
-        """Give messages a mark, take one off, or put one in the place of another.
+        """Give messages a mark, take one off, or replace a mark by another.
 
         Args:
             new_mark: The mark that they get; None: *old_mark* is taken off.
@@ -438,7 +438,7 @@ class ConversationMemory:
         heads: Sequence[StoredItem] = (),
         open_: Sequence[StoredItem] = (),
     ) -> None:
-        """Commit a summary that takes the place of *before*, and marks of *chosen*.
+        """Commit a summary that replaces *before*, and marks of *chosen*.
 
         It is made of *heads* as well, messages that are split.
         Marks of *open_* that no summary stands for, since it was forgotten, are taken off.
@@ -502,12 +502,12 @@ class ConversationMemory:
         commit per `MOST_AT_ONCE` messages. Kept out of it are the newest request, and tool calls
         that wait for an answer; a call and its answers are summed up together, or not. With
         *keep_tokens*, a message of several blocks may be split: the summary has the first of them,
-        and is told with the others, until these are summed up too; the message stays whole.
+        and is returned with the others, until these are summed up too; the message stays whole.
 
         Args:
             keep_recent: How many of the last messages are kept, three if nothing is said; a tool
                 call with its answers counts as one.
-            keep_tokens: In place of that, as many of the last messages are kept as have so many
+            keep_tokens: Instead, as many of the last messages are kept as have so many
                 tokens together; of the message before them, as many of its last blocks.
             trigger_tokens: Only if the summary and all that is not in it have so many; a `Budget`
                 says who counts.
@@ -557,8 +557,8 @@ class ConversationMemory:
         """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
         open_, summary = self._open()
         split, text = Split.of(noted(summary)), text_of_summary(summary)
-        told = [message_items.model_message(rest_of(stored, split)) for stored in open_]
-        if not policy.is_due([Message(text), *told] if text else told):
+        turns = [message_items.model_message(rest_of(stored, split)) for stored in open_]
+        if not policy.is_due([Message(text), *turns] if text else turns):
             return
         chosen, divided = summed_up(open_, policy, split)
         while chosen or divided is not None:
@@ -582,9 +582,9 @@ class ConversationMemory:
         before = self._summary()
         split = Split.of(noted(before))
         heads = [one for one in open_ if divided is not None and one.record.id == divided.id]
-        told = [rest_of(stored, split) for stored in part]
-        told += [head_of(stored, split, divided) for stored in heads if divided is not None]
-        made = summing.rolled(text_of_summary(before), told)
+        new = [rest_of(stored, split) for stored in part]
+        new += [head_of(stored, split, divided) for stored in heads if divided is not None]
+        made = summing.rolled(text_of_summary(before), new)
         rows = {stored.row for stored in part}
         first = list(takewhile(lambda stored: stored.row in rows, open_))
         upto = first[-1].record.id if first else noted(before).get("upto")
@@ -640,10 +640,10 @@ class ConversationMemory:
     def state_dict(self) -> dict[str, Any]:
         """Return all of it as JSON has it: messages with their marks, and the summary."""
         found = [*self._newest()][::-1]
-        told = [
+        content = [
             [message_items.as_message(stored), message_items.marks_of(stored)] for stored in found
         ]
-        return {"_compressed_summary": self.summary, "content": told}
+        return {"_compressed_summary": self.summary, "content": content}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
         """Have what `state_dict` returned instead of what there is, in one commit.

@@ -59,7 +59,7 @@ _MILLISECONDS = 1e11
 
 
 def listed(messages: object) -> list[dict[str, Any]]:
-    """Return messages, or one, as dicts of their own."""
+    """Return messages, or one, as new dicts."""
     if messages is None:
         return []
     if isinstance(messages, Mapping | Message):
@@ -255,14 +255,16 @@ def text_of_message(message: Mapping[str, Any]) -> str:
     if isinstance(content, str) and content:
         return content
     parts = [part for part in _dicts(content) if not is_thought(part)]
-    told = [part["text"] for part in parts if isinstance(part.get("text"), str)]
-    told += [_call(call) for call in _dicts(message.get("tool_calls"))]
-    told += [_block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)]
+    said_parts = [part["text"] for part in parts if isinstance(part.get("text"), str)]
+    said_parts += [_call(call) for call in _dicts(message.get("tool_calls"))]
+    said_parts += [
+        _block(part) for part in _dicts(content) if part.get("type") in (*_CALLS, *_ANSWERS)
+    ]
     if is_response_item(message):
-        told.append(_response_text(message))
-    if not told and content not in (None, "", []) and not _dicts(content):
+        said_parts.append(_response_text(message))
+    if not said_parts and content not in (None, "", []) and not _dicts(content):
         return _written(content)
-    return "\n".join(told)
+    return "\n".join(said_parts)
 
 
 def _response_text(item: Mapping[str, Any]) -> str:
@@ -274,8 +276,8 @@ def _response_text(item: Mapping[str, Any]) -> str:
 
 def _said(found: object) -> str:
     """Return the text of what a tool gave: itself, that of its parts, or JSON."""
-    told = [part["text"] for part in _dicts(found) if isinstance(part.get("text"), str)]
-    return "\n".join(told) or ("" if found in (None, []) else _written(found))
+    said_parts = [part["text"] for part in _dicts(found) if isinstance(part.get("text"), str)]
+    return "\n".join(said_parts) or ("" if found in (None, []) else _written(found))
 
 
 def _written(found: object) -> str:
@@ -351,7 +353,7 @@ def for_model(stored: StoredItem) -> dict[str, Any]:
     """Return what of a message a model's server takes, in the form in which the message came.
 
     That is OpenAI's or Ollama's, blocks of Anthropic's, or an item of OpenAI's Responses. A content
-    of another kind than these have, and urls, are told as text.
+    of another kind than these have, and urls, are returned as text.
     """
     message = as_message(stored)
     if is_response_item(message):
@@ -389,18 +391,18 @@ def for_chat(stored: StoredItem) -> dict[str, Any]:
 
 
 def model_message(stored: StoredItem) -> Message:
-    """Return a message as what is counted, and told apart by its tool calls.
+    """Return a message as what is counted, and identified by its tool calls.
 
-    Calls that it answers itself, in its own blocks, tie it to no other message.
+    Calls that it answers itself, in its blocks, tie it to no other message.
     """
     value = value_of(stored)
     role = value.get("role")
     said = stored.record.text or ""
     who: Role = role if role in ROLES else "system" if role == "developer" else "user"
     calls, answers = _texts(value.get("calls")), _texts(value.get("answers"))
-    own = {*calls} & {*answers}
-    asked = tuple(call for call in calls if call not in own)
-    return Message(said, who, None, asked, tuple(call for call in answers if call not in own))
+    inner = {*calls} & {*answers}
+    asked = tuple(call for call in calls if call not in inner)
+    return Message(said, who, None, asked, tuple(call for call in answers if call not in inner))
 
 
 def blocks_of(stored: StoredItem) -> list[Any]:
@@ -487,13 +489,13 @@ def of_state(listed_: object, session: str, now: int, zone: Zone) -> list[Item]:
     if not isinstance(listed_, list | tuple):
         raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")
     items: dict[str | int, Item] = {}
-    for place, entry in enumerate(cast("Sequence[object]", listed_)):
+    for number, entry in enumerate(cast("Sequence[object]", listed_)):
         alone = isinstance(entry, Mapping)
         pair = cast("Sequence[object]", [entry, []] if alone else entry)
         if not isinstance(pair, list | tuple) or len(pair) != 2:  # noqa: PLR2004 - a pair
-            raise InvalidInput(f"entry {place} of a state is not a message with its marks")
+            raise InvalidInput(f"entry {number} of a state is not a message with its marks")
         message = _plain(pair[0])
         item = as_item(message, checked_marks(pair[1]), session, zone)
         given = id_of(message)
-        items.setdefault(place if given is None else given, replace(item, id=given))
+        items.setdefault(number if given is None else given, replace(item, id=given))
     return in_order(list(items.values()), now)

@@ -38,7 +38,7 @@ class Compressed:
         summary: The summary as it is now; "" if there is none.
         by: Who made it: ``extractive``, or ``model:`` and its name; "" if nothing was done.
         because: Why a model that was asked did not make it; else "".
-        tokens: Of what a model is told now: the summary, and what is not in it.
+        tokens: Of the prompt now: the summary, and the messages that are not in it.
     """
 
     messages: int
@@ -50,7 +50,7 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A message of which a summary has the first blocks, and a model is told the others.
+    """A message of which a summary has the first blocks, and a prompt has the others.
 
     Attributes:
         id: The message.
@@ -91,7 +91,7 @@ class SummaryPolicy:
 
     Attributes:
         recent: So many of the last units, of which a tool call with its answers is one.
-        tokens: As many of the last units as have so many together, in place of *recent*; or None.
+        tokens: As many of the last units as have so many together, instead of *recent*; or None.
         beside: Tokens of what stands beside the conversation in a prompt, and counts with it.
         budget: Who counts, and from how many tokens on it is summed up; None: always.
     """
@@ -130,7 +130,7 @@ class SummaryPolicy:
         """Return how many of the last units of a conversation are kept."""
         if self.tokens is None:
             return self.recent
-        sizes = (self.budget.size([turns[at] for at in unit.places]) for unit in reversed(units))
+        sizes = (self.budget.size([turns[at] for at in unit.positions]) for unit in reversed(units))
         return sum(size <= self.tokens for size in accumulate(sizes, initial=self.beside)) - 1
 
 
@@ -150,18 +150,22 @@ def summed_up(
     found = _units(turns)
     first = max(0, len(found) - max(0, policy.last(turns, found)))
     kept = set(range(first, len(found)))
-    asked = [at for at, unit in enumerate(found) if any(_asks(turns[one]) for one in unit.places)]
+    asked = [
+        at for at, unit in enumerate(found) if any(_asks(turns[one]) for one in unit.positions)
+    ]
     kept.update(asked[-1:])
     kept.update(at for at, unit in enumerate(found) if _waits(turns, unit))
     divided = None
     if policy.tokens is not None and first - 1 in set(range(len(found))) - kept:
-        last = [turns[place] for unit in found[first:] for place in unit.places]
+        last = [turns[position] for unit in found[first:] for position in unit.positions]
         room = policy.tokens - policy.beside - policy.budget.size(last)
-        unit = [open_[place] for place in found[first - 1].places]
+        unit = [open_[position] for position in found[first - 1].positions]
         divided = _divided(unit, split, policy.budget, room)
         kept.update([first - 1] if divided is not None else [])
-    gone = sorted(place for at in set(range(len(found))) - kept for place in found[at].places)
-    return [open_[place] for place in gone], divided
+    gone = sorted(
+        position for at in set(range(len(found))) - kept for position in found[at].positions
+    )
+    return [open_[position] for position in gone], divided
 
 
 def _divided(
@@ -194,17 +198,17 @@ def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
     """
     turns = [model_message(stored) for stored in messages]
     left = {
-        place
+        position
         for unit in _units(turns)
-        if unit.lacks or (_waits(turns, unit) and unit.places[-1] != len(turns) - 1)
-        for place in unit.places
+        if unit.lacks or (_waits(turns, unit) and unit.positions[-1] != len(turns) - 1)
+        for position in unit.positions
     }
-    return [stored for place, stored in enumerate(messages) if place not in left]
+    return [stored for position, stored in enumerate(messages) if position not in left]
 
 
 def _units(turns: Sequence[Message]) -> list[Unit]:
     """Return which messages belong together, in the order in which the units end."""
-    return sorted(units([[message] for message in turns]), key=lambda unit: unit.places[-1])
+    return sorted(units([[message] for message in turns]), key=lambda unit: unit.positions[-1])
 
 
 def _asks(message: Message) -> bool:
@@ -212,8 +216,10 @@ def _asks(message: Message) -> bool:
 
 
 def _waits(turns: Sequence[Message], unit: Unit) -> bool:
-    answered = {call for place in unit.places for call in turns[place].answers}
-    return any(call not in answered for place in unit.places for call in turns[place].calls)
+    answered = {call for position in unit.positions for call in turns[position].answers}
+    return any(
+        call not in answered for position in unit.positions for call in turns[position].calls
+    )
 
 
 # --- summaries ----------------------------------------------------------------------------------

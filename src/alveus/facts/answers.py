@@ -86,7 +86,7 @@ DECISIONS_SCHEMA: Mapping[str, object] = _listed(
 
 
 class Evidence(NamedTuple):
-    """Words of one of the messages, by its place among them."""
+    """Words of a message, by its index among the messages."""
 
     message: int
     start: int
@@ -98,7 +98,7 @@ class CandidateFact:
     """A fact as a model gave it, checked.
 
     Attributes:
-        begins, ends: When it holds, or takes place: ISO dates, or None.
+        begins, ends: When it holds, or happens: ISO dates, or None.
         evidence: At least one.
     """
 
@@ -149,16 +149,16 @@ class KnownText(NamedTuple):
     """A fact that a candidate is compared with: a known one, or an earlier candidate.
 
     Attributes:
-        id: Of the known fact; of a candidate, what `candidate_id` makes of its place.
+        id: Of the known fact; of a candidate, its `candidate_id`.
     """
 
     id: str
     text: str
 
 
-def candidate_id(place: int) -> str:
-    """Return what the candidate at a place is known by, until it has an id."""
-    return f"#{place}"
+def candidate_id(number: int) -> str:
+    """Return the name of the candidate of a number, until it has an id."""
+    return f"#{number}"
 
 
 class _RefusedFact(Exception):
@@ -174,20 +174,20 @@ def text_of(message: StoredItem) -> str:
 
 
 def facts_request(messages: Sequence[StoredItem]) -> list[ModelMessage]:
-    """Return what a model is asked about messages; their ids are their places."""
-    told = [
+    """Return what a model is asked about messages; their ids are their numbers."""
+    shown = [
         {
-            "id": place,
-            "time": _told_time(said_at(message)),
+            "id": number,
+            "time": _shown_time(said_at(message)),
             "speaker": message.record.speaker or message.record.role or "user",
             "text": text_of(message),
         }
-        for place, message in enumerate(messages, start=1)
+        for number, message in enumerate(messages, start=1)
     ]
-    return _request("facts", {"messages": told})
+    return _request("facts", {"messages": shown})
 
 
-def _told_time(time: datetime) -> str:
+def _shown_time(time: datetime) -> str:
     """Return a time as a model reads it, by the clock of who spoke, with its zone."""
     return f"{time:%A %Y-%m-%d %H:%M} {offset_name(offset_of(time))}"
 
@@ -197,20 +197,20 @@ def decisions_request(
 ) -> list[ModelMessage]:
     """Return what a model is asked about candidates, each with the facts near it."""
     numbers = numbers_of(known)
-    told = [
+    shown = [
         {
-            "id": place,
+            "id": number,
             "fact": candidate.text,
             "known": [{"id": numbers[one.id], "fact": one.text} for one in near],
         }
-        for place, (candidate, near) in enumerate(zip(candidates, known, strict=True), start=1)
+        for number, (candidate, near) in enumerate(zip(candidates, known, strict=True), start=1)
         if near
     ]
-    return _request("decisions", {"candidates": told})
+    return _request("decisions", {"candidates": shown})
 
 
 def numbers_of(known: Sequence[Sequence[KnownText]]) -> dict[str, int]:
-    """Return the numbers by which a model is told of known facts, by their ids."""
+    """Return the numbers that stand for known facts in a request, by their ids."""
     ids = dict.fromkeys(one.id for near in known for one in near)
     return {item_id: number for number, item_id in enumerate(ids, start=1)}
 
@@ -232,8 +232,8 @@ def checked_facts(answer: object, messages: Sequence[StoredItem]) -> CandidateFa
     """
     found: dict[tuple[str, str], CandidateFact] = {}
     refused = Counter[str]()
-    for place, one in enumerate(_entries(answer, "facts")):
-        if place >= MOST_FACTS:
+    for number, one in enumerate(_entries(answer, "facts")):
+        if number >= MOST_FACTS:
             refused["too many facts"] += 1
             continue
         try:
@@ -373,10 +373,10 @@ def _evidence(given: object, messages: Sequence[StoredItem]) -> Evidence:
         raise _RefusedFact("no quotation")
     if len(quote) > LONGEST_QUOTE:
         raise _RefusedFact("quotation is too long")
-    place = located(quote, text_of(messages[number - 1]))
-    if place is None:
+    span = located(quote, text_of(messages[number - 1]))
+    if span is None:
         raise _RefusedFact("quotation is not in its source")
-    return Evidence(number - 1, *place)
+    return Evidence(number - 1, *span)
 
 
 _QUOTES = str.maketrans("\u2018\u2019\u201c\u201d\u2013\u2014", "''\"\"--")
@@ -393,16 +393,18 @@ def located(quote: str, text: str) -> tuple[int, int] | None:
     if at >= 0:
         return at, at + len(quote)
     letters: list[str] = []
-    places: list[int] = []
-    for place, char in enumerate(text.translate(_QUOTES)):
+    positions: list[int] = []
+    for at, char in enumerate(text.translate(_QUOTES)):
         plain = " " if char.isspace() else char.casefold()
         if plain == " " and (not letters or letters[-1] == " "):
             continue
         letters += plain
-        places += [place] * len(plain)
+        positions += [at] * len(plain)
     wanted = folded(quote)
-    at = "".join(letters).find(wanted)
-    return None if at < 0 or not wanted else (places[at], places[at + len(wanted) - 1] + 1)
+    start = "".join(letters).find(wanted)
+    if start < 0 or not wanted:
+        return None
+    return positions[start], positions[start + len(wanted) - 1] + 1
 
 
 # --- what is answered: decisions ----------------------------------------------------------------
@@ -431,17 +433,18 @@ def checked_decisions(answer: object, known: Sequence[Sequence[KnownText]]) -> l
         Unfit: It is no list of decisions at all.
     """
     numbers = {number: item_id for item_id, number in numbers_of(known).items()}
-    asked = {place for place, near in enumerate(known, start=1) if near}
+    asked = {number for number, near in enumerate(known, start=1) if near}
     found: dict[int, CheckedDecision] = {}
     for entry in _entries(answer, "decisions"):
         one = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
-        place = one.get("candidate")
-        if type(place) is int and place in asked and place not in found:
-            offered = {one.id for one in known[place - 1]}
-            found[place] = _checked_decision(one, numbers, offered)
+        number = one.get("candidate")
+        if type(number) is int and number in asked and number not in found:
+            offered = {one.id for one in known[number - 1]}
+            found[number] = _checked_decision(one, numbers, offered)
     missing = CheckedDecision("new", None, "no decision about it")
     return [
-        [*(found.get(place, missing) if near else NEW)] for place, near in enumerate(known, start=1)
+        [*(found.get(number, missing) if near else NEW)]
+        for number, near in enumerate(known, start=1)
     ]
 
 

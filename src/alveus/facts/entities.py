@@ -70,11 +70,11 @@ class EntityPage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityProfile:
-    """What is always told of somebody: sentences, each of a fact with its sources.
+    """The profile of an entity: sentences, each of a fact with its sources.
 
     Attributes:
         name: Whom it is of.
-        facts: Those that are told, the most important ones first.
+        facts: The facts it shows, the most important ones first.
         tokens: What they take.
         left_out: How many others there was no room for.
     """
@@ -127,7 +127,7 @@ class EntityNames:
             self._set.update(folded(name), target, metadata={"name": name})
 
     def split(self, name: str) -> None:
-        """Let a name be of an entity of its own again; see `Facts.split`."""
+        """Let a name be of a separate entity again; see `Facts.split`."""
         if folded(checked_name(name, "a name")) not in self.read().targets:
             raise NotFound(f"{name!r} is no other name of an entity; `merge` makes it one")
         self._set.delete([folded(name)])
@@ -270,7 +270,7 @@ class KnownFacts(NamedTuple):
         return found
 
     def profile(self, name: str | None, *, budget: int) -> EntityProfile:
-        """Return what is always told of somebody, within a budget of tokens.
+        """Return the profile of an entity, within a budget of tokens.
 
         Args:
             name: Whom; None: whom most facts are about.

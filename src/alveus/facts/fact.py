@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["profile", "preference", "event", "plan", "relation", 
 KINDS: tuple[str, ...] = get_args(Kind)
 
 TIMELESS = ("event", "plan")
-"""Kinds whose dates say when something takes place: that it does, or did, always holds."""
+"""Kinds whose dates say when something happens: that it does, or did, always holds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +192,7 @@ class FactOrigin:
         messages: The messages that it rests on, as they are now, with their ids; those that were
             deleted are left out.
         learning: The learning that added it.
-        replaced: The facts that it took the place of.
+        replaced: The facts that it replaced.
         contradicts: The facts that say otherwise.
     """
 

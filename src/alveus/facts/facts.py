@@ -38,7 +38,6 @@ from alveus.sets.commits import CommitWriter
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import Engine, NewId, PlannedWrite, PlannerCall, Where
 from alveus.store import (
-    AdmissionCheck,
     ItemChange,
     Replace,
     Retire,
@@ -97,7 +96,7 @@ class Facts:
             where: Only those whose metadata match; see `MemorySet.list`.
             valid_at: When they have to hold; by default all are returned, also those that ended.
         """
-        Filter.parse(where)  # before it is a part of another one, whose place it would name
+        Filter.parse(where)  # by itself first, so that an error names a position in it
         parts: builtins.list[Where] = [] if where is None else [where]
         if subject is not None:
             parts.append({"subject_key": folded(checked_name(subject, "a subject"))})
@@ -174,7 +173,7 @@ class Facts:
     def check(self) -> builtins.list[FactProblem]:
         """Return what is wrong with the sources of the facts: nothing, unless they were changed.
 
-        Every quotation is looked for again, at its place in its message.
+        Every quotation is looked for again, at its position in its message.
         """
         problems: builtins.list[FactProblem] = []
         for fact in self.list():
@@ -245,12 +244,12 @@ class Facts:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> builtins.list[Fact]:
-        """Return what took place and what is planned, by when it does; what has no date is last.
+        """Return events and plans by date; those without a date are last.
 
         Args:
             name: Only what names this person, place or thing.
             as_of: As of `about`.
-            valid_at: Only what takes place at this time; by default and with "any" all.
+            valid_at: Only events and plans of this time; by default and with "any" all.
         """
         return self._known(as_of, valid_at).timeline(name)
 
@@ -262,7 +261,7 @@ class Facts:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> EntityProfile:
-        """Return what is always told of somebody: the facts that hold, within a budget.
+        """Return the profile of an entity: the facts that hold, within a budget.
 
         What to do comes first, then who they are, whom they know, what they like and plan; of
         equals what was said more often, then later.
@@ -298,7 +297,7 @@ class Facts:
         return self.about(name)
 
     def split(self, name: str) -> None:
-        """Let another name of an entity be of one of its own again.
+        """Let another name of an entity be of a separate entity again.
 
         Raises:
             NotFound: It is no other name of an entity.
@@ -350,16 +349,14 @@ class Facts:
             elif past:
                 changes.append(Revive(self._ref, row))
             elif name in live:
-                floor = self._set_floor()
-                raise HistoryPruned(f"fact {name!r}", commit=floor, floor=floor + 1)
+                start = self._history_start()
+                raise HistoryPruned(f"fact {name!r}", commit=start, floor=start + 1)
         changes += self._records.undone(names)
-        checks = [*self._records.checks()]
-        if (ruled := self._writer.rules(self._ref, None)) is not None:
-            checks.append(AdmissionCheck(self._ref, ruled.set_rules))
+        checks = [*self._records.checks(), *self._writer.rules_check(self._ref)]
         count = len(added & live.keys())
         return PlannedWrite(changes, count, retry=True, admission_checks=checks)
 
-    def _set_floor(self) -> int:
+    def _history_start(self) -> int:
         info = self._writer.info(self._ref)
         return 0 if info is None else info.history_start
 

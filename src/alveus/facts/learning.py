@@ -1,4 +1,4 @@
-"""Learning: messages become facts, each message read once, whoever is killed and whoever races."""
+"""Learning: messages become facts; each message is read once, despite crashes and races."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def conversation_of(learned: ConversationMemory, source: Source) -> SetRef:
         if source.ref.scope != learned.ref.scope:
             raise InvalidInput(
                 f"conversation {source.name!r} belongs to key {source.ref.scope.key!r}, not to "
-                f"{key!r}; call learn of its own key"
+                f"{key!r}; call learn of its key"
             )
         return source.ref
     learned.add([_identified(one) for one in _listed(source)])
@@ -312,7 +312,7 @@ class _Learner:
         return self._report()
 
     def _next(self) -> int | None:
-        """Read the messages that come next, whoever is first; return how many, or None."""
+        """Read the next messages, also if others read some first; return how many, or None."""
         for left in reversed(range(GIVES_UP)):
             try:
                 messages = self._step()
@@ -469,7 +469,7 @@ class _Learner:
     def _asked(self, part: RowRange, messages: Sequence[StoredItem]) -> _Asked:
         """Return what the model says of the messages that come next.
 
-        An answer that was recorded before, by whoever was killed or is slower, is used again,
+        An answer that a killed or slower process recorded is used again,
         for the messages that it was given for.
         """
         name = self._answer_name(part)
@@ -515,14 +515,14 @@ class _Learner:
         """Return the facts that each candidate is compared with: known ones, and earlier ones."""
         found: list[list[KnownText]] = []
         by_subject: dict[str, list[tuple[KnownText, set[int]]]] = {}
-        for place, candidate in enumerate(candidates, start=1):
+        for number, candidate in enumerate(candidates, start=1):
             terms = set(words.terms(candidate.text))
             earlier = by_subject.setdefault(folded(candidate.subject), [])
             nearest = sorted(earlier, key=lambda one, t=terms: -len(t & one[1]))[
                 : self._most(candidate)
             ]
             found.append([*self._known(candidate), *(one for one, _ in nearest)])
-            earlier.insert(0, (KnownText(candidate_id(place), candidate.text), terms))
+            earlier.insert(0, (KnownText(candidate_id(number), candidate.text), terms))
         return found
 
     def _most(self, candidate: CandidateFact) -> int:

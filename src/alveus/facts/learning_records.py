@@ -65,7 +65,7 @@ class RowRange(NamedTuple):
 
 
 CALLS = "calls"
-"""The id of the record that counts calls of models, in the set of the space's own knowledge."""
+"""The id of the record that counts calls of models, in the set of the space's knowledge."""
 
 
 class ReadPosition(NamedTuple):
@@ -169,8 +169,7 @@ class LearningRecords:
     def checks(self) -> list[AdmissionCheck]:
         """Return what stands for the rules of the key, which are not for these notes."""
         sets = (self._records, self._answers)
-        ruled = [(editor.ref, editor.writer.rules(editor.ref, None)) for editor in sets]
-        return [AdmissionCheck(ref, one.set_rules) for ref, one in ruled if one is not None]
+        return [check for one in sets for check in one.writer.rules_check(one.ref)]
 
     def definitions(self) -> list[Define]:
         """Return what defines the set of these notes, if that is still to be done.

@@ -126,8 +126,8 @@ class FactChanges:
         found = self._writer.get(self._facts, sorted(ids), at=None) if ids else []
         self._known = {s.record.id: _KnownFact(s, item_of(s)) for s in found if s is not None}
         made = self._made_and_judged(decided)
-        for place, (candidate, decision) in enumerate(decided, start=1):
-            name, known = candidate_id(place), self._known.get(decision.fact or "")
+        for number, (candidate, decision) in enumerate(decided, start=1):
+            name, known = candidate_id(number), self._known.get(decision.fact or "")
             if self._is_refused(decision):
                 continue
             if decision.fact in self._gone or (known and known.is_taken_back):
@@ -136,7 +136,7 @@ class FactChanges:
                 self._known[name] = self._confirm(known, candidate)
             elif decision.decision == "takes_back":
                 self._take_back(known, name)
-            elif (new := made.get(place)) is not None:
+            elif (new := made.get(number)) is not None:
                 self._known[name] = new
                 self._added.append(new)
                 self._relate(new, known, decision.decision, candidate)
@@ -259,17 +259,17 @@ class FactChanges:
     def _made_and_judged(
         self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]
     ) -> dict[int, _KnownFact]:
-        """Return new facts by place, as far as the rules of the set let them in."""
+        """Return new facts by number, as far as the rules of the set let them in."""
         new = {
-            place: self._made(candidate)
-            for place, (candidate, decision) in enumerate(decided, start=1)
+            number: self._made(candidate)
+            for number, (candidate, decision) in enumerate(decided, start=1)
             if not decision.refused and decision.decision not in ("same", "takes_back")
         }
         verdicts = self._judged([one.item for one in new.values()])
-        for (place, one), verdict in zip(list(new.items()), verdicts, strict=True):
+        for (number, one), verdict in zip(list(new.items()), verdicts, strict=True):
             if verdict.outcome != "accept":
-                self._keep_out(decided[place - 1][0], one, verdict)
-                del new[place]
+                self._keep_out(decided[number - 1][0], one, verdict)
+                del new[number]
         return new
 
     def _made(self, candidate: CandidateFact) -> _KnownFact:

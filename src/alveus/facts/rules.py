@@ -2,7 +2,7 @@
 
 A sentence is kept if it is a statement: no question, nothing said about whom it is said to ("you"),
 no talk about the talk ("I agree"), and no opinion ("I think it might rain"). It is a fact of the
-speaker, with the name in place of the pronouns, or before it, and dates in place of words such as
+speaker, with the name for the pronouns, or before it, and dates for words such as
 "yesterday". Its kind is that of the first rule below that it matches. A new fact replaces a known
 one of the same subject if both say one of the things that people have one of (`single`), or if it
 says that the known one has ended ("no longer", "any more", "stopped", "quit").
@@ -131,11 +131,11 @@ class _Statement(NamedTuple):
 def found_by_rules(messages: Sequence[StoredItem]) -> CandidateFacts:
     """Return the facts that messages state."""
     found: dict[tuple[str, str], CandidateFact] = {}
-    for place, message in enumerate(messages):
+    for number, message in enumerate(messages):
         name = message.record.speaker or ("the user" if message.record.role == "user" else "")
         if not name or (message.record.role == "assistant" and not message.record.speaker):
             continue  # an assistant without a name says nothing of itself
-        for one in _statements(message, place, name):
+        for one in _statements(message, number, name):
             fact = CandidateFact(
                 one.text,
                 name,
@@ -150,7 +150,7 @@ def found_by_rules(messages: Sequence[StoredItem]) -> CandidateFacts:
     return CandidateFacts(tuple(found.values()), {})
 
 
-def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Statement]:
+def _statements(message: StoredItem, number: int, name: str) -> Iterator[_Statement]:
     text, today, english = text_of(message), said_at(message).date(), _english()
     for start, end, lead in _clauses(text):
         plain = " ".join(f"{lead}{text[start:end]}".replace("\u2019", "'").split()).rstrip("!, ")
@@ -161,17 +161,17 @@ def _statements(message: StoredItem, place: int, name: str) -> Iterator[_Stateme
         if next(injections(plain), None) is not None:
             continue
         kind = next((kind for kind, rule in english.kinds if rule.search(plain)), "event")
-        told = with_dates(in_third_person(plain, name), today)
-        whole = told.text[:1].upper() + told.text[1:]
+        dated = with_dates(in_third_person(plain, name), today)
+        whole = dated.text[:1].upper() + dated.text[1:]
         if folded(name) not in folded(whole):
             whole = f"{name[:1].upper()}{name[1:]}: {whole}"
         timed = kind in TIMELESS
         yield _Statement(
             whole if whole[-1] in ".\u2026" else f"{whole}.",
             kind,
-            told.begins if timed or english.begins.search(plain) else None,
-            told.ends if timed else None,
-            Evidence(place, start, end),
+            dated.begins if timed or english.begins.search(plain) else None,
+            dated.ends if timed else None,
+            Evidence(number, start, end),
         )
 
 
@@ -215,7 +215,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def in_third_person(sentence: str, name: str) -> str:
-    """Return a sentence of a speaker with the name in place of I, my and me."""
+    """Return a sentence of a speaker with the name for I, my and me."""
     sentence = _IS.sub(r"\1 is ", sentence)
     english = _english()
     made: list[str] = []

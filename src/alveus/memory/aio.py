@@ -1,9 +1,9 @@
-"""The same memory for asyncio: each call runs in a thread of its own and is awaited.
+"""The same memory for asyncio: each call runs in a thread and is awaited.
 
 Nothing is repeated here: every method is the sync one's, with its name, arguments and promises.
 What the sync class answers at once (a name, a path) is a property here too; what reads the store
 is awaited, so a set's `definition` is a call here, and its `len` is `size`. It serves every event
-loop of the process. Who is cancelled is told so when the call that it waited for has ended.
+loop of the process. A cancelled task raises once the call that it waited for has ended.
 """
 
 from __future__ import annotations

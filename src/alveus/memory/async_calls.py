@@ -121,7 +121,7 @@ async def ended(answer: asyncio.Future[R]) -> None:
         with suppress(asyncio.CancelledError):
             await asyncio.wait([answer])
     if not answer.cancelled():
-        answer.exception()  # who was cancelled is told that, and not how the call went
+        answer.exception()  # a cancelled task raises that, and not the error of the call
 
 
 async def to_its_end(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -178,7 +178,7 @@ def awaited(
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
     """Return a method of the sync object behind, or of a *part* of it, as one that is awaited.
 
-    A class of its own, as the memory of a server has, may do it otherwise. What a coroutine yields
+    The class of the object may override it, as the memory of a server does. What a coroutine yields
     is None to type checkers: with Any there, mypy takes all that `asyncio.gather` returns for Any.
     """
     of, name = part or partial(cast, "S"), method.__name__
@@ -271,7 +271,7 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]
 
 
 async def run_to_its_end(call: Callable[[], R]) -> R:
-    """Return what *call* returns, in a thread of its own; who is cancelled waits until it ended."""
+    """Return what *call* returns, in a new thread; a cancelled task waits for its end."""
     threads = CallExecutor()
     try:
         return await threads.run(call, certain=True)

@@ -52,13 +52,13 @@ class Blocks:
     """The blocks of one key; reached by ``key.blocks``, in a batch and in an action as well.
 
     A block is a value in short-term memory, at ``blocks.NAME``. An edit is made from what the
-    block says at that moment, and is a commit of its own, or a part of the batch or the action.
+    block says at that moment, and is a commit, or a part of the batch or the action.
 
     Args:
         tree: The root of short-term memory.
         scope: Whose it is.
         engine: Returns what reads the history; raises where there is none.
-        most: What `limited` was told.
+        most: The argument of `limited`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ class Blocks:
     # --- reading ------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return the names of all blocks: "human" and "persona" first, then your own."""
+        """Return the names of all blocks: "human" and "persona" first, then yours."""
         written = self._written()
         return [*dict.fromkeys([*STANDARD, *written])]
 
@@ -85,7 +85,7 @@ class Blocks:
         """Return what a block says; "" if nothing was written to it.
 
         Raises:
-            TreeConflict: What is at its place in exact memory is no text.
+            TreeConflict: The value at its path in exact memory is no text.
         """
         return _text(self._tree.get(_path(name), ""), name)
 
@@ -108,7 +108,7 @@ class Blocks:
     # --- editing ------------------------------------------------------------------------------
 
     def set(self, name: str, text: str) -> None:
-        """Write a block: *text* takes the place of all that it said.
+        """Write a block: *text* replaces all of it.
 
         Raises:
             TooLarge: It has more characters than the block may have.
@@ -126,7 +126,7 @@ class Blocks:
         return self._edit(name, lambda before: f"{before}\n{text}" if before else text)
 
     def replace(self, name: str, old: str, new: str) -> str:
-        """Put *new* in place of a part of a block; return what the block says now.
+        """Replace a part of a block by *new*; return what the block says now.
 
         Raises:
             InvalidInput: *old* is not in the block, or is there several times.

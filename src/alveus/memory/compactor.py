@@ -1,4 +1,4 @@
-"""Compaction by a process of its own: it follows what others add, and sees to full sets."""
+"""Compaction by a separate process: it follows the adds of others, and compacts full sets."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class Compactor:
     in whole steps.
 
     Args:
-        at: The share of a capacity above which a set is compacted; None: each set's own mark.
+        at: The share of a capacity above which a set is compacted; None: the mark of each set.
         hours: Only in these hours of the day, by local time, such as ``(1, 5)`` or ``(22, 4)``.
         key, set_name: Only sets of this key, or of this name.
         everything: Also sets whose execution is "background" or "sync".

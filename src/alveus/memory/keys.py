@@ -197,7 +197,7 @@ class OwnerSets:
         """Search sets together, all of them unless *sets* names some; see `MemorySet.search`.
 
         Args:
-            prefix: In place of *sets*: those whose names begin with it.
+            prefix: Instead of *sets*: those whose names begin with it.
         """
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
@@ -277,7 +277,7 @@ class KeySets(OwnerSets):
         """Return a conversation: messages in their order, in the set *name*; writes nothing.
 
         Args:
-            timezone: Where it takes place, as a name, an offset or a tzinfo: "yesterday" is counted
+            timezone: Where it happens, as a name, an offset or a tzinfo: "yesterday" is counted
                 by it in messages whose timestamp has no offset. None: where the memory's reader is.
 
         Raises:
@@ -311,7 +311,7 @@ class KeySets(OwnerSets):
 
 @suggest_names_in
 class KnowledgeMemory(OwnerSets):
-    """Sets that belong to no key: whoever names this knowledge on the store shares them."""
+    """Sets that belong to no key: all memories with this knowledge on the store share them."""
 
     _make = KnowledgeSet
 
@@ -408,7 +408,7 @@ class KeyMemory(KeySets, Prompts):
 
     @property
     def short_term(self) -> MemoryObject:
-        """The root of its exact tree; each change is a commit of its own."""
+        """The root of its exact tree; each change is a commit."""
         return root_of(self._live)
 
     @property
@@ -444,7 +444,7 @@ class KeyMemory(KeySets, Prompts):
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> fact_rooms.EntityProfile:
-        """Return what is always told of somebody; see `Facts.profile`."""
+        """Return the profile of an entity; see `Facts.profile`."""
         return self.facts.profile(name, budget=budget, as_of=as_of, valid_at=valid_at)
 
     def learn(
@@ -458,7 +458,7 @@ class KeyMemory(KeySets, Prompts):
         """Learn facts from a conversation, messages or texts; return what was learnt.
 
         A conversation is read from where the last call stopped: each message is read once,
-        whoever is killed and however many processes learn. Texts and messages are added to the
+        despite crashes and however many processes learn. Texts and messages are added to the
         conversation "learned" first; those without an id get one from what they say, so that a
         repetition adds nothing. For each batch of messages the model is asked for facts, and, if
         facts of the same subjects are known, what becomes of both. Its answers are recorded before
@@ -572,7 +572,7 @@ def no_attribute(owner: object, name: str, part: type, said: str) -> AttributeEr
 
 
 def _is_new_in_block(error: Conflict, before: str) -> bool:
-    """Return whether a block that was told this is to be called again."""
+    """Return whether a block that raised this is to be called again."""
     is_stale = isinstance(error, StaleItem) and str(error) != before
     return is_stale or isinstance(error, SetMoved)
 
@@ -590,7 +590,7 @@ class KeyBatch(KeySets, Prompts):
     """Changes of one key and of knowledge that are committed together.
 
     Reads see the exact tree as it was when the block began, and the latest items; both with the
-    batch's own changes.
+    changes of the batch.
 
     Attributes:
         committed: After the block: the commit; None if there was nothing to commit.

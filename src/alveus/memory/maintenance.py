@@ -69,7 +69,7 @@ PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ChangedValue:
-    """A place in the exact tree at which something else stood.
+    """A path of the exact tree with another value.
 
     Attributes:
         before: The value that was there, an empty dict for an empty object; None where nothing was.
@@ -412,7 +412,7 @@ class Maintenance:
         """Remove what exact trees were before a time, for good; return how many versions went.
 
         Of all keys of the store. What they are now stays, and so does what ended on the last day
-        and since a run that has not ended began. Sets have a retention of their own.
+        and since a run that has not ended began. Sets have a separate retention.
 
         Args:
             progress: Called with the number of versions that went since the last call.

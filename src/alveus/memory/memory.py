@@ -119,7 +119,7 @@ class Memory(Maintenance):
     """A store, opened for one space: the way to the memory of its keys, and to knowledge.
 
     Safe to share among threads; several processes may open one file. Not usable after a fork: the
-    child opens its own. Use it in a `with` block, or `close` it.
+    child opens another one. Use it in a `with` block, or `close` it.
     """
 
     def __init__(self, engine: Engine, index: Index, *, space: str, knowledge: str) -> None:
@@ -129,7 +129,7 @@ class Memory(Maintenance):
         self._generation = FORKS.generation
 
     @classmethod
-    def open(  # noqa: PLR0913 - the settings of a store; all but its place by name
+    def open(  # noqa: PLR0913 - the settings of a store; all but the url by name
         cls,
         url: str | os.PathLike[str] = ":memory:",
         *,
@@ -157,11 +157,11 @@ class Memory(Maintenance):
             url: A path (or ``sqlite:///path``) of a file; ``postgresql://user@host/database`` of a
                 server; ``:memory:`` for RAM alone; ``http://host:port`` of an `alveus serve`.
             space: The application's name; nothing crosses it but knowledge that both name.
-            knowledge: Name of the knowledge to share; by default the space's own.
+            knowledge: Name of the knowledge to share; by default that of the space.
             embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
-                A space remembers its own.
+                A space remembers its embedder.
             model: A language model, for summaries; None: they are made of chosen sentences.
-            reranker: Orders the hits of each search and context again, unless a call has its own
+            reranker: Orders the hits of each search and context again, unless a call has another
                 ``reranker=``; None: only those that do.
             mode: "ro" refuses every change and makes nothing.
             durability: "full": what returned survives loss of power; "normal": only the death of
@@ -314,7 +314,7 @@ class Memory(Maintenance):
     ) -> int:
         """Give a space, and its knowledge, another embedder; return how many texts it embedded.
 
-        Others may go on with the old one meanwhile; then they are told to open the memory again.
+        Others may go on with the old one meanwhile; then their calls ask to open the memory again.
         Stopped, it goes on where it was when it is called again.
 
         Args:
@@ -501,9 +501,9 @@ class Memory(Maintenance):
     ) -> Callable[[], None]:
         """Have *listener* called with the memory events of runs; return what ends that.
 
-        It is told of what runners on this memory do, in this process, after the commit and at most
-        once, by the thread that committed: it should be quick, and must not wait for a run. What
-        is changed outside of runs it is not told. If it raises, that is logged, and it is dropped.
+        Runners of this process call it after their commits, at most once per event, in the thread
+        that committed: it should be quick, and must not wait for a run. Changes outside of runs
+        are no events. If it raises, that is logged, and it is dropped.
 
         Args:
             kinds: Classes of memory events; by default all. `RunBeginEvent` comes from agents that

@@ -103,7 +103,7 @@ class ToolSchema:
     parameters: Mapping[str, Parameter]
 
     def __str__(self) -> str:
-        """Return it as a line of a prompt, for a model that has no place for schemas."""
+        """Return it as a line of a prompt, for a model that takes no schemas."""
         parts = [
             f"{name}{'' if p.required else ' (optional)'}: {p.description}"
             for name, p in self.parameters.items()
@@ -222,7 +222,7 @@ class ToolOwner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ToolAnswer:
-    """What a model is told of a call.
+    """The answer to a call of a tool.
 
     Attributes:
         text: In plain words; what was remembered is quoted, so that it stays data.
@@ -362,10 +362,10 @@ class MemoryTools:
 
     @property
     def _zone(self) -> Zone:
-        """Where the reader is, whose days the model is told."""
+        """The zone of the reader, by whose days times are shown."""
         return self._owner.long_term_memory.inside.writer.timezone
 
-    # --- what a model is told -----------------------------------------------------------------
+    # --- descriptions -------------------------------------------------------------------------
 
     @property
     def names(self) -> list[str]:
@@ -374,7 +374,7 @@ class MemoryTools:
 
     @property
     def schemas(self) -> list[ToolSchema]:
-        """What a model is told of each."""
+        """The description of each tool."""
         return [schema for schema, _ in self._tools.values()]
 
     def openai(self) -> list[dict[str, object]]:
@@ -504,7 +504,7 @@ class MemoryTools:
         for item in versions[-SHOWN_VERSIONS:]:
             since = "" if item.updated is None else f" of {self._zone.local(item.updated):%Y-%m-%d}"
             lines.append(f"Version {item.version}{since}: {quoted(item.text or '')}")
-        lines += _told_facts(versions[-1], self._zone)
+        lines += _shown_facts(versions[-1], self._zone)
         origins = found.lineage(name)
         for node in origins.nodes[1:]:
             about = "it was erased" if node.erased else quoted(node.text or "")
@@ -550,10 +550,10 @@ class MemoryTools:
             NotFound: There is no such item.
         """
         name, slash, item_id = shown_id.partition("/")
-        places = [(self._set, shown_id)]
+        candidates = [(self._set, shown_id)]
         if slash and item_id and name in sets.sets():
-            places.append((name, item_id))
-        for set_name, wanted in places:
+            candidates.append((name, item_id))
+        for set_name, wanted in candidates:
             if (found := sets.set(set_name)).get(wanted) is not None:
                 return found, wanted
         raise NotFound(f"there is no memory {shown_id!r}; recall shows the ids of those there are")
@@ -586,11 +586,11 @@ class MemoryTools:
 
 
 def _counted(sets: Mapping[str, int]) -> str:
-    """Return names of sets with how much each holds, as a model is told of them."""
+    """Return names of sets with how many items each holds, as an answer shows them."""
     return ", ".join(f"{quoted(name)} holds {count:,}" for name, count in sets.items()) or "none"
 
 
-def _told_facts(item: Item, zone: Zone) -> list[str]:
+def _shown_facts(item: Item, zone: Zone) -> list[str]:
     """Return lines with what is known of an item beside its text."""
     times = {
         "It happened": item.time,

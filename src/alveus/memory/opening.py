@@ -92,7 +92,7 @@ def open_store(
     wait_s: float,
     shared: bool = False,
 ) -> Store:
-    """Return the store at a place; made if there is none.
+    """Return the store of a url; it is created if there is none.
 
     Args:
         shared: Whether it may have an open file in common with others of this process.

@@ -1,4 +1,4 @@
-"""Memory sets: the vague memory. Given a writer, a set knows neither run nor store."""
+"""Memory sets: long-term memory. A set has a writer, and knows neither runs nor stores."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ __all__ = [
 
 
 class MemorySet(SetTidying):
-    """A named set of items: added to, searched by meaning, bounded if it is told so.
+    """A named set of items, which searches find by words and by meaning.
 
-    Opening one writes nothing; the set comes to be with its first add.
-    Every change is atomic, durable when the call returns, and found by search at once (by its
-    words; by meaning as soon as it is embedded).
+    Opening a set writes nothing; the first add creates it. Each change is atomic and durable when
+    the call returns. Search finds it by its words at once, and by meaning once it is embedded.
     """
 
 
 class KnowledgeSet(MemorySet):
-    """A set that belongs to no key: shared by all who name the same knowledge.
+    """A set that belongs to no key: all memories with the same knowledge share it.
 
     It changes only by explicit calls: it has no capacity and is never compacted.
     """

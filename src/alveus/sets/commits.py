@@ -83,7 +83,7 @@ def _with_room(engine: Engine, batch: Batch) -> Batch:
 
 
 class CommitWriter(Writer):
-    """Makes each call a commit of its own: atomic, durable when it returns."""
+    """Commits each call: atomic, and durable when it returns."""
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
@@ -150,7 +150,7 @@ def answer_once(
 
 
 class _SimpleAdd:
-    """A call that only adds, which whoever leads makes a batch; see `JointAdd`."""
+    """A call that only adds, which the leading thread makes a batch; see `JointAdd`."""
 
     def __init__(self, engine: Engine, scope: Scope, call: AddCall) -> None:
         self._engine, self._scope, self._call = engine, scope, call
@@ -236,7 +236,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     state: Sequence[TreeDelta],
     calls: Sequence[Value],
 ) -> Commit | None:
-    """Commit what a block gathered; None if that is nothing. Waits for whoever runs the key."""
+    """Commit what a block gathered; None if that is nothing. Waits for a run of the key."""
     if not (draft.items or draft.define or state or op):
         return None
     if state:

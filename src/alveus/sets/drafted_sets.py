@@ -52,7 +52,7 @@ class DraftedSet:
     def take(self, item_id: str, new: StoredItem | None, *, before: StoredItem | None) -> None:
         """Take a change: the item is *new* from now on, and was *before*; None: it is not there."""
         earlier = self.live.get(item_id)
-        if earlier is not None:  # its own, which the batch may not have seen: it had expired
+        if earlier is not None:  # of this batch, which may not have seen it: it had expired
             self._drop(earlier)
         if before is not None and before.row < AFTER_ALL:
             expires = before.record.expires
@@ -101,7 +101,7 @@ class DraftedSet:
         self.checked = seq
 
     def past(self, after: Place | None, *, newest_first: bool) -> Iterator[StoredItem]:
-        """Yield the versions past a place, in the order of a page; expired ones too.
+        """Yield the versions past a position, in the order of a page; expired ones too.
 
         Another thread of the action may add to them meanwhile.
         """

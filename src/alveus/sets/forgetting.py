@@ -282,8 +282,8 @@ def _chosen(
     hidden = existing.intersection(map(quarantine_of, refs))
     if ids is None:
         chosen = Filter.parse(where)
-        places = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
-        items = [(ref, _matching(store, ref, chosen)) for ref in places]
+        every = dict.fromkeys([*refs, *sorted(hidden, key=lambda ref: ref.name)])
+        items = [(ref, _matching(store, ref, chosen)) for ref in every]
     else:
         items = [(ref, ids) for ref in refs]
         for ref in sorted(hidden, key=lambda ref: ref.name):
@@ -548,8 +548,8 @@ def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
 def is_bare(done: Effects) -> bool:
     """Return whether a commit changed nothing of its key that is still kept."""
     changes = (*done.begun_items, *done.ended_items, *done.compactions)
-    own = any(change.set.scope == done.scope for change in changes)
-    return not (own or done.put_nodes or done.removed_paths or done.undone_compactions)
+    has_changes = any(change.set.scope == done.scope for change in changes)
+    return not (has_changes or done.put_nodes or done.removed_paths or done.undone_compactions)
 
 
 class ForgottenKeys:

@@ -207,7 +207,7 @@ class Lineage:
 
     Attributes:
         nodes: The item itself first, then what is nearer before what is farther.
-        edges: Pairs of places in `nodes`: (what was derived, what from).
+        edges: Pairs of indexes in `nodes`: (what was derived, what from).
         cut: There is more than so many nodes; the farthest are left out.
     """
 
@@ -264,8 +264,8 @@ class Lineage:
             yield first, self.nodes[at], again
             drawn.add(at)
             children = [] if again else below.get(at, [])
-            for place, child in reversed(list(enumerate(children))):
-                last = place == len(children) - 1
+            for number, child in reversed(list(enumerate(children))):
+                last = number == len(children) - 1
                 todo.append(
                     (
                         child,

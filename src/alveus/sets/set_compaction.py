@@ -27,7 +27,7 @@ MOST_NODES = 10_000
 """How many items a lineage shows."""
 
 MaySee: TypeAlias = Callable[[Scope], bool]
-"""Whether whoever asks may read items of a key, or of knowledge."""
+"""Whether the caller may read items of a key, or of knowledge."""
 
 
 def checked_page(before: int | None, limit: int) -> None:
@@ -76,11 +76,11 @@ class ItemOrigins(NamedTuple):
         """
         root = self._last(id)
         nodes, edges = [_ancestor(root, 0)], list[tuple[int, int]]()
-        places, level, depth, cut = {root.row: 0}, [root.row], 0, False
+        positions, level, depth, cut = {root.row: 0}, [root.row], 0, False
         while level and not cut:
             depth += 1
             pairs = self.writer.sources(level)
-            rows = sorted({source for _, source in pairs if source not in places})
+            rows = sorted({source for _, source in pairs if source not in positions})
             cut = len(nodes) + len(rows) > MOST_NODES
             rows = rows[: MOST_NODES - len(nodes)]
             there = {
@@ -89,10 +89,10 @@ class ItemOrigins(NamedTuple):
                 if may_see is None or may_see(stored.set.scope)
             }
             for row in rows:
-                places[row] = len(nodes)
+                positions[row] = len(nodes)
                 stored = there.get(row)
                 nodes.append(_erased(depth) if stored is None else _ancestor(stored, depth))
-            edges += [(places[row], places[s]) for row, s in pairs if s in places]
+            edges += [(positions[row], positions[s]) for row, s in pairs if s in positions]
             level = rows if may_see is None else [row for row in rows if row in there]
         return Lineage(tuple(nodes), tuple(edges), cut)
 
@@ -118,10 +118,10 @@ class SetTidying(SetWrites):
         its low-water mark.
 
         Args:
-            compaction: Another strategy than the set's own, for this once.
+            compaction: A strategy to use instead of the set's.
 
         Raises:
-            InvalidPlan, StrategyFailed: A strategy of your own failed; the set is as it was.
+            InvalidPlan, StrategyFailed: A strategy of a user failed; the set is as it was.
             SetBusy: Somebody else compacts the set now.
         """
         if not self._upkeep:

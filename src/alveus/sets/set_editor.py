@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 from alveus.errors import NotFound, Rejected
 from alveus.sets.admission.barrier import Barrier
 from alveus.sets.batch import Draft
-from alveus.sets.writer import NewId, PlannedWrite, PlannerCall, Writer
+from alveus.sets.writer import PAGE, NewId, PlannedWrite, PlannerCall, Writer
 from alveus.store import (
     Add,
     AdmissionCheck,
@@ -25,12 +25,8 @@ from alveus.store import (
     StoredItem,
 )
 from alveus.store.items import Item
-from alveus.store.records import position_of
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name
-
-PAGE = 256
-"""Items that are read at a time."""
 
 JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[AdmissionCheck]]
 """Returns what rules of admission let in of items, which go by their records."""
@@ -81,16 +77,7 @@ class SetEditor:
         Args:
             most: How many are asked for, if it is known; a page has no more, and at most `PAGE`.
         """
-        after: tuple[int, int] | None = None
-        limit = min(most, PAGE)
-        while True:
-            page = self.writer.page(
-                self.ref, after=after, limit=limit, newest_first=newest_first, at=None
-            )
-            yield from page
-            if len(page) < limit:
-                return
-            after = position_of(page[-1])
+        return self.writer.walk(self.ref, newest_first=newest_first, page=min(most, PAGE))
 
     def retired(self, items: Iterable[StoredItem]) -> list[ItemChange]:
         """Return the changes that retire items, unless they were changed since they were read."""
@@ -119,8 +106,7 @@ class SetEditor:
                 hold nothing that the rules have not let in before.
         """
         if admission_checks is None:
-            rules = self.writer.rules(self.ref, None) if changes else None
-            admission_checks = [] if rules is None else [AdmissionCheck(self.ref, rules.set_rules)]
+            admission_checks = self.writer.rules_check(self.ref) if changes else []
         define = self.definitions() if changes else []
         return PlannedWrite(changes, result, define, retry=retry, admission_checks=admission_checks)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
 
@@ -160,9 +146,9 @@ class SetEditor:
     def replace_all(
         self, name: str, arguments: Sequence[Value], items: Sequence[Item], *, is_judged: bool
     ) -> list[str]:
-        """Commit *items* in place of all that the set holds; return their ids, in order.
+        """Replace all items of the set by *items*; return their ids, in order.
 
-        A batch takes an id once per call: there the earlier items go by a call of its own.
+        A batch takes an id once per call: there another call retires the earlier items.
 
         Args:
             is_judged: Whether the set's rules of admission are asked. Items that were in a set

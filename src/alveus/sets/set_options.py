@@ -56,7 +56,7 @@ class SetChanges(TypedDict, total=False):
     Attributes:
         capacity: Most items it holds.
         compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the commit
-            of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or your own.
+            of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or one of yours.
         capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
         high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
             `n`: above 1), and which it brings the set down to (0.7).
@@ -64,7 +64,7 @@ class SetChanges(TypedDict, total=False):
             finds it full; "external", `alveus compact` or a `Compactor`.
         retention: How long what was retired is kept, for history and undo.
         signals: Weights of its searches.
-        admission: Rules that what is added is checked by, whoever adds it.
+        admission: Rules that check each add, in every process.
     """
 
     capacity: int | None

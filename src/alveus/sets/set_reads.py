@@ -22,7 +22,7 @@ from alveus.search.query import search_options
 from alveus.search.signals import Signals
 from alveus.sets.set_editor import owner_text
 from alveus.sets.set_options import checked_ids, definition, fits
-from alveus.sets.writer import Where, Writer
+from alveus.sets.writer import PAGE, Where, Writer
 from alveus.state import Ttl, ttl_us
 from alveus.store import (
     Define,
@@ -37,8 +37,6 @@ from alveus.store.times import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, val
 from alveus.values.keywords import suggest_names_in_part
 from alveus.values.markup import Figure, Html
 from alveus.values.storable import checked_name, counted, flag
-
-PAGE = 256
 
 SHOWN = 10
 """Items that a notebook shows of a set."""
@@ -158,7 +156,7 @@ class SetReads:
         return isinstance(item_id, str) and self.get(item_id) is not None
 
     def __iter__(self) -> Iterator[Item]:
-        return (item_of(stored) for stored in self._walk(newest_first=False, at=None))
+        return (item_of(stored) for stored in self._writer.walk(self._ref))
 
     @overload
     def get(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
@@ -220,7 +218,10 @@ class SetReads:
         if limit == 0:
             return items
         page = PAGE if limit is None else min(limit, PAGE)
-        for stored in self._walk(newest_first=newest_first, at=at, after=start, page=page):
+        walk = self._writer.walk(
+            self._ref, newest_first=newest_first, at=at, after=start, page=page
+        )
+        for stored in walk:
             if fits(stored, chosen) and (
                 not isinstance(when, int) or is_valid_at(stored.record, when)
             ):
@@ -245,7 +246,8 @@ class SetReads:
         counted(n, "n", least=0)
         at, when = self._at(as_of), valid_time(valid_at)
         newest: builtins.list[StoredItem] = []
-        for stored in self._walk(newest_first=True, at=at, page=min(n, PAGE)) if n else ():
+        walk = self._writer.walk(self._ref, newest_first=True, at=at, page=min(n, PAGE))
+        for stored in walk if n else ():
             if when != ANY_TIME and _is_timed(stored):
                 if when is None:
                     when = self._writer.now() if at is None else at.time
@@ -347,20 +349,3 @@ class SetReads:
 
     def _at(self, as_of: AsOf | None) -> Moment | None:
         return None if as_of is None else self._writer.moment_of(as_of)
-
-    def _walk(
-        self,
-        *,
-        newest_first: bool,
-        at: Moment | None,
-        after: tuple[int, int] | None = None,
-        page: int = PAGE,
-    ) -> Iterator[StoredItem]:
-        """Yield items, read *page* at a time, then twice as many each time, at most `PAGE`."""
-        while items := self._writer.page(
-            self._ref, after=after, limit=page, newest_first=newest_first, at=at
-        ):
-            yield from items
-            if len(items) < page:
-                return
-            after, page = position_of(items[-1]), min(2 * page, PAGE)

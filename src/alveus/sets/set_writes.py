@@ -271,7 +271,7 @@ class SetWrites(SetReads):
             value: A storable value, or an `Item`.
             fields: What else is known of it: ``id text texts time timezone metadata
                 importance speaker role session expire_at ttl valid_from valid_to``, as in `Item`.
-                They stand in place of those of an `Item`.
+                They replace the fields of an `Item`.
 
         Raises:
             DuplicateItem: The id is taken, and *on_existing* is "error".
@@ -385,7 +385,7 @@ class SetWrites(SetReads):
     ) -> Item:
         """Change what is passed of an item, as a new version of it; return that.
 
-        What is left out stays; a new *value* without *text* brings its own text.
+        What is left out stays; a new *value* without *text* brings its text.
 
         With an *idempotency_key* a second call changes nothing and returns the version that the
         first one made; the item as it is now, where its set keeps that version no longer.
@@ -559,7 +559,7 @@ class SetWrites(SetReads):
                 returns the same receipt, as it is now.
 
         Raises:
-            Unusable: Inside a batch or an action: it is a commit of its own.
+            Unusable: Inside a batch or an action: forgetting is a separate commit.
         """
         engine = self._writer.alone("forget")
         how = HowForgotten(scrub, dry_run, idempotency_key)

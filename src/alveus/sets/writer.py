@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
@@ -56,6 +56,9 @@ from alveus.values.storable import Value, checked_name, counted, moment
 from alveus.values.times import UTC_ZONE, Zone
 
 _FIRST = attrgetter("first")
+
+PAGE = 256
+"""Items that a walk over a set reads at a time, at most."""
 
 MOST_RULES = 4_096
 """Sets whose rules are remembered."""
@@ -129,7 +132,7 @@ class Engine(ProcessBound):
         expects: Notes that say which embedder this memory's space and knowledge remember.
         wait_s: How long a call tries again while others change what it is based on.
         lanes: A lock per key: its outside writes to the exact tree go one after the other.
-        listeners: Who is told of memory events.
+        listeners: Called with memory events.
         admission: Rules for the sets of keys that name none themselves.
         knowledge: What the knowledge is named that its keys share.
         rules_by_set: The rules of sets, as far as is known: of the others, and where the rules
@@ -139,7 +142,7 @@ class Engine(ProcessBound):
             such a name, since the store keeps a file open for each.
         paths: Parsed paths of short-term memory, the same for all keys.
         joint_adds: Where the adds of many threads meet.
-        timezone: Where the reader is: by it days are counted, of what has no zone of its own.
+        timezone: The zone of the reader: it defines the days of times without a zone.
         original: The engine that this one shows to a reader elsewhere, kept alive with it.
     """
 
@@ -224,7 +227,7 @@ class Engine(ProcessBound):
 
 
 class SetReader:
-    """Reads of sets, straight from the store; a writer with changes of its own adds them."""
+    """Reads of sets from the store; a batch adds its changes to them."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -255,9 +258,9 @@ class SetReader:
         if at is not None:
             check_set(store, ref, at)
         items = store.get(ref, ids, at=None if at is None else at.commit)
-        for place, stored in enumerate(items):
+        for position, stored in enumerate(items):
             if stored is not None and stored.record.expires is not None:
-                items[place] = None if self._is_expired(stored, at) else stored
+                items[position] = None if self._is_expired(stored, at) else stored
         return items
 
     def page(
@@ -283,6 +286,26 @@ class SetReader:
             if len(items) >= limit or len(batch) < missing:
                 return items
             after = position_of(batch[-1])
+
+    def walk(
+        self,
+        ref: SetRef,
+        *,
+        newest_first: bool = False,
+        at: Moment | None = None,
+        after: tuple[int, int] | None = None,
+        page: int = PAGE,
+    ) -> Iterator[StoredItem]:
+        """Yield the items of a set in order of time; those of one page are of one moment.
+
+        Args:
+            page: Items of the first page; each further page has twice as many, at most `PAGE`.
+        """
+        while items := self.page(ref, after=after, limit=page, newest_first=newest_first, at=at):
+            yield from items
+            if len(items) < page:
+                return
+            after, page = position_of(items[-1]), min(2 * page, PAGE)
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """Return every version of an id, and when each was retired, or expired."""
@@ -419,6 +442,11 @@ class SetReader:
         engine.rules_by_set[ref] = rules
         return rules
 
+    def rules_check(self, ref: SetRef) -> list[AdmissionCheck]:
+        """Return the check of an add that the rules of a set, if it has any, do not judge."""
+        rules = self.rules(ref, None)
+        return [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
+
     def rules_unchanged(self, ref: SetRef, rules: SetRules) -> bool:
         """Return whether these are still the rules of a set; else they are looked up again."""
         info = self.info(ref)
@@ -444,7 +472,7 @@ class SetReader:
         return self._engine.recent_hits.of(scope)
 
     def alone(self, what: str) -> Engine:
-        """Return what does *what*, which is a commit of its own.
+        """Return the engine for *what*, which is a separate commit.
 
         Raises:
             Unusable: What is done here is committed together.

@@ -115,11 +115,11 @@ class Unit:
     """Parts of a conversation that are shown, counted and removed together.
 
     Attributes:
-        places: The positions of the parts in their list, in order.
+        positions: The indexes of the parts in their list, in order.
         lacks: Ids of answered tool calls that no earlier part asked for; such a unit is not shown.
     """
 
-    places: tuple[int, ...]
+    positions: tuple[int, ...]
     lacks: tuple[str, ...] = ()
 
 
@@ -145,8 +145,8 @@ def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
     for place in range(len(parts)):
         found.setdefault(_lead(leads, place), []).append(place)
     return [
-        Unit(tuple(places), tuple(call for place in places for call in lacks.get(place, ())))
-        for places in found.values()
+        Unit(tuple(found_at), tuple(call for at in found_at for call in lacks.get(at, ())))
+        for found_at in found.values()
     ]
 
 

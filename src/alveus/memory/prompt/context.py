@@ -120,9 +120,9 @@ class Context:
             mark = "in " if piece.shown else "out"
             score = "" if piece.score is None else f"{piece.score:.2f}"
             about = [part for part in (_whole_source(piece), piece.reason) if part]
-            told = " ".join(f"{': '.join(about)} | {piece.text}".split())
+            line = " ".join(f"{': '.join(about)} | {piece.text}".split())
             row = f"{mark}  {piece.part:9}  {piece.rank:4}  {score:>5}  {piece.tokens:6}"
-            lines.append(f"{row}  {told[:112]}")
+            lines.append(f"{row}  {line[:112]}")
         if self.more:
             lines.append(f"and {self.more:,} more that were left out")
         return "\n".join([*lines, *self._notes()])
@@ -208,7 +208,7 @@ class Shares:
     """How a budget is divided among the parts of a prompt.
 
     They are compared with each other, so that they need not add up to 1. What a part has no use
-    for goes to the others, and the newest exchange has its place before any is divided. 0: the
+    for goes to the others, and the newest exchange is taken before any is divided. 0: the
     part has only what the others leave.
 
     Attributes:
@@ -216,7 +216,7 @@ class Shares:
         knowledge: Of items of knowledge.
         recent: Of the last exchanges.
         items: Of items of the key's sets.
-        profile: Of what is always told of somebody, if anybody is named.
+        profile: Of the profile, if one is named.
         blocks: Of blocks, if any are named.
     """
 
@@ -369,7 +369,7 @@ def _names(given: object, what: str, checked: Callable[[str], str]) -> Sequence[
 
 @suggest_names_in_part
 class Prompts:
-    """What prompts are made from: the memory of a key, as whoever has it sees it; its blocks."""
+    """The memory of a key as prompts read it; its blocks."""
 
     def _sources(self) -> Sources:
         raise NotImplementedError

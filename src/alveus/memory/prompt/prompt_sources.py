@@ -65,8 +65,8 @@ def passages(text: str, terms: frozenset[int], budget: Budget, most: int) -> str
     spans, room = list(_spans(text)), _characters(text, budget, most)
     weights = _weights([text[start:end] for start, end in spans], terms)
     chosen = list[Span]()
-    for place in sorted(range(len(spans)), key=lambda place: (-weights[place], place)):
-        start, end = spans[place]
+    for at in sorted(range(len(spans)), key=lambda at: (-weights[at], at)):
+        start, end = spans[at]
         size = end - start + len(CUT) + 1
         if size <= room:
             chosen.append((start, end))
@@ -171,7 +171,7 @@ class PromptCandidate:
         messages: Of an exchange: the same as it is shown.
         line: Of anything else: how it stands among what is remembered.
         day: The heading that the line stands under, if any.
-        order: Of an exchange: its place in the conversation.
+        order: Of an exchange: its position in the conversation.
         refs: The items that are shown whole.
         hit: The item, if a search found it; with its secrets masked unless they are shown.
         is_cut: Whether only parts of it are shown.
@@ -308,16 +308,12 @@ def _set_of(sources: Sources, request: ContextRequest, at: Moment | None) -> Set
 def _newest(
     writer: Writer, ref: SetRef, request: ContextRequest, at: Moment | None
 ) -> Iterator[Item]:
-    """Yield the items of a set that hold, the newest first."""
+    """Return the items of a set that hold, the newest first."""
     when = valid_time(request.valid_at)
     if when is None:
         when = writer.now() if at is None else at.time
-    after: tuple[int, int] | None = None
-    while page := writer.page(ref, after=after, limit=PAGE, newest_first=True, at=at):
-        yield from (item_of(stored) for stored in page if _is_shown(stored, when))
-        if len(page) < PAGE:
-            return
-        after = position_of(page[-1])
+    walk = writer.walk(ref, newest_first=True, at=at, page=PAGE)
+    return (item_of(stored) for stored in walk if _is_shown(stored, when))
 
 
 def _is_shown(stored: StoredItem, when: int | str) -> bool:
@@ -334,8 +330,10 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
         conversation.left_out.append(_with_reason(item_piece("recent", item), "it is the query"))
     if more and exchanges and not exchanges[0].is_whole:
         del exchanges[0]
-    for unit in sorted(units([one.messages for one in exchanges]), key=lambda one: -one.places[-1]):
-        parts = [exchanges[position] for position in unit.places]
+    for unit in sorted(
+        units([one.messages for one in exchanges]), key=lambda one: -one.positions[-1]
+    ):
+        parts = [exchanges[position] for position in unit.positions]
         candidate = _candidate(parts, unit, rank=len(conversation.exchanges) + 1)
         if unit.lacks:
             conversation.left_out.append(
@@ -404,7 +402,7 @@ def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCa
         ids=tuple(item.id or "" for item in items),
         time=first.time,
     )
-    candidate = PromptCandidate(piece, tuple(item_messages), order=unit.places)
+    candidate = PromptCandidate(piece, tuple(item_messages), order=unit.positions)
     candidate.show_whole()
     return candidate
 
@@ -425,7 +423,7 @@ def _messages(item: Item) -> list[Message]:
             _message(fields["reply"], item, "assistant"),
         ]
     content = fields.get("content", item.text)
-    if fields.get("url") or not isinstance(content, str):  # its text is told, and its urls
+    if fields.get("url") or not isinstance(content, str):  # its text is shown, and its urls
         content = content if item.text is None else item.text
     return [_message({**fields, "content": content}, item, "user")]
 
@@ -515,7 +513,7 @@ def blocks(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
 
 
 def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the facts that are always told of whom the request names, the first ones first."""
+    """Return the facts of the profile that the request names, the most important first."""
     if request.profile is None:
         return []
     known = known_facts(

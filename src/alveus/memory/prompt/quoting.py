@@ -122,8 +122,8 @@ def _said(item: Item) -> str:
 
 def exact_line(path: DottedPath, value: Value) -> str:
     """Return a value of an exact tree as a line: its path, and the value as JSON."""
-    place = named(path) if isinstance(path, str) else quoted_value(list(path))
-    return f"{place}: {quoted_value(value)}"
+    shown = named(path) if isinstance(path, str) else quoted_value(list(path))
+    return f"{shown}: {quoted_value(value)}"
 
 
 def _stamp(time: datetime, zone: Zone) -> str:

@@ -55,7 +55,7 @@ class Barrier:
 
     Args:
         rules: Those that the set has.
-        replaced_id: The id of an item that is not compared: what is checked takes its place.
+        replaced_id: The id of an item that is not compared: the checked item replaces it.
     """
 
     writer: SetReader
@@ -206,7 +206,7 @@ class Adding:
         for at, ((item_id, item), record) in enumerate(zip(self.pairs, records, strict=True)):
             verdict = ACCEPT if self.keep and item_id in self.live else next(next_verdict)
             if verdict.outcome == "merge" and item_id in self.live:
-                verdict = ACCEPT  # it takes the place of its own earlier version
+                verdict = ACCEPT  # it replaces its earlier version
             verdicts.append(verdict)
             match verdict.outcome:
                 case "accept":

@@ -63,17 +63,17 @@ class Plain:
 
     Attributes:
         text: What is left.
-        places: Of each character the place before, and one more for the end; None: the same.
+        positions: Of each character the position before, and one for the end; None: the same.
     """
 
     text: str
-    places: tuple[int, ...] | None = None
+    positions: tuple[int, ...] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span before, of a span of this text."""
-        if self.places is None or start >= end:
+        if self.positions is None or start >= end:
             return start, end
-        return self.places[start], self.places[end - 1] + 1
+        return self.positions[start], self.positions[end - 1] + 1
 
     def without(self, pattern: re.Pattern[str], spaces: str = "") -> Plain:
         """Return it without what a pattern finds; of that, only *spaces* if they are named."""
@@ -85,7 +85,7 @@ class Plain:
                 kept += [n for n in range(*found.span()) if self.text[n] not in spaces]
             at = found.end()
         kept += range(at, len(self.text))
-        before = self.places or range(len(self.text) + 1)
+        before = self.positions or range(len(self.text) + 1)
         return Plain("".join(self.text[n] for n in kept), tuple(before[n] for n in kept))
 
 
@@ -97,17 +97,17 @@ def unveiled(text: str) -> str:
 
 
 def unveiled_in_place(text: str) -> Plain:
-    """Return what `unveiled` does, character by character, with the places."""
+    """Return what `unveiled` does, character by character, with the positions."""
     if text.isascii():
         return Plain(text)
-    seen, places = list[str](), list[int]()
+    seen, positions = list[str](), list[int]()
     for at, char in enumerate(text.translate(_TAGS)):
         if _UNSEEN.match(char):
             continue
         one = char if char.isascii() else unicodedata.normalize("NFKC", char)
         seen.append(one)
-        places += [at] * len(one)
-    return Plain("".join(seen), tuple(places))
+        positions += [at] * len(one)
+    return Plain("".join(seen), tuple(positions))
 
 
 def unspelled(plain: Plain) -> Plain | None:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
+from itertools import chain, islice
 from typing import Any, cast
 
 from alveus.errors import DuplicateItem, InvalidInput, NotFound
@@ -36,7 +37,6 @@ from alveus.store.records import (
     decoded_metadata,
     item_of,
     offset_in,
-    position_of,
     with_offset,
 )
 from alveus.store.scope import HIDDEN
@@ -56,8 +56,6 @@ CAPACITY = 10_000
 """Items that the quarantine of a set holds; beyond, the oldest are retired."""
 
 DEFINITION = Definition(capacity=CAPACITY)
-
-PAGE = 256
 
 
 def quarantine_of(ref: SetRef) -> SetRef:
@@ -162,17 +160,8 @@ class Quarantine:
         """Return what is held, by set and time; all of it unless *limit* says so."""
         if limit is not None:
             counted(limit, "limit", least=0)
-        found: builtins.list[Quarantined] = []
-        for ref in self._refs():
-            after: tuple[int, int] | None = None
-            while limit is None or len(found) < limit:
-                left = PAGE if limit is None else min(PAGE, limit - len(found))
-                page = self._writer.page(ref, after=after, limit=left, newest_first=False, at=None)
-                found.extend(map(_quarantined, page))
-                if len(page) < left:
-                    break
-                after = position_of(page[-1])
-        return found
+        items = chain.from_iterable(map(self._writer.walk, self._refs()))
+        return [_quarantined(stored) for stored in islice(items, limit)]
 
     def get(self, id: str) -> Quarantined | None:
         """Return what is held under an id, or None."""
@@ -231,12 +220,11 @@ class Quarantine:
             raise DuplicateItem(target, set_name=held.set_name)
         record = self._writer.records([(target, item)])[0]
         links = known_links(self._writer, ref, record)
-        rules = self._writer.rules(ref, None)
         return PlannedWrite(
             [Retire(stored.set, item_id, stored.version), Add(ref, record, links=links)],
             target,
             retry=True,
-            admission_checks=[] if rules is None else [AdmissionCheck(ref, rules.set_rules)],
+            admission_checks=self._writer.rules_check(ref),
         )
 
     def _refs(self) -> builtins.list[SetRef]:
@@ -268,7 +256,7 @@ def _quarantined(stored: StoredItem) -> Quarantined:
     name = stored.set.name.removeprefix(PREFIX)
     since = item.created
     assert since is not None  # noqa: S101 - what is stored is complete
-    own = replace(item, id=mark.get("id", item.id), metadata=metadata, set_name=name)
+    original = replace(item, id=mark.get("id", item.id), metadata=metadata, set_name=name)
     return Quarantined(
-        stored.record.id, own, name, mark.get("rule", ""), mark.get("reason", ""), since
+        stored.record.id, original, name, mark.get("rule", ""), mark.get("reason", ""), since
     )

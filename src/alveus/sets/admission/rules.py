@@ -85,7 +85,7 @@ class Exact(BundledRule):
 class Near(BundledRule):
     """Items that say the same in nearly the same words: see `alveus.text.statements`.
 
-    Articles, contractions, the spelling of numbers and dates, "please" and the place of a phrase
+    Articles, contractions, the spelling of numbers and dates, "please" and the position of a phrase
     such as "on Monday" may differ; a word, its form, a number, a name, the order or a question mark
     may not. Deterministic, whatever the embedder.
 
@@ -366,7 +366,7 @@ def _runs(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
     return zip(*(tokens[at:] for at in range(QUOTED)), strict=False)
 
 
-# --- one's own --------------------------------------------------------------------------------
+# --- custom rules -----------------------------------------------------------------------------
 
 _own: dict[str, Callable[[Item, Candidate], Verdict]] = {}
 
@@ -374,7 +374,7 @@ _own: dict[str, Callable[[Item, Candidate], Verdict]] = {}
 def admission_rule(function: F) -> F:
     """Make a function ``(item, candidate) -> Verdict`` a rule that sets may be guarded by.
 
-    A set keeps where it is found, "module:name"; whoever adds to the set imports that, so it
+    A set keeps its path, "module:name"; each process that adds to the set imports it, so it
     stands at the top of a module that all of them have. It is asked again when the set moved on:
     it answers the same each time, and changes nothing.
     """
@@ -387,7 +387,7 @@ def admission_rule(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class CustomRule(BundledRule):
-    """A rule of one's own, by where it is found: a function that `admission_rule` marked.
+    """A custom rule, by its path: a function that `admission_rule` marked.
 
     Attributes:
         path: "module:name".

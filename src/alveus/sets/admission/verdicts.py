@@ -31,7 +31,7 @@ class Verdict:
     Attributes:
         outcome: "accept", "merge", "quarantine" or "reject".
         reason: Why; without the text of the item. At most 200 characters are kept.
-        rule: The name of the rule; filled in for a rule of one's own.
+        rule: The name of the rule; filled in for a custom rule.
         into: To merge: the id of the item that says the same already.
     """
 
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def strictness(self) -> int:
-        """Its place among the outcomes; of two verdicts the stricter one stands."""
+        """Its rank among the outcomes; the stricter of two verdicts counts."""
         return OUTCOMES.index(self.outcome)
 
 

@@ -34,7 +34,7 @@ TOO_LITTLE = f"{MOST_REWRITES} steps that retired no item freed too little"
 
 
 def makes_room(definition: Definition) -> bool:
-    """Return whether whoever adds to a set is to make room in it first."""
+    """Return whether an add has to make room in a set first."""
     return definition.bounded and definition.rejects_when_full and definition.compaction != "reject"
 
 
@@ -43,8 +43,7 @@ def step_making_room(
 ) -> Compact | None:
     """Return one step that makes room for what is coming; None: there is room.
 
-    A step that frees something is progress, also where it makes not room enough: whoever asked
-    asks again.
+    A step that frees something is progress, also if it frees too little: the caller asks again.
 
     Raises:
         SetFull: The strategy makes none.
@@ -104,7 +103,7 @@ def full(definition: Definition, ref: SetRef, needed: SetSize, problem: str) -> 
 class BatchCapacity:
     """How much the sets of a batch hold as the batch sees them, and the room it makes in them.
 
-    It follows those in which whoever adds is to make room.
+    It follows the sets in which an add makes room.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class BatchCapacity:
         self._sets[ref] = info if info is not None and makes_room(info.definition) else None
 
     def timed(self, add: Add) -> Add:
-        """Return *add* with a time of its own, where a batch may compact what it adds.
+        """Return *add* with a time, if the batch may compact what it adds.
 
         What one batch adds has one time else, and no order that a span could tell.
         """

@@ -66,7 +66,7 @@ from alveus.values.lazy_dataclass import dataclass
 _LOG = logging.getLogger(__name__)
 
 SEEN = "compactor"
-"""The note that says when a compactor of its own was last at work."""
+"""The note with the time at which a separate compactor was last at work."""
 
 FAILED = "compaction failures"
 """The note that says which sets could not be compacted, by their numbers in the store."""
@@ -359,7 +359,7 @@ CALLED = "call"
 
 
 class Compactions:
-    """Compacts sets: for whoever adds to a full one, on demand, in the background.
+    """Compacts sets: in an add to a full set, on demand, and in the background.
 
     Attributes:
         local_strategies: Strategies that only this process knows.
@@ -376,7 +376,7 @@ class Compactions:
         self.pressed: set[SetRef] = set()
         self._warned: set[SetRef] = set()
 
-    # --- for whoever adds ---------------------------------------------------------------------
+    # --- in an add ----------------------------------------------------------------------------
 
     def capacity_of(self, view: View) -> BatchCapacity:
         """Return what makes room in the sets of a batch, which sees them as *view* does."""
@@ -472,7 +472,7 @@ class Compactions:
         Args:
             by: Who does it; it is kept with the compaction. Whoever does not "call" for one step
                 asks again until there is room.
-            given: Another strategy than the set's own, for this once.
+            given: A strategy to use instead of the set's.
 
         Raises:
             SetFull: Nobody "calls", the set is over a capacity, and its strategy frees nothing.

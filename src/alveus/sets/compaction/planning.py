@@ -89,9 +89,9 @@ def _hashed(feature: Feature | None) -> NDArray[np.float32]:
 def alike(
     rows: Vectors, texts: Sequence[str], kinds: Sequence[object], threshold: float
 ) -> list[list[int]]:
-    """Return groups, of two at least, of places that say nearly the same as the group's first.
+    """Return groups of positions whose items say nearly the same as the first of the group.
 
-    Of different *kinds*, nothing is alike.
+    A group has two at least; items of different *kinds* are never alike.
     """
     leader = list(range(len(rows)))
     same: dict[object, int] = {}
@@ -102,16 +102,16 @@ def alike(
     for at, kind in enumerate(kinds):
         if leader[at] == at:
             leading.setdefault(kind, []).append(at)
-    for places in leading.values():
-        _follow(rows[places], places, leader, threshold)
+    for positions in leading.values():
+        _follow(rows[positions], positions, leader, threshold)
     groups: dict[int, list[int]] = {}
     for at, first in enumerate(leader):
         groups.setdefault(leader[first], []).append(at)
     return [group for group in groups.values() if len(group) > 1]
 
 
-def _follow(rows: Vectors, places: Sequence[int], leader: list[int], threshold: float) -> None:
-    """Have each of *places* led by the first one before it that leads and is near, if one is.
+def _follow(rows: Vectors, positions: Sequence[int], leader: list[int], threshold: float) -> None:
+    """Have each of *positions* led by the first one before it that leads and is near, if one is.
 
     Only those that lead are compared with what comes after them.
     """
@@ -126,7 +126,7 @@ def _follow(rows: Vectors, places: Sequence[int], leader: list[int], threshold: 
             while before <= found < len(leading) and not beside[row, leading[found] - start]:
                 found += 1
             if found < len(leading):
-                leader[places[start + row]] = places[leading[found]]
+                leader[positions[start + row]] = positions[leading[found]]
             else:
                 led[found] = block[row]
                 leading.append(start + row)
@@ -430,7 +430,7 @@ def _best(sources: Sequence[StoredItem]) -> Derived:
     return Derived(ids, item.value, item.text, item.metadata)
 
 
-# --- the user's own ---------------------------------------------------------------------------
+# --- strategies of users ----------------------------------------------------------------------
 
 
 _BEING_PLANNED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar(

@@ -17,7 +17,7 @@ PAGE = 512
 
 
 class View(Protocol):
-    """Whoever sees a set: a store, or a batch that has changed it and not committed yet."""
+    """A read view of a set: the store, or a batch with uncommitted changes."""
 
     def info(self, ref: SetRef) -> SetInfo | None:
         """Return the set, or None while there is none."""

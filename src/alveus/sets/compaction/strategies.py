@@ -42,7 +42,7 @@ class CompactionPlan:
     """What becomes of the items of a set; those it does not name stay.
 
     Attributes:
-        retire: Ids of items that go without anything in their place.
+        retire: Ids of items that go without a replacement.
         add: What stands for others.
     """
 
@@ -61,7 +61,7 @@ _Invalid: TypeAlias = Callable[[str], InvalidPlan]
 
 @runtime_checkable
 class Strategy(Protocol):
-    """Decides what becomes of the items of a set that is to be smaller; write your own."""
+    """The interface of a strategy of a user: it plans how a set becomes smaller."""
 
     def plan(self, items: Sequence[Item], capacity: int | None) -> CompactionPlan:
         """Return what is to be done.
@@ -84,7 +84,7 @@ def checked_plan(
     """Return *plan*, if it can be carried out.
 
     Args:
-        strategy: What errors call whoever made it.
+        strategy: The name of the strategy in errors.
         item_ids: Ids of the items of the set.
 
     Raises:
@@ -153,7 +153,7 @@ DAY = timedelta(days=1)
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Trim:
-    """Retire items, with nothing in their place.
+    """Retire items without a replacement.
 
     Attributes:
         n: How many; None: as many as bring the set down to its low-water mark.
