@@ -16,6 +16,7 @@ import apsw
 import pytest
 
 from alveus import Memory
+from alveus.errors import Unsupported
 from alveus.store.sqlite import SqliteStore, checksums
 from alveus.values.sqlite_connections import PlainConnection
 from compiling import compiled_in, exported
@@ -178,6 +179,20 @@ def test_settings_of_sqlite_by_the_program_leave_alveus_as_it_is(tmp_path, setti
     words = [sys.executable, "-c", SETTINGS.format(setting=setting), str(tmp_path / "m.db")]
     told = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (said in told.stdout, told.stderr) == (True, "")
+
+
+def test_a_limit_of_memory_that_the_program_sets_later_is_refused(tmp_path):
+    """By the next connection, also of a store that is open."""
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        memory.key("ada").add("tea")
+    apsw.soft_heap_limit(200_000)
+    try:
+        with pytest.raises(Unsupported, match="limits the memory"):
+            Memory.open(tmp_path / "app.db", embedder="words")
+    finally:
+        apsw.soft_heap_limit(0)
+    with Memory.open(tmp_path / "app.db", embedder="words") as memory:
+        assert [item.value for item in memory.key("ada").list()] == ["tea"]
 
 
 def test_without_a_file_in_memory_the_checksum_vfs_comes_from_a_temporary_one(monkeypatch):

@@ -1,4 +1,4 @@
-"""What is committed, and what a store answers: frozen values, no I/O.
+"""Commits, and the answers of a store: frozen values, no I/O.
 
 Times are microseconds since 1970 in UTC, as int; commit numbers are whole and start at 1.
 """
@@ -25,7 +25,7 @@ class Node:
     """A node of an exact tree: an object, or a value.
 
     Attributes:
-        expires: From this time on the node is not there; None: it stays.
+        expires: From this time on the node does not exist; None: it stays.
     """
 
     is_object: bool
@@ -34,13 +34,13 @@ class Node:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is a value that nothing but a commit changes, whoever holds it."""
+        """Whether it is an immutable value that only a commit changes."""
         return self.expires is None and not self.is_object and type(self.value) in ATOMS
 
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Put an empty object at *path*: where nothing is, or in place of a value."""
+    """Make an empty object at *path*: a new node, or in place of a value."""
 
     path: Path
     expires: int | None = None
@@ -48,7 +48,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Put a value at *path*: where nothing is, or in place of a value, keeping its position."""
+    """Put a value at *path*: a new node, or in place of a value, whose position it keeps."""
 
     path: Path
     value: Value
@@ -57,7 +57,7 @@ class Put:
 
 @dataclass(frozen=True, slots=True)
 class Delete:
-    """Remove the node at *path* and everything below it; nothing there is no error."""
+    """Remove the node at *path* and everything below it, if it exists."""
 
     path: Path
 
@@ -71,16 +71,16 @@ class Clear:
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Move the expiry of the node at *path*; makes no new version of it."""
+    """Change the expiry of the node at *path*, without a new version."""
 
     path: Path
     expires: int | None
 
 
 TreeDelta: TypeAlias = Create | Put | Delete | Clear | Refresh
-"""Applied in order. The parent of a created or put node is an object by then.
+"""Deltas are applied in order. The parent of a created or put node is an object by then.
 
-Applying them looks at no expiry: what had expired when they were made, they delete themselves.
+Expiry is ignored when they are applied: their maker deletes nodes that had expired for it.
 """
 
 
@@ -94,19 +94,19 @@ class ItemRecord:
     Attributes:
         id: Its id in the set.
         value: In wire form; None: it is the str `text`.
-        text: What meaning reads; None: nothing.
+        text: The text that meaning reads; None: there is none.
         metadata: In wire form; ``"{}"`` if empty.
         time: None: the time of the commit.
-        until: For what stands for a span of time: its end; `time` is its beginning.
+        until: The end of the span of time that the item covers; `time` is its beginning.
         expires: From this time on the item is in no read of the present.
-        valid_from: When what it says began to hold; None: always did.
-        valid_to: When that ceased to hold; None: it holds.
-        terms: What words read: `words.pack`ed term hashes and counts.
-        tokens: How many tokens the words were.
-        temporal: How many temporal words the text has, 0..255.
+        valid_from: When its statement began to hold; None: always.
+        valid_to: When its statement ceased to hold; None: it holds.
+        terms: The terms of search by words: `words.pack`ed term hashes and counts.
+        tokens: The number of tokens of the words.
+        temporal: The number of temporal words in the text, 0..255.
         minute: Where `time` is None: the minute since 1970 whose words are among the terms; a
-            commit in another one reads them again. None: the terms have no such words.
-        vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never will be.
+            commit in another minute reads them again. None: the terms have no such words.
+        vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never embedded.
     """
 
     id: str
@@ -133,7 +133,7 @@ class ItemRecord:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """What an item was derived from: the last version of an id, live or not."""
+    """The source of an item: the last version of an id, live or not."""
 
     set: SetRef
     id: str
@@ -143,15 +143,15 @@ class Link:
 class Add:
     """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
 
-    A live one that has expired by the time of the commit is ended by it.
+    A live item that has expired by the time of the commit is ended by it.
 
     Attributes:
-        existing: What is done where a live one has its id, other than to refuse: that one is kept,
-            or replaced, whatever its version. Later changes of the batch to what was replaced need
-            name no version; to what was kept they are `StaleItem`.
-        links: What it was derived from, of its key or of knowledge; `NotFound` if there is no
-            such item. They stay with every later version of the item.
-        accessed: When it counts as read last: what stands for others takes theirs.
+        existing: "keep" keeps a live item of the id, "update" replaces it, whatever its version.
+            Later changes of the batch to a replaced item need name no version; to a kept one they
+            are `StaleItem`.
+        links: Its sources, of its key or of knowledge; `NotFound` if one does not exist. Later
+            versions of the item keep them.
+        accessed: When it counts as last read: a summary takes the time of its sources.
     """
 
     set: SetRef
@@ -167,8 +167,8 @@ class Replace:
     """End version *version* of an item and begin the next; `StaleItem` if that is not live.
 
     Attributes:
-        links: What it was derived from besides what the version before was; as in `Add`.
-        upsert: Replace whatever version is live; where none is, add the item.
+        links: Sources besides those of the version before; as in `Add`.
+        upsert: Replace whatever version is live; if none is, add the item.
     """
 
     set: SetRef
@@ -189,12 +189,12 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """Give a set its definition: a new one, or with *replace* one that exists.
+    """Set the definition of a set: of a new one, or with *replace* of an existing one.
 
     Without *replace*, a set that exists with another definition is a `SetDefinitionConflict`; but
-    an empty set takes the one that comes with what is added to it. Empty is a set of which the
-    batch leaves no live item from before it, but what has expired.
-    A set that gets its first item without this has the default definition.
+    an empty set takes the definition that comes with its next add. A set is empty if the batch
+    leaves no live item from before it, expired ones aside. A set that gets its first item without
+    this has the default definition.
     """
 
     set: SetRef
@@ -204,12 +204,12 @@ class Define:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Retire items of a set, and add what stands for them: one compaction, undone as one.
+    """Retire items of a set and add summaries of them: one compaction, undone as one.
 
     Attributes:
         retired: Their ids and versions; `StaleItem` if one is not live.
-        added: Items of the same set, each linked to the retired ones that it stands for.
-        how: The strategy and who did it, as JSON.
+        added: Items of the same set, each linked to its retired sources.
+        how: The strategy and its caller, as JSON.
     """
 
     set: SetRef
@@ -302,7 +302,7 @@ def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
 
 
 def records_of(change: ItemChange) -> Sequence[ItemRecord]:
-    """Return the records that *change* brings."""
+    """Return the new records of *change*."""
     if isinstance(change, (Add, Replace)):
         return (change.record,)
     if isinstance(change, Past):
@@ -311,7 +311,7 @@ def records_of(change: ItemChange) -> Sequence[ItemRecord]:
 
 
 def await_vectors(changes: Sequence[ItemChange]) -> bool:
-    """Return whether a record that *changes* bring is not embedded yet."""
+    """Return whether a record of *changes* is not embedded yet."""
     for change in changes:
         records = (change.record,) if type(change) is Add else records_of(change)
         for record in records:
@@ -329,7 +329,7 @@ class Limits:
     bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be held."""
+        """Refuse limits that are no whole numbers of 0 or more."""
         for what, limit in (("items", self.items), ("bytes", self.bytes)):
             if limit is not None:
                 counted(limit, f"the limit of {what}", least=0)
@@ -340,34 +340,32 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """All that one action changes, as one value: committed whole, or not at all.
+    """All changes of one action, as one value: committed whole, or not at all.
 
     It has one key (or is of knowledge alone); its item changes may also reach knowledge.
 
     Attributes:
         time: The caller's clock; the commit's time follows from it by `commit_time`.
-        corroborated: The time up to which that clock is corroborated: what expired by then is
-            ended where room is needed; what expired since only takes none. None: all of *time*.
+        corroborated: The time up to which that clock is corroborated: items that expired by then
+            are ended where room is needed. None: all of *time*.
         op: Digest of its name; None: nameless. A second commit with a name changes nothing.
-        request: Digest of what the caller asked. With an op: a second commit must carry an equal
-            one (else `IdempotencyConflict`, which names *label*); None: whatever it carries, the
-            first stands.
-        expects: Notes that must stand as given, as (name, text): the embedder that made the
+        request: Digest of the caller's request. With an op, a second commit must carry an equal one
+            (else `IdempotencyConflict`, which names *label*); None: it may carry any.
+        expects: Notes that must have these texts, as (name, text): the embedder that made the
             vectors in *items*.
         base: The tree's commit number that *state* was computed from; required with state, and
             checked whenever given.
         epoch: The lease's epoch under which this was made; None: made outside a run.
-        run: What it tells of a run's progress. A step and a call have names of their own, and
-            *op* is None.
+        run: The progress of a run. A step and a call have names of their own, and *op* is None.
         release: The lease of *epoch* is given back with this commit.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
-        admission_checks: What its adds and replacements were checked by, for each set with rules of
-            admission; `SetMoved` where that is missing, or is not so any more. None: they pass
-            every set's rules, as what is restored does.
+        admission_checks: The checks of its adds and replacements, for each set with rules of
+            admission; `SetMoved` if one is missing or outdated. None: they pass every set's rules,
+            as a restored item does.
         after: The commit that must be the store's last, 0: there must be none; `StaleRun` else.
-        history_start: The commit and the time from which on the past of the tree is whole, unless
-            later ones stand: what came before was not kept where a history was exported.
-        result: What a repetition is told.
+        history_start: The commit and the time from which on the past of the tree is complete,
+            unless the tree has later ones: an exported history may lack what came before.
+        result: The answer to a repetition.
     """
 
     scope: Scope
@@ -392,7 +390,7 @@ class Batch:
     result: Value = None
 
     def __post_init__(self) -> None:
-        """Refuse what contradicts itself."""
+        """Refuse a batch that contradicts itself."""
         if self.op is not None and not (self.run is None or isinstance(self.run, StatusChange)):
             raise InvalidInput("what a run does is named by its place in it, and has no op")
         if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
@@ -403,9 +401,9 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class NamedRequest:
-    """A name under which something is done once that is no `Batch`; see there.
+    """A name under which work that is no `Batch` is done once; see there.
 
-    What is done and the name are one transaction. A second request of that name changes nothing.
+    The work and the name are one transaction. A second request of that name changes nothing.
     """
 
     op: bytes
@@ -413,7 +411,7 @@ class NamedRequest:
     label: str
 
     def answered(self, result: Value, *, scope: Scope, time: int) -> Batch:
-        """Return the batch that takes the name, and keeps what a repetition is told."""
+        """Return the batch that takes the name, and keeps the answer to a repetition."""
         return Batch(
             scope=scope,
             time=time,
@@ -425,12 +423,12 @@ class NamedRequest:
 
 
 def expiry_cutoff(batch: Batch, time: int) -> int:
-    """Return by which time what expired may be ended, by a batch that is committed at *time*."""
+    """Return the time up to which *batch*, committed at *time*, may end expired items."""
     return time if batch.corroborated is None else min(time, batch.corroborated)
 
 
 def unchecked_sets(batch: Batch) -> set[SetRef]:
-    """Return the sets to which *batch* adds, or whose items it replaces, unchecked as far as known.
+    """Return the sets that *batch* adds to or replaces items in without an admission check.
 
     If one of them has rules of admission, the batch is to be refused.
     """
@@ -442,12 +440,12 @@ def unchecked_sets(batch: Batch) -> set[SetRef]:
 
 
 def grows(batch: Batch, ref: SetRef) -> bool:
-    """Return whether *batch* may begin an item of a set that is not there yet."""
+    """Return whether *batch* may begin a new item of a set."""
     return any(change.set == ref and begins_item(change) for change in batch.items)
 
 
 def begins_item(change: ItemChange) -> bool:
-    """Return whether a change may begin an item that is not there yet."""
+    """Return whether a change may begin a new item."""
     return (
         isinstance(change, Add)
         or (isinstance(change, Compact) and bool(change.added))
@@ -461,7 +459,7 @@ def adds_to(batch: Batch, ref: SetRef) -> bool:
 
 
 def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
-    """Yield every set that *batch* changes, or derives items from; one may come several times."""
+    """Yield every set that *batch* changes, or derives items from; a set may repeat."""
     last = None
     for change in (*batch.define, *batch.items):
         if change.set is not last:  # most are of the same
@@ -480,9 +478,9 @@ class Commit:
 
     Attributes:
         number: Its commit number; of the first one if *adopted*.
-        adopted: The batch's op, or its place in a run, was taken; nothing was changed now.
+        adopted: The batch's op, or its position in a run, was taken; nothing was changed now.
         result: The first batch's result.
-        sets_to_compact: Sets that it added to, which are to be compacted by now.
+        sets_to_compact: Sets that it added to and that now need compaction.
     """
 
     number: int
@@ -494,16 +492,17 @@ class Commit:
 
 @dataclass(frozen=True, slots=True)
 class Effects:
-    """What a commit changed, read through its journal row.
+    """The changes of a commit, read through its journal row.
 
     Attributes:
-        put_nodes: Nodes, an object before its fields; fields of one object in their order. Nodes
-            that only stand for what is no longer kept are named here, and not among the removed.
-        positions: Of each: what its place among its siblings was made by, (commit << 20 | place in
-            it); a value that replaces another keeps that one's.
-        end_commits: Of each: the commit that replaced or removed it; None: none did.
-        compactions: That it did.
-        undone_compactions: Ids of those that it undid.
+        put_nodes: Nodes, an object before its fields; fields of one object in their order.
+            Placeholders of nodes that are no longer kept are included here, and not among the
+            removed.
+        positions: For each node: the number that orders it among its siblings (commit << 20 |
+            index); a value that replaces another keeps its number.
+        end_commits: For each node: the commit that replaced or removed it; None: none did.
+        compactions: Its compactions.
+        undone_compactions: Ids of the compactions that it undid.
     """
 
     commit: Commit
@@ -524,7 +523,7 @@ class StoredItem:
 
     Attributes:
         row: Unique in the store, never reused, rising in commit order.
-        first: The row of the item's first version; items of equal time stand in its order.
+        first: The row of the item's first version; items of equal time are ordered by it.
         end_commit: The commit that ended this version; None: it is live.
     """
 
@@ -542,15 +541,15 @@ class StoredItem:
 
 @dataclass(frozen=True, slots=True)
 class Compaction:
-    """A compaction that was done.
+    """A committed compaction.
 
     Attributes:
-        id: Unique in the store, rising: the commit's number << 20 and its place in it.
-        retired: Rows of the versions it retired, those that were erased since left out.
-        added: Rows of the versions it added, likewise.
+        id: Unique in the store, rising: the commit's number << 20, plus its index there.
+        retired: Rows of the versions it retired that were not erased since.
+        added: Rows of the versions it added that were not erased since.
         erased: How many of either were erased or purged since.
         undo_commit: The commit that undid it; None: none did.
-        purged: Its set keeps ended versions for a time only, which is over: it cannot be undone.
+        purged: Its set kept ended versions for a time that is over: it cannot be undone.
     """
 
     id: int

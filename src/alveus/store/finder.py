@@ -69,7 +69,7 @@ class Feature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeatureChange:
-    """A line of the change log: what happened to a feature."""
+    """A line of the change log: how a feature changed."""
 
     seq: int
     set_number: int
@@ -88,12 +88,12 @@ class PendingVectors:
 
 
 class SearchCache(NamedTuple):
-    """What somebody who searches has read before.
+    """Data that a searcher has read before.
 
     Attributes:
-        seq: The line of the change log up to which it was told what changed.
-        sets: Numbers of sets whose features it has.
-        notes: Names of notes that it is going to read.
+        seq: The line of the change log up to which it knows the changes.
+        sets: Numbers of the sets whose features it has.
+        notes: Names of the notes that it is going to read.
     """
 
     seq: int = 0
@@ -102,18 +102,18 @@ class SearchCache(NamedTuple):
 
 
 class SearchView(NamedTuple):
-    """What a search reads first, of one moment; what a store did not read along is empty, or None.
+    """The first reads of a search, of one moment; unread parts are empty, or None.
 
     Attributes:
         seq: See `Finder.seq`.
-        sets: Those of the asked ones that exist.
-        since: The line that *changes* begin after.
-        changes: What `Finder.changes` gives, up to *seq*.
-        changed_features: Live features that *changes* are about, by row, if they are of *sets*.
+        sets: The requested sets that exist.
+        since: The line after which *changes* begin.
+        changes: The result of `Finder.changes`, up to *seq*.
+        changed_features: Live features named by *changes*, by row, if they are of *sets*.
         features: All live features of some of *sets*, by number, in order of rows.
         notes: Some notes by name.
-        epoch: Another one than before: a server crashed or was restarted since, and what was read
-            before may be lost; numbers of lines, commits, rows and sets may have another meaning.
+        epoch: Changes when a server crashed or restarted: earlier reads may be lost, and numbers of
+            lines, commits, rows and sets may have another meaning.
     """
 
     seq: int
@@ -127,13 +127,13 @@ class SearchView(NamedTuple):
 
 
 class LargeSet(NamedTuple):
-    """A set that is too large for a caller's RAM, whose candidates its store chooses.
+    """A set that is too large for a caller's RAM, so that its store chooses candidates.
 
     Attributes:
         documents: Live items.
-        passages: Of their texts, as `tokens`.
-        counts: How many live items hold each of the terms that were asked for.
-        speakers: Who speaks in it.
+        passages: Passages of their texts, as `tokens`.
+        counts: The number of live items that contain each requested term.
+        speakers: The speakers in it.
     """
 
     documents: int
@@ -144,17 +144,17 @@ class LargeSet(NamedTuple):
 
 
 class CandidateQuery(NamedTuple):
-    """What items of a large set are to be looked at.
+    """Selects the items of a large set that a search ranks.
 
     Attributes:
-        counts: The terms of the question, and how many items hold each.
-        vector: Of its meaning, with a length of one; empty: words only.
-        speaker: Whose items are also looked for apart; None: nobody's.
-        role: The same of a role.
-        where: Only items that match it, and those that are best of all by words.
+        counts: The terms of the question, and how many items contain each.
+        vector: Its meaning, with a length of one; empty: words only.
+        speaker: A speaker whose items are looked for separately; None: nobody.
+        role: The same for a role.
+        where: Only items that match it, and the best of all by words.
         vectors: How many are chosen by meaning.
-        texts: How many are chosen by words, roughly.
-        scan: Choose by *where* alone: it leaves so few that they are to be found one by one.
+        texts: Roughly how many are chosen by words.
+        scan: Choose by *where* alone: it leaves so few that each can be looked up.
     """
 
     counts: Mapping[int, int]
@@ -168,30 +168,30 @@ class CandidateQuery(NamedTuple):
 
 
 class Finder(Protocol):
-    """What can be found: features of items, and what changed in them."""
+    """Features of items, and their changes."""
 
     def seq(self) -> int:
-        """Return the number of the last line of the change log; cheap; 0: none yet."""
+        """Return the number of the last line of the change log; 0: none yet. Cheap."""
         ...
 
     def sync(self) -> None:
-        """Have all that was committed until now survive loss of power, whatever the durability.
+        """Make all commits until now survive loss of power, whatever the durability.
 
-        For who makes something of it that does: nothing may be on a disk that its source is not.
+        For a caller that writes data derived from them to a disk.
         """
         ...
 
     def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
-        """Return `seq`, and those of *sets* (or all of a scope, by name) that exist; cheap.
+        """Return `seq`, and those *sets* (or sets of a scope, by name) that exist. Cheap.
 
         Both are of one moment.
         """
         ...
 
     def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:
-        """Return what `seq_and_sets` gives, with what a search is likely to ask next.
+        """Return the result of `seq_and_sets`, with the reads that a search is likely to need next.
 
-        A store that is far away reads all of it in one round trip.
+        A remote store reads all of it in one round trip.
         """
         ...
 
@@ -199,16 +199,16 @@ class Finder(Protocol):
 
     @property
     def large_items(self) -> int | None:
-        """Live items from which `large_set` is to be asked; None: never."""
+        """The number of live items from which `large_set` is to be called; None: never."""
         ...
 
     def large_set(
         self, set_number: int, terms: Sequence[int], *, dimensions: int
     ) -> LargeSet | None:
-        """Return what searches need to know of a large set; None: read its features.
+        """Return the figures of a large set that a search needs; None: read its features.
 
         Args:
-            dimensions: Of the embedder.
+            dimensions: Dimensions of the embedder.
         """
         ...
 
@@ -219,7 +219,7 @@ class Finder(Protocol):
         ...
 
     def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
-        """Return live items around each of *rows* of a large set that has a session.
+        """Return live items around each of *rows*, of a large set, that has a session.
 
         Up to two before it in its session, itself, and up to two after it, by (time, first).
         """
@@ -249,14 +249,14 @@ class Finder(Protocol):
         """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
 
         As of after commit *at* if given. An item is valid from `valid_from` on, up to but not at
-        `valid_to`; None: whenever.
+        `valid_to`; None: always.
         """
         ...
 
     def access_times(self, set_number: int) -> list[tuple[int, int]]:
-        """Return (row, when it was last read) of live items of a set that ever were.
+        """Return (row, time of the last read) of the live items of a set that were ever read.
 
-        Costs time in proportion to the set; as of `Ledger.touch`, it may lag.
+        The time of the call is proportional to the set. It may lag, as `Ledger.touch` says.
         """
         ...
 
@@ -273,12 +273,12 @@ class Finder(Protocol):
     def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """Fill in vectors, as (set number, row, vectors); moves no commit number.
+        """Fill in vectors, as (set number, row, vectors). Makes no commit.
 
-        A row that is gone, or has vectors already, is left alone.
+        A row that does not exist, or has vectors already, is skipped.
 
         Raises:
-            EmbedderConflict: A note that is expected says something else; nothing was filled in.
+            EmbedderConflict: A note has another text than expected; nothing was filled in.
         """
         ...
 
@@ -288,16 +288,16 @@ class Finder(Protocol):
     def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         """Return versions of sets that have no staged vectors yet, live ones first.
 
-        Those that meaning can read: with vectors, or a text that is not blank, or a caption.
+        Only versions that have meaning: with vectors, a text that is not blank, or a caption.
         """
         ...
 
     def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        """Keep vectors beside those in use, as (set number, row, vectors)."""
+        """Keep vectors beside the current ones, as (set number, row, vectors)."""
         ...
 
     def drop_staged_vectors(self) -> None:
-        """Drop everything staged."""
+        """Delete all staged vectors."""
         ...
 
     def use_staged_vectors(
@@ -307,20 +307,21 @@ class Finder(Protocol):
         notes: Sequence[tuple[str, str | None, str]],
         scopes: Sequence[Scope] = (),
     ) -> bool:
-        """Put the staged vectors of sets in place, and change notes, as (name, expected, text).
+        """Replace the vectors of sets by the staged ones, and change notes.
 
-        Atomic. A version of these sets without staged vectors waits for the embedder from then on.
-        Returns False, and does nothing, if a note is not as expected. Staged vectors are dropped.
+        Notes are (name, expected text, new text). Atomic. A version of these sets without staged
+        vectors waits for the embedder from then on. Returns False, and changes nothing, if a note
+        does not have the expected text. Staged vectors are deleted.
 
         Args:
-            scopes: Knowledge, and spaces, each by any key: all their sets are meant too, with
-                those that were made since the numbers were read.
+            scopes: Knowledge, and spaces, each by any key: all their sets are included, also sets
+                that were made since the numbers were read.
         """
         ...
 
 
 class WholeSets:
-    """What a store promises of large sets that does not choose candidates: all sets are read."""
+    """The methods for large sets, for a store that does not choose candidates."""
 
     @property
     def large_items(self) -> int | None:
@@ -363,12 +364,12 @@ POSSIBLE_DAMAGE = (
     TypeError,
     ValueError,
 )
-"""What our own mistakes raise, and also rows that are not as they were written."""
+"""Errors that our mistakes raise, and also rows that differ from what was written."""
 
 
 @runtime_checkable
 class Examinable(Protocol):
-    """A store that can tell what is wrong with its file."""
+    """A store that can find damage in its file."""
 
     @property
     def location(self) -> str:
@@ -376,12 +377,12 @@ class Examinable(Protocol):
         ...
 
     def damage(self) -> str | None:
-        """Return the first thing that is wrong; None: nothing."""
+        """Return the first problem of the file; None: there is none."""
         ...
 
 
 def damage_of(store: object) -> StoreDamaged | None:
-    """Return the error for what is wrong with the file of a store; None: nothing, or no file."""
+    """Return the error for the damage of a store's file; None: no damage, or no file."""
     if isinstance(store, type) or not isinstance(store, Examinable):
         return None
     problem = store.damage()
@@ -399,9 +400,9 @@ H = TypeVar("H", bound=_Holder)
 def raising_damage(
     method: Callable[Concatenate[H, P], R],
 ) -> Callable[Concatenate[H, P], R]:
-    """Make a method of what reads a store raise `StoreDamaged` for whatever a damaged file causes.
+    """Make a method raise `StoreDamaged` for any error that a damaged file causes.
 
-    Over a sound file another error is a fault of ours, and goes on as it is.
+    Over a sound file another error is a fault of ours, and is raised as it is.
     """
 
     @functools.wraps(method)

@@ -93,14 +93,8 @@ def function_table() -> int | None:
     Nothing of the process is changed: only a connection of this call goes through the VFS.
 
     Raises:
-        Unsupported: The program has SQLite work without mutexes, for one thread alone, or within
-            a limit of memory.
+        Unsupported: The program has SQLite work without mutexes, for one thread alone.
     """
-    if apsw.soft_heap_limit(-1):
-        raise Unsupported(
-            "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
-            "SQLite crashes where several threads use it; leave that setting out"
-        )
     loader = _Loader()
     connection = PlainConnection(":memory:", vfs=_LOADER)
     try:
@@ -205,7 +199,16 @@ _loading = FreshLock()
 
 
 def vfs() -> str | None:
-    """Return the VFS that a store is opened by; None: this apsw has no checksum VFS."""
+    """Return the VFS that a connection is to use; None: this apsw has no checksum VFS.
+
+    Raises:
+        Unsupported: The program limits the memory of SQLite, or set it to a single thread.
+    """
+    if apsw.soft_heap_limit(-1):  # asked each time, as it may be set later
+        raise Unsupported(
+            "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
+            "SQLite crashes where several threads use it; leave that setting out"
+        )
     with _loading:
         return VFS if _loaded() is not None else None
 
