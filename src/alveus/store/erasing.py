@@ -41,12 +41,12 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """What a step looked up, as it was kept.
+    """The items and paths that a step looked up.
 
     Attributes:
         short_term: Paths.
         sensory: Paths.
-        items: Ids, by set; an item that was looked up twice is there twice.
+        items: Ids, by set; an item that was looked up twice is listed twice.
     """
 
     short_term: Sequence[Path]
@@ -56,7 +56,7 @@ class ReadSet:
 
     @classmethod
     def of(cls, text: str | None, scope: Scope) -> ReadSet:
-        """Return what `StepDone.read_set` says of a step of a run of *scope*."""
+        """Return the content of `StepDone.read_set`, of a step of a run of *scope*."""
         document = cast("dict[str, Any]", wire.decode(text)) if text else {}
 
         def ref(owner: str | None, name: str) -> SetRef:
@@ -86,23 +86,22 @@ class ReadSet:
 
 
 ReceiptState: TypeAlias = Literal["erased", "rewritten", "scrubbed"]
-"""Erased: gone from every read. Rewritten: also from the database, but for its log and side files.
-Scrubbed: from every file of the store."""
+"""Erased: in no read. Rewritten: only in the log and side files. Scrubbed: in no file."""
 
 STATES: tuple[ReceiptState, ...] = ("erased", "rewritten", "scrubbed")
-"""By the number that stands for each in a file."""
+"""By the number of each in a file."""
 
 NO_SPACE = ""
-"""The space of a key that was forgotten: no application has this name."""
+"""The space of a forgotten key: no application has this name."""
 
 
 class UnreachableCopy(NamedTuple):
-    """What may hold what was erased, outside the reach of a store.
+    """A possible copy of erased data outside the reach of a store.
 
     Attributes:
-        what: What it is.
+        what: A name for it.
         note: How much of it, or what to do.
-        until: When that ends, as far as the store can tell; "": nobody knows.
+        until: When it ends, if the store can know that; else "".
     """
 
     what: str
@@ -111,23 +110,23 @@ class UnreachableCopy(NamedTuple):
 
 
 ERASED_HOW = "{}"
-"""What is left of how a compaction was done, when something of it was erased."""
+"""The `how` of a compaction that was partly erased."""
 
 
 @dataclass(frozen=True, slots=True)
 class Erasure:
-    """What is to be erased.
+    """An erasure to be done.
 
     Attributes:
-        scope: Whose it is: a key's, or knowledge.
+        scope: A key, or knowledge.
         receipt: The id of the receipt; a second erasure under it changes nothing.
-        request: What the receipt keeps of what was asked: JSON without content.
+        request: The request that the receipt keeps: JSON without content.
         whole_key: All of the key, with its name.
-        items: Else ids by set; of each all versions.
-        uncertain_runs: Runs that may hold some of it, which no store can tell; see `Erased`.
-        dry_run: Only say what would be erased.
-        named: The op that the erasure takes; a second one of that name changes nothing. It has
-            the same receipt.
+        items: Else ids by set, with all their versions.
+        uncertain_runs: Runs that may hold some of it, which no store can know; see `Erased`.
+        dry_run: Only return what would be erased.
+        named: The op that the erasure takes; a second one of that name changes nothing. It has the
+            same receipt.
     """
 
     scope: Scope
@@ -143,21 +142,21 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """What an erasure did; all of it in one commit.
+    """The result of an erasure; all of it in one commit.
 
     Attributes:
-        commit: Its number; None: there was nothing to erase, or it was a rehearsal.
-        counts: What was erased, by kind; what was not there is not counted.
-        derived: Items among them that were erased since they were derived from others.
-        restored: Items that came back: those were made of them too.
+        commit: Its number; None: there was nothing to erase, or it was a dry run.
+        counts: Numbers of erased things by kind; no zeros.
+        derived: Erased items that were derived from others.
+        restored: Items that came back: sources of the derived ones.
         lost: Derived items that cannot be made again: some of their sources were purged before.
-        unread: Outputs among them that a consumer had yet to read.
-        delivered: Outputs among them that consumers had read.
+        unread: Erased outputs that a consumer had yet to read.
+        delivered: Erased outputs that consumers had read.
         shared: Items of knowledge that commits of the key wrote, and that stay.
         sets: Numbers of the sets that lost rows.
         puts: Commits of erased runs that put values into an exact tree, which stay.
-        open: Runs that wrote or read what was erased and have not ended: their records stay until
-            they have.
+        open: Runs that wrote or read erased items and have not ended: their records stay until
+            then.
         unsure: Runs that failed in a task: their errors and durable results may hold some of it.
         marks: Sets that items came back to.
     """
@@ -178,7 +177,7 @@ class Erased:
     marks: Sequence[SetRef] = ()
 
     def to_json(self) -> str:
-        """Return it as a store keeps it: all but `marks`, which are names."""
+        """Return the stored form: all but `marks`, which are names."""
         names = [name for name in self.__dataclass_fields__ if name != "marks"]
         plain = {name: getattr(self, name) for name in names}
         return json.dumps(
@@ -187,7 +186,7 @@ class Erased:
 
     @classmethod
     def from_json(cls, text: str) -> Erased:
-        """Return what `to_json` made *text* of."""
+        """Return the value that `to_json` wrote, without `marks`."""
         plain = cast("dict[str, Any]", wire.decode_plain(text))
         listed = {n: tuple(cast("list[Any]", v)) for n, v in plain.items() if isinstance(v, list)}
         merged: dict[str, Any] = {**plain, **listed}
@@ -199,10 +198,10 @@ class StoredReceipt:
     """A receipt, as a store keeps it.
 
     Attributes:
-        owner: The space or knowledge it is of, see `owner_of`.
+        owner: Its space or knowledge, see `owner_of`.
         open_runs: Runs whose records are still to be erased, once they have ended.
-        blocked_by: Who was in the way when the store was scrubbed last, in words.
-        scrubbed: When that was done; None: it is still to be done.
+        blocked_by: The hindrances of the last scrub, in words.
+        scrubbed: When the scrub was done; None: it is still to be done.
     """
 
     id: str
@@ -216,36 +215,36 @@ class StoredReceipt:
 
 
 def owner_of(scope: Scope) -> str:
-    """Return how a receipt names whose memory it is about, without its key."""
+    """Return the name of a scope in a receipt, without its key."""
     return f"{'knowledge' if scope.key is None else 'space'} {scope.space}"
 
 
 def hidden_key(scope: Scope, salt: bytes) -> str:
-    """Return what stands for the name of a key that was forgotten."""
+    """Return the digest that replaces the name of a forgotten key."""
     return wire.digest(["forgotten key", scope.space, scope.key], salt=salt).hex()
 
 
 def hidden_scope(scope: Scope, salt: bytes) -> Scope:
-    """Return the scope that a forgotten key is kept under."""
+    """Return the scope under which a forgotten key is kept."""
     return Scope(NO_SPACE, hidden_key(scope, salt))
 
 
 def op_of_erasure(erasure: Erasure, salt: bytes) -> bytes:
-    """Return the name of the op that an erasure is."""
+    """Return the name of an erasure's op."""
     if erasure.named is not None:
         return erasure.named.op
     return wire.digest(["forgetting", erasure.receipt], salt=salt)
 
 
 def stub_of(item_id: str, salt: bytes) -> bytes:
-    """Return what is kept of a purged item's id, so that what came of it is found."""
+    """Return the digest of a purged item's id, by which items derived from it are found."""
     return wire.digest(["purged", item_id], salt=salt)
 
 
 def has_read(
     read_set: str | None, ids_by_set: Mapping[SetRef, Collection[str]], scope: Scope
 ) -> bool:
-    """Return whether a step of a run of *scope* looked up an item, of those given as ids by set."""
+    """Return whether a step of a run of *scope* looked up one of the items, given as ids by set."""
     if read_set is None:
         return False
     try:
@@ -270,9 +269,9 @@ def has_read(
 def mentions_erased(
     result: Value, erased_ids: Collection[str], written_ids: Collection[str]
 ) -> bool:
-    """Return whether an answer names an erased item; *written_ids* are of what its commit wrote.
+    """Return whether an answer names an erased item; *written_ids* are of items its commit wrote.
 
-    Of those one stays that has the same id, in another set.
+    An id of both stays: it is also that of an item of another set.
     """
     return any(name in erased_ids and name not in written_ids for name in names_in(result))
 
@@ -293,5 +292,5 @@ def names_in(value: Value) -> frozenset[str]:
 
 
 def forgotten(what: str) -> Forgotten:
-    """Return the error that says that *what* was done once, and what it made is forgotten."""
+    """Return the error for *what* that was done before, and whose results were forgotten."""
     return Forgotten(f"{what} was carried out before, and what it made was forgotten since")

@@ -23,16 +23,18 @@ LARGEST = 2**63 - 1
 """The largest number that a store can look for."""
 
 MAX_POSITIONS = 1 << 20
-"""Tasks of a run, durable calls of a task and outputs of a step: positions lie below this."""
+"""Tasks of a run, durable calls of a task and outputs of a step: fewer than this."""
 
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
-"""Waiting: accepted and not ended, whether begun or not. Parked: failed, until somebody decides.
-Retried: it was parked, and a later run took its input over."""
+"""Waiting: accepted and not ended. Parked: failed, until a user decides.
+
+Retried: it was parked, and a later run took its input over.
+"""
 
 _MICROSECOND = timedelta(microseconds=1)
 
 ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
-"""A run that ended stays as it is."""
+"""A run with one of these never changes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,10 +43,10 @@ class QueuedInput:
 
     Attributes:
         event: Wire.
-        event_id: Digest of the id its sender gave it; a second input of the agent with an equal
-            one is not accepted again. None: it has none.
-        request: Digest of what was sent; with an event id, a repetition must carry an equal one.
-        label: How an error names the event id.
+        event_id: Digest of the id that its sender gave it; a second input of the agent with an
+            equal one is not accepted again. None: it has none.
+        request: Digest of the request; with an event id, a repetition must carry an equal one.
+        label: Names the event id in an error.
     """
 
     scope: Scope
@@ -60,9 +62,9 @@ class Accepted:
     """The answer to an input, once it is durable.
 
     Attributes:
-        run: The id of its run; of the first one if *repeated*. None: that one was pruned since.
-        number: Its place among all runs of the agent and key, from 0.
-        lease: The right to run the key, if it was asked for and free; None for a repeated input
+        run: The id of its run; of the first one if *repeated*. None: that run was pruned since.
+        number: Its index among all runs of the agent and key, from 0.
+        lease: The right to run the key, if it was requested and free; None for a repeated input
             whose run no longer waits.
         first: The run waits, and no earlier one of the agent and key waits or is parked.
     """
@@ -75,10 +77,10 @@ class Accepted:
 
 
 def space_of(inputs: Sequence[QueuedInput]) -> str:
-    """Return the space that *inputs*, at least one, are all of.
+    """Return the common space of *inputs*, at least one.
 
     Raises:
-        InvalidInput: They are of several, or one has no key.
+        InvalidInput: They are of several spaces, or one has no key.
     """
     space = inputs[0].scope.space
     for each in inputs:
@@ -93,17 +95,17 @@ def space_of(inputs: Sequence[QueuedInput]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run, as the store knows it.
+    """A run, as the store keeps it.
 
     Attributes:
         id: Unique in the store, never reused, rising in the order inputs were accepted.
-        number: Its place among all runs of the agent and key, from 0.
+        number: Its index among all runs of the agent and key, from 0.
         event: Wire: the input.
         accepted: When the input was accepted.
-        now: The run's own time; None: no part of it is committed yet.
+        now: The run's time; None: no part of it is committed yet.
         actions: Names of the actions that the input set off; None: as for *now*.
         ended: When it was done, discarded or taken over.
-        error: Wire: what parked it; None: nothing did.
+        error: Wire: the error that parked it; None: it never was.
         origin: The run whose input this one took over.
         forgotten: Its records were erased: *event* is empty, and it has no steps or outputs.
     """
@@ -128,7 +130,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """What the first commit of a run fixes: its time, and the actions its input sets off."""
+    """The time of a run, and the actions that its input sets off: set by its first commit."""
 
     now: int
     actions: tuple[str, ...]
@@ -136,15 +138,15 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A task that is done: with what its batch changes, this is all it leaves.
+    """A task that is done: its batch and this are all that it leaves.
 
     Its name is (run, ordinal): a second step of that name changes nothing, with all of its batch.
 
     Attributes:
-        ordinal: Its place among the tasks of the run, from 0.
+        ordinal: Its index among the tasks of the run, from 0.
         sent: Wire: the events it sent, each with the actions that it sets off.
-        sensory: Wire: what it changed in sensory memory; dropped when the run ends.
-        read_set: Wire: what it read; None: it is not kept.
+        sensory: Wire: its changes of sensory memory; deleted when the run ends.
+        read_set: Wire: its reads; None: they are not kept.
         outputs: Wire, each: its events for the world, in order.
         skipped: Wire: the error that its agent chose to go on after; it changed nothing else.
         begin: With the first commit of a run.
@@ -163,7 +165,7 @@ class Step:
     done: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what could not be numbered."""
+        """Refuse positions that are too large."""
         if not 0 <= self.ordinal < MAX_POSITIONS or len(self.outputs) > MAX_POSITIONS:
             _check_position(self.ordinal, "tasks of a run")
             _check_position(len(self.outputs) - 1, "outputs of a task")
@@ -176,15 +178,15 @@ CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 class DurableCall:
     """A durable call of a task: begun, or completed.
 
-    A second one in the same place replaces one that is pending; one that is complete stands, and
-    a batch that carries another changes nothing.
+    A second one at the same position replaces a pending one. A completed one stays, and a batch
+    that carries another changes nothing.
 
     Attributes:
-        position: Its place among the durable calls of the task, from 0.
-        name: Of the function.
-        digest: Of its arguments.
-        outcome: Wire: what it returned, or the error it raised; None while pending.
-        truncate: Forget the calls past this one, and what stood in its place.
+        position: Its index among the durable calls of the task, from 0.
+        name: Name of the function.
+        digest: Digest of its arguments.
+        outcome: Wire: its result, or the error it raised; None while pending.
+        truncate: Delete the call at this position and all later ones first.
     """
 
     run: int
@@ -199,7 +201,7 @@ class DurableCall:
     truncate: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what could not be numbered."""
+        """Refuse positions that are too large."""
         _check_position(self.ordinal, "tasks of a run")
         _check_position(self.position, "durable calls of a task")
 
@@ -209,7 +211,7 @@ class StatusChange:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
     Attributes:
-        error: Wire: why it is parked; None: what stands there is kept. A run that is done has none.
+        error: Wire: why it is parked; None: the stored error stays. A run that is done has none.
     """
 
     run: int
@@ -219,7 +221,7 @@ class StatusChange:
     begin: Begin | None = None
 
     def __post_init__(self) -> None:
-        """Refuse to bring back what ended: its sensory memory is gone."""
+        """Refuse to change a run that has ended: its sensory memory is deleted."""
         if self.expected in ENDED:
             raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
 
@@ -237,7 +239,7 @@ def _check_position(position: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A step, as it was committed; *sensory* is None once the run has ended."""
+    """A committed step; *sensory* is None once the run has ended."""
 
     run: int
     ordinal: int
@@ -269,16 +271,18 @@ class StoredOutput:
 
 @dataclass(frozen=True, slots=True)
 class Retain:
-    """What is kept of runs that ended, and for how long; the rest is pruned in the background.
+    """How long ended runs are kept; older ones are pruned in the background.
 
-    A run goes once *age* has passed since it ended, or *count* others of its agent have ended
-    later; never before every named consumer has read its outputs, and those of what ended earlier.
+    A run is pruned once *age* has passed since it ended, or *count* others of its agent have ended
+    later; never before every named consumer has read its outputs, and those of runs that ended
+    earlier.
 
     Attributes:
         age: None: no limit.
         count: None: no limit.
-        dedupe_for: How long ids of events are recognised at least; while a run has not ended, its.
-        dedupe_count: Ids of the last so many inputs of the store are recognised, however old.
+        dedupe_for: Ids of events are recognised for at least this long, and until their run has
+            ended.
+        dedupe_count: Ids of the store's last inputs, this many, are recognised, however old.
     """
 
     age: timedelta | None = timedelta(days=7)
@@ -287,10 +291,10 @@ class Retain:
     dedupe_count: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse what could not be kept.
+        """Refuse values out of range.
 
         Raises:
-            InvalidInput: A duration that is none, or a count that is no number of runs.
+            InvalidInput: A duration or a count is negative or of another type.
         """
         for name, value in (("age", self.age), ("dedupe_for", self.dedupe_for)):
             is_valid = isinstance(value, timedelta) and value >= timedelta(0)
@@ -314,7 +318,7 @@ class Retain:
 
 
 class Lanes(Protocol):
-    """What is to be run, and how far it is. A lane is the queue of one agent and key.
+    """The runs of a store. A lane is the queue of one agent and key.
 
     An agent's name is that of its runner, in a space. Runs of a lane are numbered from 0 without
     gaps, in the order their inputs were accepted.
@@ -323,21 +327,19 @@ class Lanes(Protocol):
     def accept(
         self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
-        """Keep inputs, all of one space: durable when this returns; answer in their order.
-
-        Moves no commit number.
+        """Keep inputs, all of one space, durably; return an answer for each. Makes no commit.
 
         Args:
             owner: Also take the leases of their keys for it, where they are free.
 
         Raises:
-            IdempotencyConflict: An event id was used for another request; none was kept.
+            IdempotencyConflict: An event id was used for another request; no input was kept.
             InvalidInput: They are of several spaces, or of knowledge.
         """
         ...
 
     def run(self, run: int) -> Run | None:
-        """Return a run, or None if there is none (any more)."""
+        """Return a run, or None if there is none."""
         ...
 
     def runs(  # noqa: PLR0913 - which of them, by name
@@ -355,7 +357,7 @@ class Lanes(Protocol):
         ...
 
     def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
-        """Return the statuses of runs by id; of one that is not there (any more), none."""
+        """Return the statuses of the runs that exist, by id."""
         ...
 
     def queued_runs(
@@ -364,7 +366,7 @@ class Lanes(Protocol):
         """Return the runs of a lane that wait or are parked, in order.
 
         Args:
-            past_parked: Only those that wait.
+            past_parked: Only waiting ones.
         """
         ...
 
@@ -374,16 +376,16 @@ class Lanes(Protocol):
         """Return the scopes of an agent's lanes where a run waits, by its id.
 
         Args:
-            past_parked: Also those where an earlier run is parked.
+            past_parked: Also lanes where an earlier run is parked.
         """
         ...
 
     def steps(self, run: int) -> list[StepDone]:
-        """Return the tasks of a run that are done, by ordinal."""
+        """Return the finished tasks of a run, by ordinal."""
         ...
 
     def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
-        """Return the durable calls of a task, by position, as they stand; see `DurableCall`."""
+        """Return the durable calls of a task, by position; see `DurableCall`."""
         ...
 
     def retry_run(
@@ -391,8 +393,7 @@ class Lanes(Protocol):
     ) -> int:
         """Let a parked run wait again, as it is; return its id.
 
-        It moves no commit number, unless it is *named*: then the name, and the id for whoever
-        repeats it, are a commit.
+        Only a *named* retry makes a commit, which keeps the name, and the id for a repetition.
 
         Args:
             last: A new run takes its input over instead, at the end of the lane; its id is
@@ -419,9 +420,9 @@ class Lanes(Protocol):
         ...
 
     def consumer_position(self, agent: str, space: str, name: str) -> int:
-        """Return the position up to which a consumer has read; a new one is noted, at the floor.
+        """Return the position up to which a consumer has read.
 
-        The floor is the last position that was pruned. From then on outputs past a consumer's
+        A new consumer begins after the outputs that were pruned. From then on outputs past its
         position are kept.
         """
         ...
@@ -430,21 +431,21 @@ class Lanes(Protocol):
         """Move a consumer up to *position*; durable. It never moves back.
 
         Raises:
-            NotFound: There is no such consumer (any more).
+            NotFound: There is no such consumer.
         """
         ...
 
     def drop_consumer(self, agent: str, space: str, name: str) -> bool:
-        """Forget a consumer; return whether there was one. Outputs no longer wait for it."""
+        """Delete a consumer; return whether there was one. Outputs no longer wait for it."""
         ...
 
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
     ) -> int:
-        """Remove up to *limit* ended runs that *retain* gives up, with what hangs on them.
+        """Remove up to *limit* ended runs that *retain* no longer keeps, with their records.
 
-        What they changed in memory stays. They go in the order they ended, up to the first whose
-        outputs a consumer has yet to read; so do up to *limit* ids of events. Returns how many
-        runs went; moves no commit number.
+        Their changes of memory stay. Runs go in the order they ended, up to the first with outputs
+        that a consumer has yet to read; up to *limit* ids of events go, too. Returns the number of
+        runs. Makes no commit.
         """
         ...

@@ -12,14 +12,14 @@ from alveus.values.lazy_dataclass import dataclass, holds_text
 from alveus.values.storable import checked_name
 
 HIDDEN = "\x1a"
-"""Begins the names of sets that alveus keeps for itself: in no listing or search of a scope."""
+"""Begins the names of alveus's internal sets, which no listing or search of a scope shows."""
 
 
 @holds_text
 class Scope(NamedTuple):
-    """Where memory lives: a key of a space, or a knowledge (`key` is None, `space` its name).
+    """The owner of memory: a key of a space, or a knowledge (`key` is None, `space` its name).
 
-    A tuple, because it is what nearly everything is looked up by.
+    A tuple, because nearly everything is looked up by it.
     """
 
     space: str
@@ -27,7 +27,7 @@ class Scope(NamedTuple):
 
     @property
     def owner(self) -> str:
-        """The key, or the name of the knowledge: how an error names it."""
+        """The key, or the name of the knowledge, for errors."""
         return self.key or self.space
 
 
@@ -40,7 +40,7 @@ class SetRef(NamedTuple):
 
 
 def is_hidden(ref: SetRef) -> bool:
-    """Return whether a set is one that alveus keeps for itself."""
+    """Return whether a set is internal to alveus."""
     return ref.name.startswith(HIDDEN)
 
 
@@ -48,7 +48,7 @@ def set_name(name: str) -> str:
     """Return the name of a set that a user may have.
 
     Raises:
-        InvalidName: It is no name, or one of those that alveus keeps for itself.
+        InvalidName: It is no name, or a name of an internal set.
     """
     if checked_name(name, "a set's name").startswith(HIDDEN):
         raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
@@ -57,7 +57,7 @@ def set_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run one key. *epoch* fences whoever held it before.
+    """The right to run one key. *epoch* fences earlier owners.
 
     Attributes:
         taken_over: This call took it from an owner that died; equal leases may differ in it.
@@ -75,7 +75,7 @@ _LAST_CODE_POINT = 0x10FFFF
 
 @functools.lru_cache(maxsize=16_384)
 def escaped(name: str) -> str:
-    """Return a name of an exact tree as it stands in a path: dots and backslashes escaped.
+    """Return a name of an exact tree as it is in a path: dots and backslashes escaped.
 
     Names are ordered by this form.
     """
@@ -83,7 +83,7 @@ def escaped(name: str) -> str:
 
 
 def end_of_prefix(prefix: str) -> str | None:
-    """Return the least text past all that begin with *prefix*; None: there is no such text."""
+    """Return the least text past all texts that begin with *prefix*; None: there is none."""
     while prefix:
         last = ord(prefix[-1])
         if last != _LAST_CODE_POINT:
@@ -95,13 +95,13 @@ def end_of_prefix(prefix: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NameRange:
-    """Which names are asked for, by their own order: code points, a dot before a backslash.
+    """A range of names, in their order: code points, a dot before a backslash.
 
     Attributes:
-        prefix: What they begin with.
-        after: The name that they come after, in the direction of the reading; None: none.
-        limit: How many at most; None: all.
-        newest_first: Whether they are read from the last one to the first.
+        prefix: The beginning of the names.
+        after: The name before the first, in the direction of reading; None: none.
+        limit: The most names; None: all.
+        newest_first: Read from the last name to the first.
     """
 
     prefix: str = ""
@@ -110,7 +110,7 @@ class NameRange:
     newest_first: bool = False
 
     def choose(self, names: Iterable[str]) -> list[str]:
-        """Return those of *names* that are asked for, in order."""
+        """Return the names in the range, in order."""
         found = [name for name in names if name.startswith(self.prefix)]
         if self.after is not None:
             after = escaped(self.after)

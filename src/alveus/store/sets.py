@@ -1,4 +1,4 @@
-"""What a memory set was opened with: how much it holds, and what is done as it fills."""
+"""The definition of a memory set: how much it holds, and what happens as it fills."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HIGH_WATER = 0.9
 """Share of its capacity at which a set is compacted in the background."""
 
 LOW_WATER = 0.7
-"""Share of its capacity that a compaction brings a set down to, unless it is told how many."""
+"""The share of its capacity that a compaction brings a set down to, unless a number is given."""
 
 IN_THE_COMMIT = ("trim", "reject")
-"""What a store does itself with a set at its capacity; everything else is compaction."""
+"""The policies for a full set that a store carries out itself; all others are compactions."""
 
 EXECUTIONS = ("background", "sync", "external")
 
@@ -28,22 +28,22 @@ Plan: TypeAlias = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """What a set was opened with; stored with its first add.
+    """The options of a set; stored with its first add.
 
     Attributes:
         capacity: Most items it holds, or None.
-        compaction: What happens at its capacity: "trim" retires the oldest, "reject" refuses, in
-            the commit of the add; or a strategy of compaction, as JSON.
-        item_type: Name of the type its values have, for `compat`; None: any storable value.
+        compaction: Its policy at capacity: "trim" retires the oldest, "reject" refuses, in the
+            commit of the add; or a strategy of compaction, as JSON.
+        item_type: Name of the type of its values, for `compat`; None: any storable value.
         signals: Weights of search as JSON; None: the defaults.
-        capacity_tokens: Most tokens that its items have, as words are counted; None: no limit.
+        capacity_tokens: Most tokens of its items, as words are counted; None: no limit.
         capacity_bytes: Most bytes of values, texts and metadata; None: no limit.
         high_water: The share of a capacity at which compaction begins, unless it is "sync".
         low_water: The share that it is brought down to.
-        execution: Who compacts: "background", a thread of a process that adds; "sync", the add
-            that finds it full; "external", a process of its own.
+        execution: Who compacts: "background", a thread of a process that adds; "sync", the add that
+            finds it full; "external", a separate process.
         retention: How long ended versions are kept: "keep", "purge" (not at all) or microseconds.
-        admission: Rules that what is added is checked by; None: none.
+        admission: Rules that check each add; None: none.
     """
 
     capacity: int | None = None
@@ -59,7 +59,7 @@ class Definition:
     admission: Sequence[Plan] | None = None
 
     def to_json(self) -> dict[str, Value]:
-        """Return what is not as by default; `from_json` makes an equal definition of it."""
+        """Return the fields that are not the default, for `from_json`."""
         changed_fields: dict[str, Value] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -69,10 +69,10 @@ class Definition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Value]) -> Definition:
-        """Return the definition that `to_json` told.
+        """Return the definition that `to_json` wrote.
 
         Raises:
-            InvalidInput: It has an unknown name, or something that no definition has.
+            InvalidInput: It has an unknown name, or a value that no definition can have.
         """
         unknown = sorted(set(document).difference(field.name for field in fields(cls)))
         if unknown:
@@ -86,7 +86,7 @@ class Definition:
 
     @property
     def retention_us(self) -> int | None:
-        """How long ended versions are kept; None: for good."""
+        """How long ended versions are kept; None: forever."""
         if isinstance(self.retention, int):
             return self.retention
         return 0 if self.retention == "purge" else None
@@ -100,7 +100,7 @@ class Definition:
     def rejects_when_full(self) -> bool:
         """Whether a store refuses an add that would go over a capacity.
 
-        A set that is compacted by the add that finds it full refuses too: room is made first.
+        A set that the add compacts when it is full refuses too: room is made first.
         """
         return self.compaction == "reject" or (
             self.compaction != "trim" and self.execution == "sync"
@@ -109,10 +109,7 @@ class Definition:
     def exceeded_capacity(
         self, items: int, tokens: int, size: int, *, share: float = 1.0
     ) -> tuple[str, int] | None:
-        """Return which capacity so many items, tokens and bytes exceed *share* of, and it; or None.
-
-        As (what, most).
-        """
+        """Return the (name, limit) of a capacity that such a set exceeds *share* of, or None."""
         usage = (
             ("items", items, self.capacity),
             ("tokens", tokens, self.capacity_tokens),
@@ -124,7 +121,7 @@ class Definition:
         return None
 
     def needs_compaction(self, items: int, tokens: int, size: int) -> bool:
-        """Whether a set of such size is to be compacted, in the background or from outside."""
+        """Return whether such a set is to be compacted, in the background or from outside."""
         return (
             self.bounded
             and self.compaction not in IN_THE_COMMIT
@@ -204,14 +201,14 @@ class SetInfo:
     """A set that exists.
 
     Attributes:
-        number: Unique in the store, never reused; what a Finder knows the set by.
+        number: Unique in the store, never reused; a `Finder` names the set by it.
         items: Live items.
-        bytes: Of their values, texts and metadata, in UTF-8; bytes in a value are as many.
+        bytes: Of their values, texts and metadata, in UTF-8; bytes in a value count as they are.
         tokens: Of their texts, as words are counted.
         next_expiry: When the first of its items expires; None: none does.
         has_validity: Whether any of its live items is valid for a time only.
-        history_start: The commit from which on its past is whole: versions that ended by then were
-            purged.
+        history_start: The commit from which on its past is complete: versions that had ended by
+            then were purged.
     """
 
     number: int
@@ -227,11 +224,11 @@ class SetInfo:
 
 @dataclass(slots=True)
 class SetRules:
-    """The rules that what is added to a set is checked by.
+    """The rules that check adds to a set.
 
     Attributes:
-        set_rules: Those that its definition names; None: it names none.
-        effective: Those, or else the memory's.
+        set_rules: The rules of its definition; None: it has none.
+        effective: These rules, or else the memory's.
         parsed: The rules as `alveus.sets.admission` has read them.
     """
 
@@ -242,11 +239,11 @@ class SetRules:
 
 @dataclass(frozen=True, slots=True)
 class AdmissionCheck:
-    """What the adds of a batch to a set were checked by, and against.
+    """How the adds of a batch to a set were checked.
 
     Attributes:
-        rules: `Definition.admission` as it was; None also if there was no such set.
-        last_row: No live item of the set has a row past this one; None: nothing hung on that.
+        rules: `Definition.admission` at that time; None also if there was no such set.
+        last_row: No live item of the set has a row past this one; None: any may.
     """
 
     set: SetRef
