@@ -624,11 +624,35 @@ def test_each_exempt_line_is_there():
 def test_the_design_names_files_that_are_there():
     """The map of the house in docs/design.md leads to files, also after a move."""
     page = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
-    section = page.split("| where … |")[1].split("\n## ")[0]
+    section = page.split("| to change … |")[1].split("\n## ")[0]
     named = re.findall(r"`([a-z_]+/[\w/.]+)`", section)
     assert len(named) > 40
     below = [ROOT / "src" / "alveus", ROOT]
     assert [path for path in named if not any((each / path).exists() for each in below)] == []
+
+
+def test_the_write_path_is_the_one_that_is_drawn(tmp_path):
+    """The functions of the diagram in docs/design.md run in its order when an item is added."""
+    program = """
+import sys, threading, alveus
+sys.path.insert(0, "tools")
+from make_write_path import MESSAGES
+ran = []
+def profile(frame, event, _):
+    path = frame.f_code.co_filename
+    if event == "call" and "/alveus/" in path:
+        ran.append(f"{path.rpartition('/alveus/')[2]} {frame.f_code.co_name}")
+with alveus.Memory.open(sys.argv[1], embedder="static") as memory:
+    memory.key("ada").add("Likes tea.")
+    sys.setprofile(profile)
+    memory.key("ada").add("Prefers window seats.")
+    sys.setprofile(None)
+calls = iter(ran)
+for each in MESSAGES:
+    assert not each.runs or each.runs in calls, (each, ran)
+"""
+    command = [sys.executable, "-c", program, str(tmp_path / "app.db")]
+    subprocess.run(command, cwd=ROOT, check=True, timeout=120)
 
 
 def test_generated_pages_are_fresh():

@@ -1,6 +1,7 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
 their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, that of frameworks
-in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, the picture of the house, and the TypeScript client.
+in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, the pictures of
+docs/design.md, and the TypeScript client.
 
     python tools/make_docs.py [--check]
 
@@ -27,6 +28,7 @@ from make_layers import layers_page
 from make_metrics import metrics_page
 from make_typescript import client_page, types_page
 from make_vectors import AGENTSCOPE, DBGPT, THINKER
+from make_write_path import write_path_picture
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -153,6 +155,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "layers.md": layers_page,
     "metrics.md": metrics_page,
     "pictures/house.svg": lambda _: house_picture(),
+    "pictures/write-path.svg": lambda _: write_path_picture(),
     "safety.md": safety_page,
     "thinker-vectors.md": lambda _: THINKER.page(),
     "../clients/typescript/index.js": lambda _: client_page(),
