@@ -207,7 +207,7 @@ export interface ConversationCompress {
   call: "conversation.compress";
   /** How many of the last messages are kept, three if nothing is said; a tool call with its answers counts as one. */
   keep_recent?: number | null;
-  /** In place of that, as many of the last messages are kept as have so many tokens together; of the message before them, as many of its last blocks. */
+  /** Instead, as many of the last messages are kept as have so many tokens together; of the message before them, as many of its last blocks. */
   keep_tokens?: number | null;
   /** Only if the summary and all that is not in it have so many; a `Budget` says who counts. */
   trigger_tokens?: number | Budget | null;
@@ -250,7 +250,7 @@ export interface ConversationLoadStateDict {
   strict?: boolean;
 }
 
-/** Return what a model is to be told: the summary, and the messages that it is not of. */
+/** Return the prompt of the conversation: the summary, and the messages that are not in it. */
 export interface ConversationMessages {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -326,7 +326,7 @@ export interface ConversationUpdateCompressedSummary {
   msg_ids?: string | Array<string>;
 }
 
-/** Give messages a mark, take one off, or put one in the place of another. */
+/** Give messages a mark, take one off, or replace a mark by another. */
 export interface ConversationUpdateMessagesMark {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -393,11 +393,11 @@ export interface EntityPageAnswer {
   history: Array<FactAnswer>;
 }
 
-/** What is always told of somebody: sentences, each of a fact with its sources. */
+/** The profile of an entity: sentences, each of a fact with its sources. */
 export interface EntityProfileAnswer {
   /** Whom it is of. */
   name: string;
-  /** Those that are told, the most important ones first. */
+  /** The facts it shows, the most important ones first. */
   facts: Array<FactAnswer>;
   /** What they take. */
   tokens: number;
@@ -596,7 +596,7 @@ export interface FactsNeighbours {
   valid_at?: string | "any" | null;
 }
 
-/** Return what is always told of somebody: the facts that hold, within a budget. */
+/** Return the profile of an entity: the facts that hold, within a budget. */
 export interface FactsProfile {
   call: "facts.profile";
   /** Whom; None: whom most facts are about. */
@@ -613,20 +613,20 @@ export interface FactsSize {
   call: "facts.size";
 }
 
-/** Let another name of an entity be of one of its own again. */
+/** Let another name of an entity be of a separate entity again. */
 export interface FactsSplit {
   call: "facts.split";
   name: string;
 }
 
-/** Return what took place and what is planned, by when it does; what has no date is last. */
+/** Return events and plans by date; those without a date are last. */
 export interface FactsTimeline {
   call: "facts.timeline";
   /** Only what names this person, place or thing. */
   name?: string | null;
   /** As of `about`. */
   as_of?: number | string | null;
-  /** Only what takes place at this time; by default and with "any" all. */
+  /** Only events and plans of this time; by default and with "any" all. */
   valid_at?: string | "any" | null;
 }
 
@@ -909,7 +909,7 @@ export interface KeyContext {
     recent?: number;
     /** Of items of the key's sets. */
     items?: number;
-    /** Of what is always told of somebody, if anybody is named. */
+    /** Of the profile, if one is named. */
     profile?: number;
     /** Of blocks, if any are named. */
     blocks?: number;
@@ -952,7 +952,7 @@ export interface KeySearch {
   call: "key.search";
   query: string;
   sets?: Array<string> | null;
-  /** In place of *sets*: those whose names begin with it. */
+  /** Instead of *sets*: those whose names begin with it. */
   prefix?: string | null;
   limit?: number;
   where?: Record<string, any> | null;
@@ -1730,7 +1730,7 @@ export interface Shares {
   recent?: number;
   /** Of items of the key's sets. */
   items?: number;
-  /** Of what is always told of somebody, if anybody is named. */
+  /** Of the profile, if one is named. */
   profile?: number;
   /** Of blocks, if any are named. */
   blocks?: number;
