@@ -138,10 +138,7 @@ def _kept(text: str) -> Item:
     """An observation as windows keep it: half of *text* asked, half answered."""
     words = text.split()
     asked, answered = " ".join(words[:15]), " ".join(words[15:])
-    value = {
-        "query": Message(asked).to_dict(),
-        "reply": Message(answered, "assistant").to_dict(),
-    }
+    value = {"query": Message(asked).to_dict(), "reply": Message(answered, "assistant").to_dict()}
     stamp = Stamp.new()
     return Item(value, id=str(stamp), text=f"{asked}\n{answered}", time=stamp.time())
 

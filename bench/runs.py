@@ -292,10 +292,7 @@ def _ratios(results: Sequence[Result]) -> list[str]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="bench/runs.py", description="Measure runs.")
     parser.add_argument(
-        "--systems",
-        type=measure.some_of(SYSTEMS),
-        default=list(SYSTEMS),
-        help=",".join(SYSTEMS),
+        "--systems", type=measure.some_of(SYSTEMS), default=list(SYSTEMS), help=",".join(SYSTEMS)
     )
     parser.add_argument("--runs", type=int, default=10_000, help="in each of five rounds")
     parser.add_argument("--core", type=int, default=0)

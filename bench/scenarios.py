@@ -33,12 +33,7 @@ FLOOR = 300
 MANY = 100_000
 """Past so many items an exact search takes half a minute, and few are asked."""
 
-METHODS = {
-    "add": "add_one",
-    "busy": "add_one",
-    "filtered": "search_filtered",
-    "threads": "add_one",
-}
+METHODS = {"add": "add_one", "busy": "add_one", "filtered": "search_filtered", "threads": "add_one"}
 """The method of a peer that an operation is made of, where it has another name."""
 LAYOUTS = ("many", "one")
 """`many`: scopes of 100 items each, searches stay in one; `one`: all in one scope, searches go

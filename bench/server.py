@@ -331,10 +331,7 @@ def _parser() -> argparse.ArgumentParser:
         prog="bench/server.py", description="Compare alveus serve with mem0's server."
     )
     parser.add_argument(
-        "--systems",
-        type=measure.some_of(SYSTEMS),
-        default=list(SYSTEMS),
-        help=",".join(SYSTEMS),
+        "--systems", type=measure.some_of(SYSTEMS), default=list(SYSTEMS), help=",".join(SYSTEMS)
     )
     parser.add_argument("--clients", type=int, default=CLIENTS, help="threads that ask at once")
     parser.add_argument("--quick", action="store_true", help="a smoke run: no figure means much")

@@ -197,11 +197,7 @@ def test_what_supersedes_an_item_is_checked_but_no_duplicate_of_it(memory: Memor
 def test_a_full_set_with_rules_makes_room_and_takes_what_they_let_in(memory: Memory):
     """Room is made for what is added only; what stands for others passes every rule."""
     facts = memory.key("ada").set(
-        "facts",
-        capacity=6,
-        compaction=Trim(n=2),
-        execution="sync",
-        admission=[Exact(), Near()],
+        "facts", capacity=6, compaction=Trim(n=2), execution="sync", admission=[Exact(), Near()]
     )
     first = facts.add("thing0 is blue")
     ids = [facts.add(f"thing{n} is blue") for n in range(1, 8)]

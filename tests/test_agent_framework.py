@@ -70,9 +70,7 @@ def test_messages_come_back_as_they_were(tmp_path):
         Message(role="user", contents=["What is the weather?"], author_name="Ada"),
         Message(
             role="assistant",
-            contents=[
-                Content.from_function_call("c1", "weather", arguments={"city": "Lisbon"}),
-            ],
+            contents=[Content.from_function_call("c1", "weather", arguments={"city": "Lisbon"})],
         ),
         Message(role="tool", contents=[Content.from_function_result("c1", result="Rain")]),
         Message(role="assistant", contents=["Rain."], additional_properties={"seen": True}),

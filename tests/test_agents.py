@@ -181,13 +181,7 @@ def test_the_name_of_an_agent(memory):
 
     assert [
         DispatchTable.of(a).name for a in (Shop, Shop(), Shop("mine"), Named, Named("mine"))
-    ] == [
-        "Shop",
-        "Shop",
-        "mine",
-        "named",
-        "mine",
-    ]
+    ] == ["Shop", "Shop", "mine", "named", "mine"]
     assert DispatchTable.of(Named, name="runner's").name == "runner's"
     assert LocalRunner(Shop, memory, name="имя/🦜").name == "имя/🦜"
     for name in (7, "\ud800", b"bytes"):

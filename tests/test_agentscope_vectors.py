@@ -102,11 +102,7 @@ def test_every_vector_has_one_place():
     assert sorted(rows) == sorted(VECTORS)
 
 
-A, B, C = (
-    Msg("u", "A", role="user"),
-    Msg("b", "B", role="assistant"),
-    Msg("u", "C", role="user"),
-)
+A, B, C = (Msg("u", "A", role="user"), Msg("b", "B", role="assistant"), Msg("u", "C", role="user"))
 
 
 def said(units: Any) -> list[Any]:

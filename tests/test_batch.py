@@ -229,10 +229,7 @@ def test_an_item_that_moved_refuses_the_batch(ada: KeyMemory, memory: Memory) ->
     """Updates and deletes carry the version they read, in knowledge too; nothing goes through."""
     ada.add("x", id="x")
     fact = memory.knowledge.set("s").add("y")
-    for change in (
-        lambda b: b.update("x", "mine"),
-        lambda b: b.delete("x"),
-    ):
+    for change in (lambda b: b.update("x", "mine"), lambda b: b.delete("x")):
         with pytest.raises(StaleItem, match="'x'"), ada.batch() as b:
             change(b)
             b.add("lost with it")
@@ -470,10 +467,7 @@ def test_tree_calls_tell_batches_apart(ada: KeyMemory) -> None:
         b.short_term.increment("n", 1)
     with ada.batch(idempotency_key="k") as b:
         b.short_term.increment("n", 1)
-    with (
-        pytest.raises(IdempotencyConflict),
-        ada.batch(idempotency_key="k") as b,
-    ):
+    with pytest.raises(IdempotencyConflict), ada.batch(idempotency_key="k") as b:
         b.short_term.increment("n", 2)
     assert ada.short_term.get("n") == 1
 

@@ -241,10 +241,7 @@ def test_an_answer_that_is_stopped_or_killed_loses_no_request(shell: Shell, how:
             return ChatReply("Never to the end", drip_s=30.0)
         return ChatReply(f"Yes, {asked.body['messages'][-1]['content']}")
 
-    with (
-        ChatServer(reply) as server,
-        process(*words(server), db=shell.db) as child,
-    ):
+    with ChatServer(reply) as server, process(*words(server), db=shell.db) as child:
         assert child.stdin is not None
         assert child.stdout is not None
         child.stdin.write(b"one\n")

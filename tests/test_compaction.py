@@ -25,11 +25,7 @@ from alveus import (
     action,
 )
 from alveus.compat.flink_agents import ChatMessage, DatetimeRange, LongTermMemory
-from alveus.errors import (
-    InvalidPlan,
-    SetFull,
-    StrategyFailed,
-)
+from alveus.errors import InvalidPlan, SetFull, StrategyFailed
 from compacting import loose, numbered, ticking, whole
 from doors import START, Clock, texts
 from scale import COUNTS

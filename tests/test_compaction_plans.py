@@ -12,20 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from alveus import (
-    CompactionPlan,
-    Derived,
-    Item,
-    Memory,
-    Merge,
-    Summarize,
-    Trim,
-)
-from alveus.errors import (
-    AlveusError,
-    InvalidPlan,
-    SetFull,
-)
+from alveus import CompactionPlan, Derived, Item, Memory, Merge, Summarize, Trim
+from alveus.errors import AlveusError, InvalidPlan, SetFull
 from alveus.llm import ScriptedChat
 from alveus.sets.compaction.planning import alike
 from alveus.testing import Clock
@@ -240,10 +228,7 @@ def test_capacities_in_tokens_and_bytes_hold(memory: Memory) -> None:
     """A set can be bounded by tokens or bytes, and an add makes room for what it brings."""
     for name, capacity in (("t", {"capacity_tokens": 60}), ("b", {"capacity_bytes": 200})):
         notes = memory.key("ada").set(
-            name,
-            compaction=Trim(n=1),
-            execution="sync",
-            **loose(capacity),
+            name, compaction=Trim(n=1), execution="sync", **loose(capacity)
         )
         for text in numbered(30):
             notes.add(text)

@@ -88,9 +88,7 @@ BAD: list[tuple[Plan, type[Exception], str]] = [
 @pytest.mark.parametrize("strategy", STEPS)
 @pytest.mark.parametrize("execution", EXECUTIONS)
 def test_steps_are_repeated_until_there_is_room(
-    memory: Memory,
-    strategy: Plan | Trim,
-    execution: Literal["sync", "background", "external"],
+    memory: Memory, strategy: Plan | Trim, execution: Literal["sync", "background", "external"]
 ) -> None:
     """However many items come at once, and however few a step takes, adds go on."""
     ada = memory.key("ada")

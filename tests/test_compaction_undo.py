@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from alveus import (
-    CompactionPlan,
-    Derived,
-    Item,
-    Memory,
-    Merge,
-    Summarize,
-    Trim,
-)
+from alveus import CompactionPlan, Derived, Item, Memory, Merge, Summarize, Trim
 from alveus.errors import (
     CompactionChanged,
     InvalidInput,

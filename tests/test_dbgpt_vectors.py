@@ -659,11 +659,7 @@ def test_d47_recency():
 
 def parts(hours, relevance, importance):
     now = START + timedelta(hours=hours)
-    return {
-        "recency": recency(START, now),
-        "relevance": relevance,
-        "importance": importance,
-    }
+    return {"recency": recency(START, now), "relevance": relevance, "importance": importance}
 
 
 def test_d48_the_sum():

@@ -39,10 +39,7 @@ _PRINTED = re.compile(r"^ *print\(.*\) {2,}# (.*)$", re.MULTILINE)
 
 @pytest.mark.parametrize("page", pages(), ids=lambda page: str(page.relative_to(ROOT)))
 def test_page_runs(
-    page: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     """A reader who copies the blocks of a page, in order, gets what the page says.
 

@@ -262,9 +262,7 @@ def test_times_follow_those_of_others_unless_they_decided_something(hosts):
 
 
 @pytest.mark.parametrize(
-    ("items", "state"),
-    [([add("x")], []), ([], [Put(("a0",), 1)])],
-    ids=["an item", "state"],
+    ("items", "state"), [([add("x")], []), ([], [Put(("a0",), 1)])], ids=["an item", "state"]
 )
 def test_a_commit_is_drafted_once_though_others_are_ahead(hosts, items, state):
     """Another host has committed a second later, by its clock: that changes no answer of these."""
@@ -667,9 +665,7 @@ def fill(store, definition, count=3):
 
 
 @pytest.mark.parametrize(
-    "definition",
-    [Definition(capacity=4), Definition(capacity_bytes=60)],
-    ids=["items", "bytes"],
+    "definition", [Definition(capacity=4), Definition(capacity_bytes=60)], ids=["items", "bytes"]
 )
 def test_adds_to_a_set_with_a_capacity_are_drafted_while_others_commit(
     hosts, monkeypatch, definition
@@ -912,10 +908,7 @@ def test_a_call_that_is_repeated_is_answered_without_the_lock(hosts, monkeypatch
 def test_a_full_set_refuses_what_others_filled_meanwhile(hosts):
     here, there = hosts
     fill(there, Definition(capacity=4, compaction="reject"))
-    with (
-        interrupted(here, lambda: commit(there, add("there", to=FEW))),
-        pytest.raises(SetFull),
-    ):
+    with interrupted(here, lambda: commit(there, add("there", to=FEW))), pytest.raises(SetFull):
         commit(here, add("here", to=FEW))
     assert {*of_few(here)} == {"old 0", "old 1", "old 2", "there"}
 

@@ -106,8 +106,7 @@ FOREIGN = ("serde", "cache_control", "session_settings", "ttl")
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["agent_framework", "anthropic_memory", "langgraph", "openai_agents", "pydantic_ai"],
+    "name", ["agent_framework", "anthropic_memory", "langgraph", "openai_agents", "pydantic_ai"]
 )
 def test_what_no_integration_can_be_made_of_is_refused(name: str) -> None:
     """By each class of the package that a framework is given."""

@@ -426,9 +426,7 @@ def test_two_handles_of_a_key_are_one_memory():
     root_of(tree).set("o.k", 1)
     assert root_of(tree) == root_of(again)
     unchanged(
-        root_of(tree),
-        TreeConflict,
-        lambda: root_of(tree).set("o.x", root_of(again).get("o")),
+        root_of(tree), TreeConflict, lambda: root_of(tree).set("o.x", root_of(again).get("o"))
     )
     other = CommittedTree(
         tree.ledger, Scope("space", "bob"), clock=tree.clock, writer_lock=tree.writer_lock
@@ -926,9 +924,7 @@ def test_names_show_what_was_done_before_they_were_asked_for(below):
 
 
 @pytest.mark.parametrize(
-    ("count", "asked"),
-    [(FEW_FIELDS, 2 + 1), (FEW_FIELDS + 1, 7 + 2 + 1)],
-    ids=["few", "many"],
+    ("count", "asked"), [(FEW_FIELDS, 2 + 1), (FEW_FIELDS + 1, 7 + 2 + 1)], ids=["few", "many"]
 )
 def test_whoever_reads_several_fields_of_a_small_object_reads_them_together(
     tmp_path, monkeypatch, count, asked

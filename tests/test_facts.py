@@ -133,11 +133,9 @@ def test_learning_goes_on_from_where_it_stopped(ada: KeyMemory) -> None:
     report = ada.learn(chat, model=scripted())
     assert report.messages == 4
     assert ada.learn(chat, model=scripted()).messages == 0
-    assert set(texts(ada)) == {
-        "Ada lives in Porto.",
-        "Bob likes tea 5.",
-        "Bob likes tea 1.",
-    } | {text for text in texts(ada) if "Ada lives" in text or "likes" in text}
+    assert set(texts(ada)) == {"Ada lives in Porto.", "Bob likes tea 5.", "Bob likes tea 1."} | {
+        text for text in texts(ada) if "Ada lives" in text or "likes" in text
+    }
 
 
 def test_a_changed_message_is_neither_skipped_nor_read_again(ada: KeyMemory) -> None:

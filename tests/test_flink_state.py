@@ -24,11 +24,7 @@ from alveus.runs.runner.flink.subtask import FlinkJob, KeyState, Subtask
 from alveus.runs.task import RunnerHooks
 from alveus.store import Clear, Create, Delete, Put
 from alveus.store.sqlite import SqliteStore
-from alveus.testing import (
-    ADA,
-    NOW,
-    write,
-)
+from alveus.testing import ADA, NOW, write
 from harness.runner.contract import RunnerContract
 from harness.store.contract import WholePersistentContract
 from harness.store.store_machine import play_beside, store_machine

@@ -210,11 +210,7 @@ def test_c1_scalars(m, value):
 
 @pytest.mark.parametrize(
     "value",
-    [
-        [1, "a", [2, 3], {"k": [4, None]}],
-        {"a": 1, "b": {"c": [True, "x"]}},
-        [b"x", {"k": b"y"}],
-    ],
+    [[1, "a", [2, 3], {"k": [4, None]}], {"a": 1, "b": {"c": [True, "x"]}}, [b"x", {"k": b"y"}]],
     ids=repr,
 )
 def test_c2_containers(m, value):

@@ -33,14 +33,7 @@ from alveus import Agent, AsyncMemory, InputEvent, Item, LocalRunner, Memory, ac
 from alveus.agents.storage import FairLock
 from alveus.agents.windows import Observation, Priority
 from alveus.embed import Vectors, open_embedder
-from alveus.errors import (
-    AlveusError,
-    ForkedStore,
-    NotPicklable,
-    StoreClosed,
-    Unavailable,
-    Unusable,
-)
+from alveus.errors import AlveusError, ForkedStore, NotPicklable, StoreClosed, Unavailable, Unusable
 from alveus.memory.remote.connection import ServerAddress, ServerConnection
 from alveus.sets.admission import Candidate, Verdict, admission_rule
 from alveus.sets.compaction import CompactionPlan

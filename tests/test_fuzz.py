@@ -38,9 +38,7 @@ FIELDS = st.one_of(
 )
 FILTERS = st.recursive(
     st.dictionaries(
-        FIELDS,
-        st.one_of(VALUES, st.dictionaries(OPERATORS, VALUES, max_size=2)),
-        max_size=2,
+        FIELDS, st.one_of(VALUES, st.dictionaries(OPERATORS, VALUES, max_size=2)), max_size=2
     ),
     lambda inner: st.one_of(
         st.dictionaries(st.sampled_from(["any", "all"]), st.lists(inner, max_size=2), max_size=2),

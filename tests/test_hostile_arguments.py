@@ -379,10 +379,7 @@ MISSPELLED: dict[str, tuple[Callable[..., object], str]] = {
         _on_set("compact"),
         "compacton",
     ),
-    "MemorySet.admit() has no argument 'item'; it has: value": (
-        _on_set("admit"),
-        "item",
-    ),
+    "MemorySet.admit() has no argument 'item'; it has: value": (_on_set("admit"), "item"),
     "Memory.settle() has no argument 'wait'; did you mean 'wait_s'?": (_settle, "wait"),
     "Memory.forget() has no argument 'keys'; did you mean 'key'?": (_forget, "keys"),
 }

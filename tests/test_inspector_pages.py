@@ -86,9 +86,7 @@ PAGES = {
 }
 """Each page, and what is to be read on it once it is whole."""
 
-LOOKED_AT = {
-    "map by speaker": (at("map", key="ada", set="notes", by="speaker"), "100,000 items;"),
-}
+LOOKED_AT = {"map by speaker": (at("map", key="ada", set="notes", by="speaker"), "100,000 items;")}
 """The same of pages in another state, which are looked at too."""
 
 IN_DOCS = {"key": "key", "search": "search", "map": "map by speaker"}

@@ -569,9 +569,7 @@ def test_what_moves_while_it_is_read_is_seen_once(memory):
             return found
 
     hybrid = HybridMemory(
-        sensory_memory=Overtaken(1),
-        short_term_memory=ShortTermMemory(5),
-        memory=memory.key("ada"),
+        sensory_memory=Overtaken(1), short_term_memory=ShortTermMemory(5), memory=memory.key("ada")
     )
     asyncio.run(other.write(frag("a")))
     assert sorted(texts(asyncio.run(hybrid.read("a")))) == ["a", "b"]

@@ -138,10 +138,7 @@ def test_the_first_frame_after_those_of_others_goes_by_itself(
 def test_what_was_undone_is_not_written_over_what_others_committed(calls: Calls, tmp_path: Path):
     """A large transaction was written in parts; the last ones were gathered, and not written."""
     path = tmp_path / "a.db"
-    with (
-        closing(opened(path, calls.vfs, cache=10)) as db,
-        closing(opened(path, "unix")) as other,
-    ):
+    with closing(opened(path, calls.vfs, cache=10)) as db, closing(opened(path, "unix")) as other:
         if calls.module is not None:
             calls.module.drop_undone(function_table(), db.sqlite3_pointer())
         for count in range(1, 60):

@@ -141,10 +141,7 @@ def test_nothing_of_a_store_is_left_open(tmp_path: Path) -> None:
 def test_two_memories_on_one_file_see_each_others_writes_at_once(tmp_path: Path) -> None:
     """What returned is seen by the next call of the other: items, search, tree, sets, keys."""
     path = tmp_path / "app.db"
-    with (
-        Memory.open(path, embedder=Letters()) as one,
-        Memory.open(path, embedder=Letters()) as two,
-    ):
+    with Memory.open(path, embedder=Letters()) as one, Memory.open(path, embedder=Letters()) as two:
         for n in range(20):
             writer, reader = (one, two) if n % 2 else (two, one)
             key = f"key {n % 3}"

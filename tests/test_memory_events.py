@@ -110,11 +110,7 @@ def test_h1_each_run_begins_with_what_is_there(memory):
 
 def test_h2_keys_do_not_see_each_other(memory):
     heard = begun(memory, Gold, ["1", "2", "1"])
-    assert [(e.key, e.value) for e in heard] == [
-        ("1", {}),
-        ("2", {}),
-        ("1", {"user.tier": "gold"}),
-    ]
+    assert [(e.key, e.value) for e in heard] == [("1", {}), ("2", {}), ("1", {"user.tier": "gold"})]
 
 
 @pytest.mark.parametrize("events", [MemoryEvents(), MemoryEvents(run_begin="off")], ids=repr)
@@ -600,10 +596,7 @@ def test_a_listener_that_raises_is_dropped(ram, caplog):
         ctx.short_term_memory.set("x", event.input)
         ctx.send_event(OutputEvent("fine"))
 
-    with (
-        caplog.at_level(logging.ERROR),
-        LocalRunner(Agent("a", actions=[act]), ram) as runner,
-    ):
+    with caplog.at_level(logging.ERROR), LocalRunner(Agent("a", actions=[act]), ram) as runner:
         assert runner.handle("ada", 1) == ("fine",)
         assert runner.handle("ada", 2) == ("fine",)
     assert calls == ["ShortTermWriteEvent"]

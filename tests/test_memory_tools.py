@@ -203,10 +203,7 @@ def test_a_call_that_comes_again_changes_nothing_more(ada, tools):
     state = ada.short_term.to_dict(), [version.text for version in ada.history(item_id)]
     again = [tools.call(*call, call_id=f"c{n}") for n, call in enumerate(calls)]
     assert again == first
-    assert state == (
-        ada.short_term.to_dict(),
-        [version.text for version in ada.history(item_id)],
-    )
+    assert state == (ada.short_term.to_dict(), [version.text for version in ada.history(item_id)])
     clash = tools.call("remember", {"text": "something else"}, call_id="c0")
     assert clash.is_error
     assert ada.list() == []

@@ -167,8 +167,7 @@ def test_a_content_of_no_parts_is_no_text(key):
 
 
 @pytest.mark.parametrize(
-    "told",
-    [{"city": "Évora", "degrees": [24, None]}, ["Évora", True], 24, {"picture": b"\x00"}],
+    "told", [{"city": "Évora", "degrees": [24, None]}, ["Évora", True], 24, {"picture": b"\x00"}]
 )
 def test_what_is_told_as_text_is_json(key, told):
     """Contents, arguments and outputs: a model and search read JSON, not how Python shows it."""

@@ -178,12 +178,7 @@ INSIDE = st.lists(NAMES, max_size=3).map(tuple)
 VALUES = st.sampled_from([None, True, 0, 7, 2.5, "text", b"x", [], [1, [2]], {"k": {"l": None}}])
 TTLS = st.sampled_from([None, None, None, 5, 20, 60])
 MEMORY_TTLS = st.sampled_from(
-    [
-        None,
-        None,
-        Ttl(timedelta(microseconds=30)),
-        Ttl(timedelta(microseconds=30), refresh="read"),
-    ]
+    [None, None, Ttl(timedelta(microseconds=30)), Ttl(timedelta(microseconds=30), refresh="read")]
 )
 
 

@@ -17,13 +17,7 @@ from hypothesis import strategies as st
 from alveus import Memory
 from alveus.errors import StoreDamaged
 from alveus.store import Batch, Begin, DurableCall, Scope, StatusChange, Step, Store
-from alveus.store.packed_values import (
-    MIN_PACKED_BYTES,
-    bytes_alone,
-    packed,
-    packed_bytes,
-    restored,
-)
+from alveus.store.packed_values import MIN_PACKED_BYTES, bytes_alone, packed, packed_bytes, restored
 from alveus.store.runs import QueuedInput
 from alveus.store.sqlite import SqliteStore, checking
 from alveus.store.sqlite.connection import connect

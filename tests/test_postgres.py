@@ -325,10 +325,7 @@ def trips(monkeypatch):
 
 def test_a_search_within_a_key_takes_two_round_trips_at_most(url, trips):
     """Of a new process, after another host wrote, and after nobody did."""
-    with (
-        Memory.open(url, embedder="static") as here,
-        Memory.open(url, embedder="static") as there,
-    ):
+    with Memory.open(url, embedder="static") as here, Memory.open(url, embedder="static") as there:
         for number in range(50):
             here.key("ada").add(f"Note {number} is about tea and chess.")
         for memory in (there, there, here, there):
@@ -417,10 +414,7 @@ def _rows_read(plan: dict[str, Any]) -> list[float]:
 
 
 def test_an_add_takes_one_round_trip_beside_the_commits_of_others(url, trips):
-    with (
-        Memory.open(url, embedder="static") as here,
-        Memory.open(url, embedder="static") as there,
-    ):
+    with Memory.open(url, embedder="static") as here, Memory.open(url, embedder="static") as there:
         for number in range(3):
             here.key("ada").add(f"Note {number}.", id=f"{number}")
             there.key("bob").add(f"Note {number}.")
@@ -440,10 +434,7 @@ def test_what_a_commit_reads_is_asked_together_beside_the_commits_of_others(url,
             for name in "abc":
                 batch.short_term.set(name, batch.short_term.get(name) + 1)
 
-    with (
-        Memory.open(url, embedder="words") as here,
-        Memory.open(url, embedder="words") as there,
-    ):
+    with Memory.open(url, embedder="words") as here, Memory.open(url, embedder="words") as there:
         key, other = here.key("ada"), there.key("bob").set("notes")
         for path in ("a", "b", "c", "deep.below.it"):
             key.short_term.set(path, 0)

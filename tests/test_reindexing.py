@@ -246,13 +246,7 @@ def test_a_space_that_got_another_embedder_meanwhile_is_refused(path: Path) -> N
         other.put_note(notes[0], "somebody's", expected="letters")
 
     with pytest.raises(Conflict, match="meanwhile"):
-        reindex(
-            store,
-            space="default",
-            knowledge="default",
-            embedder=Backwards(),
-            progress=meddle,
-        )
+        reindex(store, space="default", knowledge="default", embedder=Backwards(), progress=meddle)
     other.put_note(notes[0], "letters", expected="somebody's")
     other.close()
     store.close()

@@ -73,8 +73,7 @@ def test_the_shipped_conversation_is_found_again(english: tuple[str, float]) -> 
 
 
 @pytest.mark.parametrize(
-    ("language", "floor"),
-    [("german", 0.8), ("chinese", 0.8), ("arabic", 0.95), ("hindi", 0.95)],
+    ("language", "floor"), [("german", 0.8), ("chinese", 0.8), ("arabic", 0.95), ("hindi", 0.95)]
 )
 @pytest.mark.parametrize("embedder", ["minilm", "words"])
 def test_other_languages_are_found_by_their_words(

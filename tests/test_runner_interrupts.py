@@ -15,11 +15,7 @@ from scale import COUNTS
 from test_interrupts import FILES, Interrupter, answer_of_another, points
 from waiting import LIMIT_S
 
-EVERYWHERE = (
-    *FILES,
-    *asyncio.__path__,
-    *concurrent.futures.__path__,
-)
+EVERYWHERE = (*FILES, *asyncio.__path__, *concurrent.futures.__path__)
 """Where calls are interrupted: also where an async action is handed to its loop."""
 
 

@@ -54,15 +54,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "conversation.add": {"conversation": "chat", "messages": [MESSAGE]},
     **{
         f"conversation.{name}": {"conversation": "chat"}
-        for name in (
-            "get_memory",
-            "messages",
-            "size",
-            "summary",
-            "state_dict",
-            "compress",
-            "clear",
-        )
+        for name in ("get_memory", "messages", "size", "summary", "state_dict", "compress", "clear")
     },
     "conversation.uncompress": {"conversation": "summed"},
     "conversation.load_state_dict": {"conversation": "chat", "state": {"content": []}},

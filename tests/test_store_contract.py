@@ -11,13 +11,7 @@ from alveus.store import Put
 from alveus.store.postgres import PostgresStore
 from alveus.store.ram import RamStore
 from alveus.store.sqlite import SqliteStore
-from alveus.testing import (
-    ADA,
-    NOTES,
-    NOW,
-    add,
-    write,
-)
+from alveus.testing import ADA, NOTES, NOW, add, write
 from alveus.values.storable import Value
 from harness.store.contract import WholeContract, WholePersistentContract
 from postgres_server import url_for

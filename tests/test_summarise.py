@@ -14,22 +14,10 @@ from numpy.typing import NDArray
 
 from alveus.embed import open_embedder, vectors
 from alveus.embed.vectors import unit
-from alveus.errors import (
-    InvalidInput,
-    ModelMissing,
-    ModelRefused,
-    ModelUnavailable,
-    ScriptEnded,
-)
+from alveus.errors import InvalidInput, ModelMissing, ModelRefused, ModelUnavailable, ScriptEnded
 from alveus.llm import OpenAIChat, ScriptedChat
 from alveus.testing import ChatReply, ChatServer
-from alveus.text import (
-    ExtractiveSummariser,
-    ModelSummariser,
-    Summariser,
-    sentences,
-    tokens,
-)
+from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser, sentences, tokens
 from alveus.text.model_summariser import LONGEST_TITLE
 from alveus.text.statements import LONGEST_SENTENCE, parts, shortened
 

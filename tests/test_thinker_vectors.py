@@ -37,13 +37,7 @@ from alveus.agents.windows import (
 from alveus.agents.windows.scorers import scored
 from alveus.agents.windows.semantic import expanded
 from alveus.embed import pack_vector, unpack_vector
-from alveus.errors import (
-    BudgetTooSmall,
-    EpochsSpent,
-    InvalidInput,
-    ModelUnavailable,
-    PromptAborted,
-)
+from alveus.errors import BudgetTooSmall, EpochsSpent, InvalidInput, ModelUnavailable, PromptAborted
 from alveus.llm import ScriptedChat, Unfit
 from alveus.text.budget import Budget
 from alveus.text.messages import Message

@@ -14,12 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alveus import Item, Memory, Signals, Summarize, Trim
-from alveus.errors import (
-    AlveusError,
-    DuplicateItem,
-    InvalidInput,
-    SetDefinitionConflict,
-)
+from alveus.errors import AlveusError, DuplicateItem, InvalidInput, SetDefinitionConflict
 from alveus.sets.admission import Exact, Near, Size
 from alveus.sets.compaction import CompactionPlan
 from alveus.store import Scope

@@ -255,7 +255,7 @@ def test_bytes_are_of_standard_base64(digits: str) -> None:
 
 
 NAMED = [
-    *({"$ref": "#/x"}, {"$$": {"$": 1}}, {"$bytes": 1}, {"$int": "1", "$float": "nan"}, {"$": ""}),
+    *({"$ref": "#/x"}, {"$$": {"$": 1}}, {"$bytes": 1}, {"$int": "1", "$float": "nan"}, {"$": ""})
 ]
 
 

@@ -63,11 +63,7 @@ class TieredStore(SqliteStore):
 
     def _tiers(self):
         if "tiers" not in vars(self):
-            vars(self)["tiers"] = (
-                threading.RLock(),
-                random.Random(1),
-                defaultdict(KeyedState),
-            )
+            vars(self)["tiers"] = (threading.RLock(), random.Random(1), defaultdict(KeyedState))
         return vars(self)["tiers"]
 
     def _read(self, name, scope, path, *, at, now):

@@ -7,13 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from alveus.telemetry.catalogue import (
-    ATTRIBUTES,
-    DURABLE_CALL,
-    EVENT_ATTRIBUTES,
-    METRICS,
-    SPANS,
-)
+from alveus.telemetry.catalogue import ATTRIBUTES, DURABLE_CALL, EVENT_ATTRIBUTES, METRICS, SPANS
 
 MARK = "<!-- From here on written by tools/make_metrics.py. Change alveus/telemetry/catalogue.toml: `make docs`. -->"  # noqa: E501 - a line of the page
 

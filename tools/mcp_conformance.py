@@ -104,10 +104,7 @@ def main() -> int:
             "--key", "ada", "--db", str(Path(folder) / "memory.db"), "--embedder", "words",
         ]  # fmt: skip
         with subprocess.Popen(
-            command,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
+            command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
         ) as server:
             assert server.stdout is not None
             url = json.loads(server.stdout.readline())["url"]

@@ -28,10 +28,7 @@ class Look(Agent):
     def look(self, event: InputEvent, ctx: RunnerContext) -> None:
         """Show both trees as they are when the run begins."""
         sensory = ctx.get_sensory_memory()
-        shown = {
-            "short_term": ctx.get_short_term_memory().to_dict(),
-            "sensory": sensory.to_dict(),
-        }
+        shown = {"short_term": ctx.get_short_term_memory().to_dict(), "sensory": sensory.to_dict()}
         sensory.set("x", 100)
         sensory.new_object("z").set("m", 0.5)
         ctx.send_event(OutputEvent(shown))

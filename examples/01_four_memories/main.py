@@ -20,14 +20,7 @@ from __future__ import annotations
 import sys
 
 from alveus import LocalRunner, Memory
-from alveus.compat.flink_agents import (
-    Agent,
-    ChatMessage,
-    Event,
-    OutputEvent,
-    RunnerContext,
-    action,
-)
+from alveus.compat.flink_agents import Agent, ChatMessage, Event, OutputEvent, RunnerContext, action
 from program import four
 
 

@@ -264,9 +264,7 @@ def test_a_process_that_is_killed_leaves_each_message_once(tmp_path):
     acknowledged = -1
     for _ in range(min(COUNTS.kills, 20)):
         with subprocess.Popen(
-            [sys.executable, str(WORKER), str(tmp_path / "a.db")],
-            stdout=subprocess.PIPE,
-            text=True,
+            [sys.executable, str(WORKER), str(tmp_path / "a.db")], stdout=subprocess.PIPE, text=True
         ) as worker:
             assert worker.stdout is not None
             for _ in range(dice.randrange(1, 25)):

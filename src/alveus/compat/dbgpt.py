@@ -43,9 +43,7 @@ from alveus.agents.layers import (
     WriteOperation,
     initialize_id_generator,
 )
-from alveus.agents.layers import (
-    LayerMemory as Memory,
-)
+from alveus.agents.layers import LayerMemory as Memory
 from alveus.llm import OpenAIChat
 
 __all__ = [

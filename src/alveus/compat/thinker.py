@@ -8,18 +8,8 @@ from __future__ import annotations
 
 from typing import Unpack
 
-from alveus.agents.automata import (
-    Automata,
-    Decoder,
-    Encoder,
-    Epoch,
-    Manifold,
-    Phase,
-    Reasoner,
-)
-from alveus.agents.automata import (
-    LoopState as State,
-)
+from alveus.agents.automata import Automata, Decoder, Encoder, Epoch, Manifold, Phase, Reasoner
+from alveus.agents.automata import LoopState as State
 from alveus.agents.windows import ContextMemory, Input, Observation, Reply, Settings, Stamp, Void
 from alveus.agents.windows import Stream as StreamWindow
 from alveus.embed import float8

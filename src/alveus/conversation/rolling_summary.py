@@ -283,11 +283,7 @@ class Summing:
                 before = self._plain.summarise([before], max_tokens=room).text
             text = f"{before}\n{text}" if text else before
         return Summary(
-            text=text,
-            by=made.by,
-            tokens=tokens(text),
-            left_out=made.left_out,
-            because=because,
+            text=text, by=made.by, tokens=tokens(text), left_out=made.left_out, because=because
         )
 
 

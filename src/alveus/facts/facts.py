@@ -37,15 +37,7 @@ from alveus.sets import MemorySet
 from alveus.sets.commits import CommitWriter
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import Engine, NewId, PlannedWrite, PlannerCall, Where
-from alveus.store import (
-    ItemChange,
-    Replace,
-    Retire,
-    Revive,
-    Scope,
-    SetRef,
-    StoredItem,
-)
+from alveus.store import ItemChange, Replace, Retire, Revive, Scope, SetRef, StoredItem
 from alveus.store.filters import Filter
 from alveus.store.records import item_of
 from alveus.store.times import AsOf, ValidAt
@@ -238,11 +230,7 @@ class Facts:
         return self._known(as_of, valid_at).neighbours(name, steps=steps)
 
     def timeline(
-        self,
-        name: str | None = None,
-        *,
-        as_of: AsOf | None = None,
-        valid_at: ValidAt | None = None,
+        self, name: str | None = None, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> builtins.list[Fact]:
         """Return events and plans by date; those without a date are last.
 

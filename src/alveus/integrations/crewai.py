@@ -239,9 +239,7 @@ def _path(scope: str | None) -> str:
 
 
 def _where(
-    scope: str | None,
-    categories: list[str] | None = None,
-    metadata: dict[str, Any] | None = None,
+    scope: str | None, categories: list[str] | None = None, metadata: dict[str, Any] | None = None
 ) -> dict[str, Any]:
     """Return a filter: in the scope or below it, of one of the categories, with the metadata."""
     every: list[dict[str, Any]] = []

@@ -45,11 +45,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     """
 
     def __init__(
-        self,
-        memory: Memory | str | Path,
-        *,
-        limit: int = 10,
-        deleting: Deleting = "retire",
+        self, memory: Memory | str | Path, *, limit: int = 10, deleting: Deleting = "retire"
     ) -> None:
         super().__init__(memory, deleting=deleting)
         self._limit = limit

@@ -46,11 +46,7 @@ class AlveusChatStore(AsyncDBChatStore):
     _deleting: str = PrivateAttr()
 
     def __init__(
-        self,
-        memory: Memory | str | Path,
-        *,
-        key: str,
-        deleting: Deleting = "retire",
+        self, memory: Memory | str | Path, *, key: str, deleting: Deleting = "retire"
     ) -> None:
         super().__init__()
         self._opened = OpenedMemory(memory, deleting=deleting)
@@ -90,10 +86,7 @@ class AlveusChatStore(AsyncDBChatStore):
         await self.add_messages(key, [message], status)
 
     async def add_messages(
-        self,
-        key: str,
-        messages: list[ChatMessage],
-        status: MessageStatus = MessageStatus.ACTIVE,
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Add messages behind the others, all or none."""
         items, (name,) = [_item(message) for message in messages], _names(key, status)
@@ -101,10 +94,7 @@ class AlveusChatStore(AsyncDBChatStore):
             await self._opened.awaited(lambda: self._key.set(name).add_many(items))
 
     async def set_messages(
-        self,
-        key: str,
-        messages: list[ChatMessage],
-        status: MessageStatus = MessageStatus.ACTIVE,
+        self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
         """Replace all messages of the chat, in one commit."""
         items, (name,) = [_item(message) for message in messages], _names(key, status)

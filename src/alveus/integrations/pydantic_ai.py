@@ -61,11 +61,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     """
 
     def __init__(
-        self,
-        memory: Memory | str | Path,
-        *,
-        key: str = KEY,
-        deleting: Deleting = "retire",
+        self, memory: Memory | str | Path, *, key: str = KEY, deleting: Deleting = "retire"
     ) -> None:
         super().__init__(memory, deleting=deleting)
         self._key = self.memory.key(key)

@@ -49,9 +49,7 @@ from alveus.store.times import FOREVER, AsOf, Moment, check_set, check_tree, exp
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in_part
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import (
-    Path as TreePath,
-)
+from alveus.values.storable import Path as TreePath
 from alveus.values.storable import (
     Value,
     checked_name,
@@ -404,10 +402,7 @@ class Maintenance:
         return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
 
     def prune_history(
-        self,
-        *,
-        before: datetime,
-        progress: Callable[[int], None] | None = None,
+        self, *, before: datetime, progress: Callable[[int], None] | None = None
     ) -> int:
         """Remove what exact trees were before a time, for good; return how many versions went.
 

@@ -15,13 +15,7 @@ from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput, Unsupported
 from alveus.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
 from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
-from alveus.memory.maintenance import (
-    Difference,
-    Maintenance,
-    dimensions_of,
-    reindex,
-    sweep,
-)
+from alveus.memory.maintenance import Difference, Maintenance, dimensions_of, reindex, sweep
 from alveus.memory.opening import (
     NO_FILE,
     WAIT_S,
@@ -494,10 +488,7 @@ class Memory(Maintenance):
             after = page[-1]
 
     def subscribe(
-        self,
-        listener: Callable[[Any], object],
-        *,
-        kinds: Iterable[type[MemoryEvent]] | None = None,
+        self, listener: Callable[[Any], object], *, kinds: Iterable[type[MemoryEvent]] | None = None
     ) -> Callable[[], None]:
         """Have *listener* called with the memory events of runs; return what ends that.
 

@@ -392,11 +392,7 @@ class MemoryTools:
     # --- what it asks for ---------------------------------------------------------------------
 
     def call(
-        self,
-        name: str,
-        arguments: Mapping[str, object] | str = "{}",
-        *,
-        call_id: str | None = None,
+        self, name: str, arguments: Mapping[str, object] | str = "{}", *, call_id: str | None = None
     ) -> ToolAnswer:
         """Do what a model asks for; what it did wrong is said in the answer.
 
@@ -468,11 +464,7 @@ class MemoryTools:
         return ToolAnswer(made.text, ids=sorted(ids))
 
     def _list(
-        self,
-        call_id: str | None,
-        set: str | None = None,
-        limit: int = 20,
-        after: str | None = None,
+        self, call_id: str | None, set: str | None = None, limit: int = 20, after: str | None = None
     ) -> ToolAnswer:
         del call_id
         sets, name = self._owner.long_term_memory, self._set if set is None else set

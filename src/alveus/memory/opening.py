@@ -63,11 +63,7 @@ def refuse_for_server_only(**given: object) -> None:
 
 
 def check_settings(
-    limits: object,
-    ttl: object,
-    cache_bytes: object,
-    telemetry: object,
-    reranker: object,
+    limits: object, ttl: object, cache_bytes: object, telemetry: object, reranker: object
 ) -> None:
     """Refuse at once what would fail at the first write."""
     if limits is not None and not isinstance(limits, Limits):

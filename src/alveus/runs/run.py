@@ -99,14 +99,7 @@ class LiveRun:
         observer: Is called as actions and durable calls are made, and as the run ends.
     """
 
-    def __init__(
-        self,
-        setup: RunnerSetup,
-        row: Run,
-        *,
-        epoch: int,
-        tree: LeasedTree,
-    ) -> None:
+    def __init__(self, setup: RunnerSetup, row: Run, *, epoch: int, tree: LeasedTree) -> None:
         self.setup, self.row, self.epoch = setup, row, epoch
         self.outputs: list[Event] = []
         self.resumed = self.prepared = self.fenced = False

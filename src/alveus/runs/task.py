@@ -529,11 +529,7 @@ class RunnerContext(Prompts):
         return Durable(self._task.calls, self._task)
 
     def learn(
-        self,
-        conversation: str,
-        *,
-        model: ChatModel | None,
-        options: LearnOptions | None = None,
+        self, conversation: str, *, model: ChatModel | None, options: LearnOptions | None = None
     ) -> LearnReport:
         """Learn facts from a conversation of the key; see `KeyMemory.learn`.
 

@@ -174,12 +174,7 @@ class Bm25:
         return unique_passages, sums.astype(np.float64, copy=False)
 
     def _added_up(
-        self,
-        index: SetIndex,
-        every: Numbers,
-        goal: _Goal,
-        done: int,
-        allowed: Mask | None,
+        self, index: SetIndex, every: Numbers, goal: _Goal, done: int, allowed: Mask | None
     ) -> tuple[Docs, Numbers, int]:
         """Return passages that may be among the best, rising, their sums, and of how many terms.
 

@@ -333,10 +333,7 @@ class Searcher:
         return self._index.read(numbers, dimensions=dimensions, work=work)
 
     def _search_now(
-        self,
-        view: SearchView,
-        request: _SearchRequest,
-        drafted: Drafted | None,
+        self, view: SearchView, request: _SearchRequest, drafted: Drafted | None
     ) -> Hits:
         request, large_sets = self._with_large_sets_last(request, drafted)
         numbers = [info.number for info in request.infos if info.number not in large_sets]

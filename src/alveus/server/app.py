@@ -17,13 +17,7 @@ from alveus import __version__
 from alveus.errors import AlveusError, InvalidInput
 from alveus.llm import ChatModel
 from alveus.memory.memory import Memory
-from alveus.server import (
-    call_routes,
-    event_streams,
-    inspector_routes,
-    mem0_protocol,
-    memory_stores,
-)
+from alveus.server import call_routes, event_streams, inspector_routes, mem0_protocol, memory_stores
 from alveus.server.answers import PlainRoute, error_answer, problem
 from alveus.server.callers import Memories, caller_of, memories_for
 from alveus.server.cross_origin import CrossOrigin

@@ -38,8 +38,7 @@ class BatchBody(BaseModel):
         Field(ge=0, lt=1 << 62, description="The commit as of which exact memory is read."),
     ] = None
     has_read: Annotated[
-        bool,
-        Field(description="It rests on what was read of exact memory, by a dry run."),
+        bool, Field(description="It rests on what was read of exact memory, by a dry run.")
     ] = False
     answered: Annotated[
         int, Field(ge=0, description="How many of the calls a dry run has answered.")
@@ -56,9 +55,7 @@ class _DryRun(Exception):
 
 @router.post("/call", **schemas.answers(schemas.CallAnswer))
 def make_call(
-    at: InOwner,
-    body: Annotated[Call, Body()],
-    idempotency_key: asked.Repeatable = None,
+    at: InOwner, body: Annotated[Call, Body()], idempotency_key: asked.Repeatable = None
 ) -> Document:
     """Make one call of the memory of a key, or of knowledge, by its name in Python."""
     owner = at.open(body.access)
@@ -71,11 +68,7 @@ def make_call(
 
 
 @router.post("/batch", **schemas.answers(schemas.BatchAnswer))
-def make_batch(
-    at: InKey,
-    body: BatchBody,
-    idempotency_key: asked.Repeatable = None,
-) -> Document:
+def make_batch(at: InKey, body: BatchBody, idempotency_key: asked.Repeatable = None) -> Document:
     """Make several calls in one commit: all of them, or, if one is refused, none.
 
     A program that needs answers on the way asks with `dry_run` after each call: with all its calls

@@ -85,10 +85,7 @@ class ListNames(_TreeRead):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`."""
         found = self.place(to).names(
-            prefix=self.prefix,
-            after=self.after,
-            limit=self.limit,
-            newest_first=self.newest_first,
+            prefix=self.prefix, after=self.after, limit=self.limit, newest_first=self.newest_first
         )
         return {"result": found}
 

@@ -6,14 +6,7 @@ import re
 from collections.abc import Callable, Mapping
 from inspect import Parameter
 from types import MappingProxyType
-from typing import (
-    Any,
-    ClassVar,
-    Literal,
-    NamedTuple,
-    TypeAlias,
-    cast,
-)
+from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias, cast
 
 from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 

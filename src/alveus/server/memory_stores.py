@@ -499,12 +499,7 @@ def _sized(content: str | None, view: View) -> Document:
 
 
 def _add_version(
-    batch: KeyBatch,
-    store: _Store,
-    operation: str,
-    memory_id: str,
-    path: str,
-    content: str | None,
+    batch: KeyBatch, store: _Store, operation: str, memory_id: str, path: str, content: str | None
 ) -> str:
     """Add a version to a batch, and return its id."""
     version_id = f"memver_{uuid4().hex}"

@@ -368,11 +368,7 @@ def span(seconds: float | None) -> timedelta | None:
 
 def filters(body: SearchBody | ContextBody) -> dict[str, Any]:
     """Return what narrows a search, as calls take it."""
-    return {
-        "where": body.where,
-        "as_of": as_of(body.as_of),
-        "valid_at": valid_at(body.valid_at),
-    }
+    return {"where": body.where, "as_of": as_of(body.as_of), "valid_at": valid_at(body.valid_at)}
 
 
 Stored: TypeAlias = Value

@@ -197,9 +197,7 @@ def list_keys(
 
 
 @router.get("/sets", tags=["keys"], **schemas.answers(schemas.SetList))
-def list_sets(
-    at: InOwner,
-) -> Document:
+def list_sets(at: InOwner) -> Document:
     """List the sets of a key, or of knowledge."""
     counts = at.open("read").sets(counts=True)
     return {"sets": [{"name": name, "items": count} for name, count in counts.items()]}
@@ -210,10 +208,7 @@ def list_sets(
 
 @router.get("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
 def read_value(
-    at: InKey,
-    response: Response,
-    path: asked.ExactPath = "",
-    as_of: asked.AsOfText = None,
+    at: InKey, response: Response, path: asked.ExactPath = "", as_of: asked.AsOfText = None
 ) -> Document:
     """Read a value, or an object with all below it."""
     tree = at.open("read").short_term
@@ -349,9 +344,7 @@ def list_items(
 
 @router.post("/items", tags=["items"], **schemas.answers(schemas.AddedIds, status=201))
 def add_items(
-    at: InSet,
-    body: asked.NewItems,
-    idempotency_key: asked.Repeatable = None,
+    at: InSet, body: asked.NewItems, idempotency_key: asked.Repeatable = None
 ) -> Document:
     """Add items, all in one commit."""
     into = at.open("write")
@@ -363,10 +356,7 @@ def add_items(
 
 @router.get("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
 def read_item(
-    at: InSet,
-    response: Response,
-    id: asked.ItemId,
-    as_of: asked.AsOfText = None,
+    at: InSet, response: Response, id: asked.ItemId, as_of: asked.AsOfText = None
 ) -> Document:
     """Read an item."""
     of = at.open("read")
@@ -409,10 +399,7 @@ def delete_item(
 
 
 @router.get("/item/history", tags=["items"], **schemas.answers(schemas.ItemVersions))
-def list_versions(
-    at: InSet,
-    id: asked.ItemId,
-) -> Document:
+def list_versions(at: InSet, id: asked.ItemId) -> Document:
     """Read every version of an item, the oldest first, also after it was deleted."""
     versions = at.open("read").history(id)
     return at.shown({"versions": [*map(forms.fields_of, versions)]})
@@ -440,10 +427,7 @@ def _version(etag: str | None) -> int | None:
 
 
 @router.post("/search", tags=["search"], **schemas.answers(schemas.SearchAnswer))
-def search(
-    at: InOwner,
-    body: asked.SearchBody,
-) -> Document:
+def search(at: InOwner, body: asked.SearchBody) -> Document:
     """Find what answers a question best, in the sets of a key, or in knowledge."""
     hits = at.open("read").search(
         body.query,
@@ -456,10 +440,7 @@ def search(
 
 
 @router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
-def make_context(
-    at: InKey,
-    body: asked.ContextBody,
-) -> Document:
+def make_context(at: InKey, body: asked.ContextBody) -> Document:
     """Make a prompt from the memory of a key, and say what is in it and why."""
     sources = {
         name: value
@@ -495,20 +476,13 @@ def list_facts(
 
 
 @router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
-def read_entity(
-    at: InKey,
-    name: str,
-) -> Document:
+def read_entity(at: InKey, name: str) -> Document:
     """Read what is known of a person, a place or a thing."""
     return forms.fields_of(at.open("read").about(name))
 
 
 @router.get("/profile", tags=["facts"], **schemas.answers(schemas.ProfileAnswer))
-def read_profile(
-    at: InKey,
-    name: str | None = None,
-    budget: asked.Count = 300,
-) -> Document:
+def read_profile(at: InKey, name: str | None = None, budget: asked.Count = 300) -> Document:
     """Read what is always told of somebody, in so many tokens at most."""
     found = at.open("read").profile(name, budget=budget)
     return {**forms.fields_of(found), "text": found.text}
@@ -516,10 +490,7 @@ def read_profile(
 
 @router.post("/learn", tags=["facts"], **schemas.answers(schemas.LearnAnswer))
 def learn(
-    at: InKey,
-    request: Request,
-    body: asked.LearnBody,
-    idempotency_key: asked.Repeatable = None,
+    at: InKey, request: Request, body: asked.LearnBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
     """Learn facts from texts, or from a conversation from where it stopped last time.
 
@@ -547,9 +518,7 @@ def learn(
 
 @router.get("/compactions", tags=["maintenance"], **schemas.answers(schemas.CompactionList))
 def list_compactions(
-    at: InKey,
-    set_name: asked.SetName = "default",
-    limit: asked.Count = 100,
+    at: InKey, set_name: asked.SetName = "default", limit: asked.Count = 100
 ) -> Document:
     """List what compacted a set, the latest first."""
     found = at.open("read").set(set_name).compactions(limit=limit)

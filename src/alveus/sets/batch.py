@@ -10,14 +10,7 @@ from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
-from alveus.errors import (
-    Conflict,
-    DuplicateItem,
-    InvalidInput,
-    NotFound,
-    StaleItem,
-    Unusable,
-)
+from alveus.errors import Conflict, DuplicateItem, InvalidInput, NotFound, StaleItem, Unusable
 from alveus.search.near_duplicates import ItemsByTerm, Probe
 from alveus.search.query import Drafted, SearchOptions
 from alveus.sets.admission.barrier import combined_check, recheck_admission
@@ -589,12 +582,7 @@ class DraftView:
         return replace(info, bytes=unexpired.bytes, tokens=unexpired.tokens)
 
     def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
+        self, ref: SetRef, *, after: tuple[int, int] | None, limit: int, newest_first: bool
     ) -> list[StoredItem]:
         """See `View.page`."""
         return Draft.page(

@@ -272,10 +272,7 @@ def check_chosen(ids: object, where: object) -> None:
 
 
 def _chosen(
-    store: Store,
-    refs: Sequence[SetRef],
-    ids: list[str] | None,
-    where: Where | None,
+    store: Store, refs: Sequence[SetRef], ids: list[str] | None, where: Where | None
 ) -> list[tuple[SetRef, list[str]]]:
     """Return ids by set, and by what is held back of it."""
     existing = {ref for scope in {ref.scope for ref in refs} for ref in store.all_sets(scope)}

@@ -14,10 +14,7 @@ from alveus.sets.admission.rules import plans
 from alveus.sets.admission.verdicts import Rule
 from alveus.sets.compaction import Given
 from alveus.sets.writer import Writer
-from alveus.store import (
-    Definition,
-    StoredItem,
-)
+from alveus.store import Definition, StoredItem
 from alveus.store.filters import Filter
 from alveus.store.records import filter_fields
 from alveus.values.storable import Value, checked_name, choice

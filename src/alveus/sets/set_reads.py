@@ -8,13 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, overload
 
-from alveus.errors import (
-    InvalidInput,
-    NotFound,
-    SetDefinitionConflict,
-    StoreReadOnly,
-    Unavailable,
-)
+from alveus.errors import InvalidInput, NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice
 from alveus.search.projection import Colouring, MapPoints
@@ -24,12 +18,7 @@ from alveus.sets.set_editor import owner_text
 from alveus.sets.set_options import checked_ids, definition, fits
 from alveus.sets.writer import PAGE, Where, Writer
 from alveus.state import Ttl, ttl_us
-from alveus.store import (
-    Define,
-    Definition,
-    SetRef,
-    StoredItem,
-)
+from alveus.store import Define, Definition, SetRef, StoredItem
 from alveus.store.filters import Filter
 from alveus.store.items import Hits, Item, item_html
 from alveus.store.records import item_of, position_of
@@ -68,12 +57,7 @@ class SetReads:
     """Whether it may have a capacity, and be compacted."""
 
     def __init__(
-        self,
-        writer: Writer,
-        ref: SetRef,
-        options: Mapping[str, object],
-        *,
-        ttl: Ttl | None = None,
+        self, writer: Writer, ref: SetRef, options: Mapping[str, object], *, ttl: Ttl | None = None
     ) -> None:
         if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(

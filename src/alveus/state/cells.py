@@ -238,10 +238,7 @@ class Cells:
 
     @classmethod
     def over(
-        cls,
-        tree: ExactTree | None,
-        now: int | Callable[[], int],
-        lookups: list[Path] | None = None,
+        cls, tree: ExactTree | None, now: int | Callable[[], int], lookups: list[Path] | None = None
     ) -> Cells:
         """Return cells over a tree, none of which is loaded."""
         has_base = tree is not None or lookups is not None

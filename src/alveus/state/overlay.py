@@ -257,9 +257,7 @@ class Overlay:
         return operation(self)
 
     def change(
-        self,
-        operation: Callable[[Overlay], Result],
-        request: Sequence[object] = (),
+        self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
         """Return what *operation* does here."""
         if self.records_requests and not isinstance(self._cells, SealedOverlay):

@@ -105,9 +105,7 @@ def check_note(name: str, *, expected: str, actual: str | None) -> None:
 
 
 def check_leases(
-    batch: Batch,
-    holder: Callable[[Scope], tuple[str | None, int]],
-    is_alive: Callable[[str], bool],
+    batch: Batch, holder: Callable[[Scope], tuple[str | None, int]], is_alive: Callable[[str], bool]
 ) -> None:
     """Refuse what was made under a lease that no longer holds, or beside one that does.
 

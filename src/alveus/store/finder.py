@@ -339,11 +339,7 @@ class WholeSets:
         return None
 
     def candidates(
-        self,
-        set_number: int,
-        wanted: CandidateQuery,
-        *,
-        dimensions: int,
+        self, set_number: int, wanted: CandidateQuery, *, dimensions: int
     ) -> list[Feature]:
         """See `Finder.candidates`."""
         raise NotImplementedError(f"{set_number} is read whole: {wanted}, {dimensions}")
@@ -397,9 +393,7 @@ class _Holder(Protocol):
 H = TypeVar("H", bound=_Holder)
 
 
-def raising_damage(
-    method: Callable[Concatenate[H, P], R],
-) -> Callable[Concatenate[H, P], R]:
+def raising_damage(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
     """Make a method raise `StoreDamaged` for any error that a damaged file causes.
 
     Over a sound file another error is a fault of ours, and is raised as it is.

@@ -47,11 +47,7 @@ class RecordMaker:
     embedder: Embedder
 
     def records(
-        self,
-        items: Sequence[tuple[str, Item]],
-        *,
-        now: int,
-        zone: Zone = UTC_ZONE,
+        self, items: Sequence[tuple[str, Item]], *, now: int, zone: Zone = UTC_ZONE
     ) -> list[ItemRecord]:
         """Return the records of (id, item) pairs, as of a clock that says *now*.
 

@@ -48,11 +48,7 @@ if not _MISSING:
     from alveus.testing.reads import Follower, differences, reads, tree
     from alveus.testing.window_contract import ContextContract
 
-from alveus.testing.chat_server import (  # noqa: E402 - pytest registers all modules before
-    ChatReply,
-    ChatServer,
-    ReceivedRequest,
-)
+from alveus.testing.chat_server import ChatReply, ChatServer, ReceivedRequest  # noqa: E402 - pytest registers all modules before
 
 __all__ = [
     "ADA",

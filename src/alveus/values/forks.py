@@ -406,9 +406,7 @@ FORKS = ForkGate()
 """The gate of this process."""
 
 os.register_at_fork(
-    before=FORKS.before,
-    after_in_parent=FORKS.after_in_parent,
-    after_in_child=FORKS.after_in_child,
+    before=FORKS.before, after_in_parent=FORKS.after_in_parent, after_in_child=FORKS.after_in_child
 )
 
 

@@ -214,11 +214,7 @@ def drawing(lines: Iterable[tuple[str, str, str]]) -> Html:
     """Return a tree of lines: each has a prefix, a text, and a note."""
     rows = [
         element(
-            "div",
-            prefix,
-            element("bdi", one_line(text)),
-            "  ",
-            element("bdi", about, style=_SOFT),
+            "div", prefix, element("bdi", one_line(text)), "  ", element("bdi", about, style=_SOFT)
         )
         for prefix, text, about in lines
     ]

@@ -17,12 +17,7 @@ from alveus.store import Run
 from alveus.values import wire
 from alveus.values.events import Event, InputEvent, OutputEvent
 from alveus.values.retries import Retry
-from harness.runner.runner_laws import (
-    ActionGate,
-    Hall,
-    RunnerLaws,
-    walk_runs,
-)
+from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws, walk_runs
 from waiting import LIMIT_S, SHORT_S
 
 AT_ONCE = Retry(attempts=3, wait_s=0)

@@ -27,13 +27,7 @@ from alveus.state import MemoryObject
 from alveus.store import Retain
 from alveus.testing.batches import at_once
 from alveus.values.events import Event, InputEvent, OutputEvent
-from harness.runner.runner_laws import (
-    ActionGate,
-    Hall,
-    RunnerLaws,
-    put_out,
-    stopping,
-)
+from harness.runner.runner_laws import ActionGate, Hall, RunnerLaws, put_out, stopping
 from waiting import LIMIT_S, SHORT_S
 
 KEYS = ("a_b", "a", "a/b", "a\nb", "\x00", "ключ", "🦜", " ", "k" * 1000, "1", "null", "$key")

@@ -4,33 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from alveus.errors import (
-    DuplicateItem,
-    IdempotencyConflict,
-    KeyBusy,
-    NotFound,
-    StaleRun,
-)
-from alveus.store import (
-    Commit,
-    Put,
-    QueuedInput,
-    Scope,
-    SetRef,
-    Step,
-    Store,
-)
-from alveus.testing.batches import (
-    ADA,
-    BOB,
-    NOTES,
-    NOW,
-    Laws,
-    add,
-    at_once,
-    batch,
-    present,
-)
+from alveus.errors import DuplicateItem, IdempotencyConflict, KeyBusy, NotFound, StaleRun
+from alveus.store import Commit, Put, QueuedInput, Scope, SetRef, Step, Store
+from alveus.testing.batches import ADA, BOB, NOTES, NOW, Laws, add, at_once, batch, present
 from alveus.testing.run_laws import BEGIN, PUT, accept, committed, leased, queued_input, there
 
 

@@ -423,10 +423,7 @@ class Cycle(Agent):
         state = turn.state
         self.parts.memory.commit(
             Observation(
-                Input(state.prompt),
-                state.reply,
-                created=turn.created,
-                outcome=OUTCOMES[turn.phase],
+                Input(state.prompt), state.reply, created=turn.created, outcome=OUTCOMES[turn.phase]
             )
         )
 

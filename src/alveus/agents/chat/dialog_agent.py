@@ -64,12 +64,7 @@ class DialogAgent(AgentBase):
     """
 
     def __init__(
-        self,
-        name: str,
-        sys_prompt: str = "",
-        *,
-        model: ChatModel,
-        memory: MemoryBase | None = None,
+        self, name: str, sys_prompt: str = "", *, model: ChatModel, memory: MemoryBase | None = None
     ) -> None:
         super().__init__(name, memory=memory)
         if not isinstance(sys_prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input

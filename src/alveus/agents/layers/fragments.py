@@ -527,12 +527,7 @@ def memory_text(
     observation: str | None = None,
 ) -> str:
     """Return the text of a step: a line for each part that is not empty."""
-    named = {
-        "Question": question,
-        "Thought": thought,
-        "Action": action,
-        "Observation": observation,
-    }
+    named = {"Question": question, "Thought": thought, "Action": action, "Observation": observation}
     return "\n".join(f"{name}: {text} " for name, text in named.items() if text)
 
 
@@ -664,9 +659,7 @@ class Insights(list[InsightMemoryFragment[F]]):
     """
 
     def __init__(
-        self,
-        insights: Iterable[InsightMemoryFragment[F]] = (),
-        failures: Sequence[Failure] = (),
+        self, insights: Iterable[InsightMemoryFragment[F]] = (), failures: Sequence[Failure] = ()
     ) -> None:
         super().__init__(insights)
         self.failures = list(failures)

@@ -20,15 +20,7 @@ from alveus.errors import AlveusError, InvalidInput
 from alveus.llm import ChatModel
 from alveus.sets.set_editor import SetEditor
 from alveus.sets.writer import PlannedWrite, Writer
-from alveus.store import (
-    Define,
-    Definition,
-    ItemChange,
-    ItemRecord,
-    Retire,
-    SetRef,
-    StoredItem,
-)
+from alveus.store import Define, Definition, ItemChange, ItemRecord, Retire, SetRef, StoredItem
 from alveus.store.changes import Link
 from alveus.store.scope import HIDDEN
 from alveus.text import ExtractiveSummariser, ModelSummariser, Summariser

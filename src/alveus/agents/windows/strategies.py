@@ -233,10 +233,7 @@ class Hierarchical(Window):
     kind: ClassVar[str] = "hierarchical"
 
     def __init__(
-        self,
-        *layers: Layer | int,
-        stratum: str | Message | None = "",
-        **settings: Unpack[Settings],
+        self, *layers: Layer | int, stratum: str | Message | None = "", **settings: Unpack[Settings]
     ) -> None:
         check_settings(self, settings, "evict", "profile")
         if not layers:

@@ -11,13 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from functools import partial
-from http.client import (
-    HTTPConnection,
-    HTTPException,
-    HTTPResponse,
-    HTTPSConnection,
-    IncompleteRead,
-)
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from importlib import import_module
 from selectors import EVENT_READ, DefaultSelector
 from socket import SocketIO, socket

@@ -15,14 +15,7 @@ from alveus.facts.learning import LEARNED
 from alveus.llm import ChatModel
 from alveus.memory.aio import AsyncKey, AsyncSets
 from alveus.memory.async_calls import Access
-from alveus.memory.keys import (
-    KeyBatch,
-    KeyMemory,
-    KeySets,
-    KnowledgeMemory,
-    OwnerSets,
-    Touched,
-)
+from alveus.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, OwnerSets, Touched
 from alveus.memory.maintenance import Difference, set_names
 from alveus.memory.memory import Memory
 from alveus.memory.opening import WAIT_S

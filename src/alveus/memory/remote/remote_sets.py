@@ -67,12 +67,7 @@ class RemoteSet(MemorySet):
     """A set behind a server."""
 
     def __init__(
-        self,
-        writer: Writer,
-        ref: SetRef,
-        options: Mapping[str, object],
-        *,
-        ttl: Ttl | None = None,
+        self, writer: Writer, ref: SetRef, options: Mapping[str, object], *, ttl: Ttl | None = None
     ) -> None:
         assert isinstance(writer, RemoteWriter)  # noqa: S101 - whose sets are these
         self.calls = writer.calls

@@ -39,14 +39,7 @@ from alveus.runs.agent import Agent, DispatchTable
 from alveus.runs.runner.run_records import Runs
 from alveus.runs.runner.scheduler import LaneState, LiveLane, owner_name
 from alveus.runs.runner.task_executor import TaskExecutor
-from alveus.runs.runner.tickets import (
-    LOOK_S,
-    Output,
-    OutputReader,
-    Outputs,
-    Ticket,
-    TicketRegistry,
-)
+from alveus.runs.runner.tickets import LOOK_S, Output, OutputReader, Outputs, Ticket, TicketRegistry
 from alveus.runs.runner.watcher import Watcher, forget, prune
 from alveus.runs.task import RunnerHooks, RunnerSetup
 from alveus.store import Accepted, QueuedInput, Retain, Run
@@ -246,10 +239,7 @@ class LocalRunner(ProcessBound):
         return self._mapped(inputs, errors, on_parked)
 
     def _mapped(
-        self,
-        inputs: Iterable[SubmittedInput],
-        errors: str,
-        on_parked: OnParked,
+        self, inputs: Iterable[SubmittedInput], errors: str, on_parked: OnParked
     ) -> Iterator[Outputs | AlveusError]:
         ahead: deque[Ticket] = deque()
         source = iter(inputs)
@@ -397,11 +387,7 @@ class LocalRunner(ProcessBound):
             raise RunPending(ticket.run, ticket.key, wait_s=wait_s or 0)
 
     def outputs(
-        self,
-        *,
-        consumer: str | None = None,
-        after: int = 0,
-        wait_s: float | None = 0,
+        self, *, consumer: str | None = None, after: int = 0, wait_s: float | None = 0
     ) -> Iterator[Output]:
         """Yield outputs of the agent in the order of their commits, from all its runners.
 
@@ -553,12 +539,7 @@ class LocalRunner(ProcessBound):
     # --- asyncio ------------------------------------------------------------------------------
 
     async def asubmit(
-        self,
-        key: str,
-        value: object,
-        *,
-        event_id: str | None = None,
-        on_parked: OnParked = "raise",
+        self, key: str, value: object, *, event_id: str | None = None, on_parked: OnParked = "raise"
     ) -> Ticket:
         """Accept an input; see `submit`."""
         return await self._calls.run(

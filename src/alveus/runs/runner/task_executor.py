@@ -40,12 +40,7 @@ from alveus.runs.runner.scheduler import LaneState, LiveLane, Scheduler, Shift, 
 from alveus.runs.runner.tickets import TicketRegistry
 from alveus.runs.task import RunnerSetup
 from alveus.store import Batch, Commit
-from alveus.store.running_keys import (
-    RunningKey,
-    RunningKeys,
-    restore_running_keys,
-    running_keys,
-)
+from alveus.store.running_keys import RunningKey, RunningKeys, restore_running_keys, running_keys
 
 SLICE_S = 0.002
 """Seconds of work before a commit: the longest wait of the first task of a group, while actions and

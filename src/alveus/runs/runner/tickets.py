@@ -11,14 +11,7 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Protocol, TypeAlias, cast
 
-from alveus.errors import (
-    AlveusError,
-    Forgotten,
-    InvalidInput,
-    NotFound,
-    RunDiscarded,
-    RunParked,
-)
+from alveus.errors import AlveusError, Forgotten, InvalidInput, NotFound, RunDiscarded, RunParked
 from alveus.errors.root import raisable
 from alveus.runs.run import LiveRun
 from alveus.runs.task import RunnerSetup

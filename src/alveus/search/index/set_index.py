@@ -318,10 +318,7 @@ class SetIndex:
         return [None if code < 0 else names[code] for code in self.speaker[docs].tolist()]
 
     def nearest(
-        self,
-        query: Query | Quantised,
-        limit: int,
-        allowed: NDArray[np.bool_] | None = None,
+        self, query: Query | Quantised, limit: int, allowed: NDArray[np.bool_] | None = None
     ) -> Docs:
         """Return up to *limit* live docs whose vectors are nearest to *query* by their bit codes.
 

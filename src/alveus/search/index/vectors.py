@@ -66,12 +66,7 @@ class SetVectors:
     """
 
     def __init__(
-        self,
-        dimensions: int,
-        by_doc: Columns,
-        by_row: Columns,
-        *,
-        sealed: Segment | None = None,
+        self, dimensions: int, by_doc: Columns, by_row: Columns, *, sealed: Segment | None = None
     ) -> None:
         self.dimensions = dimensions
         self._by_doc = by_doc

@@ -83,11 +83,7 @@ class ServedKey:
     """One key of a memory, as clients of MCP may use it; thread-safe, as the key is."""
 
     def __init__(
-        self,
-        key: KeyMemory,
-        *,
-        set: str = "default",
-        forget: Literal["delete", "erase"] = "delete",
+        self, key: KeyMemory, *, set: str = "default", forget: Literal["delete", "erase"] = "delete"
     ) -> None:
         self.key = key
         self._all = memory_tools(key, set=set, blocks=(), only=TOOLS, forget=forget)

@@ -176,11 +176,7 @@ def _tool(schema: ToolSchema) -> types.Tool:
         idempotent_hint=None if reads else schema.name != "remember",
         open_world_hint=False,
     )
-    told: dict[str, Any] = {
-        **schema.mcp(),
-        "title": TITLES[schema.name],
-        "annotations": hints,
-    }
+    told: dict[str, Any] = {**schema.mcp(), "title": TITLES[schema.name], "annotations": hints}
     return types.Tool.model_validate(told)
 
 

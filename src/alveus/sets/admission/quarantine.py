@@ -33,12 +33,7 @@ from alveus.store import (
     StoredItem,
 )
 from alveus.store.items import Item
-from alveus.store.records import (
-    decoded_metadata,
-    item_of,
-    offset_in,
-    with_offset,
-)
+from alveus.store.records import decoded_metadata, item_of, offset_in, with_offset
 from alveus.store.scope import HIDDEN
 from alveus.values import wire, words
 from alveus.values.keywords import suggest_names_in

@@ -198,9 +198,7 @@ class CompactionWorker:
     """
 
     def __init__(
-        self,
-        step: Callable[[SetRef], bool],
-        failed: Callable[[SetRef, CompactionFailure], None],
+        self, step: Callable[[SetRef], bool], failed: Callable[[SetRef, CompactionFailure], None]
     ) -> None:
         self._step, self._failed = step, failed
         self._waiting: dict[SetRef, float] = {}

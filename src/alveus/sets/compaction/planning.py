@@ -530,10 +530,7 @@ class _Ranks:
         """Return ids that go and stand before any that stay, if any of the same time stay."""
         same = sum(time_of(stored) == time for stored in self._retired)
         page = self._snapshot.view.page(
-            self._snapshot.ref,
-            after=(time - 1, _LAST),
-            limit=same + 1,
-            newest_first=False,
+            self._snapshot.ref, after=(time - 1, _LAST), limit=same + 1, newest_first=False
         )
         leading = set[str]()
         for stored in page:

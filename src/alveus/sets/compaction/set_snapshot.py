@@ -24,12 +24,7 @@ class View(Protocol):
         ...
 
     def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
+        self, ref: SetRef, *, after: tuple[int, int] | None, limit: int, newest_first: bool
     ) -> list[StoredItem]:
         """Return up to *limit* items by (time, first)."""
         ...
@@ -50,12 +45,7 @@ class StoreView:
         return self._store.set_info(ref)
 
     def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
+        self, ref: SetRef, *, after: tuple[int, int] | None, limit: int, newest_first: bool
     ) -> list[StoredItem]:
         """See `View.page`."""
         return self._store.page(ref, after=after, limit=limit, newest_first=newest_first)

@@ -488,11 +488,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
         StoreBusy,
         "the server cancelled a statement; try again, or raise its statement_timeout",
     ),
-    (
-        (errors.DiskFull,),
-        StoreFull,
-        "the disk of the server is full; free some room and try again",
-    ),
+    ((errors.DiskFull,), StoreFull, "the disk of the server is full; free some room and try again"),
     (
         (errors.ReadOnlySqlTransaction,),
         StoreReadOnly,

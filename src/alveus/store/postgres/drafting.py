@@ -625,11 +625,7 @@ class MovingTransaction(Transaction):
     """
 
     def __init__(
-        self,
-        connection: DraftConnection,
-        known: Known,
-        earliest: int | None,
-        owners: OwnerRegistry,
+        self, connection: DraftConnection, known: Known, earliest: int | None, owners: OwnerRegistry
     ) -> None:
         known.cache.limit_size()  # most of it is shared
         cache = known.cache.without_versions()

@@ -16,11 +16,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import cast
 
-from alveus.errors import (
-    AlveusError,
-    IdempotencyConflict,
-    TooLarge,
-)
+from alveus.errors import AlveusError, IdempotencyConflict, TooLarge
 from alveus.store import (
     MAX_SHRUNK_BYTES,
     MAX_SWEPT_VERSIONS,
@@ -40,13 +36,7 @@ from alveus.store import (
     StoreStats,
     commit_time,
 )
-from alveus.store.checks import (
-    PLACEHOLDER_EXPIRY,
-    ROW_BITS,
-    check_base,
-    check_batch,
-    check_leases,
-)
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS, check_base, check_batch, check_leases
 from alveus.store.erasing import Erased, Erasure, forgotten
 from alveus.store.ram.database import locked
 from alveus.store.ram.erasing import RamErasing

@@ -119,10 +119,7 @@ TABLES = (
     ),
     _table("step", "id", "n action sent sensory looked skipped", content="sent sensory"),
     _table(
-        "durable_call",
-        "step position",
-        "n name digest status outcome attempts",
-        content="outcome",
+        "durable_call", "step position", "n name digest status outcome attempts", content="outcome"
     ),
     _table("output", "agent id", "step event", content="event"),
     _table("consumer", "agent name", "position"),

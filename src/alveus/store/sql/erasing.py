@@ -378,10 +378,7 @@ class Eraser:
         asked_rows = [row for (row,) in query(db, _OF_SCOPE, number)]
         derived_from_purged = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
         derived, sources = self._find(asked_rows, derived_from_purged)
-        erased_runs_of_key, answers = (
-            runs_of_scope(db, number),
-            self._commits_to_erase(),
-        )
+        erased_runs_of_key, answers = (runs_of_scope(db, number), self._commits_to_erase())
         self._forget_runs(erased_runs_of_key)
         self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
         self._delete_items()

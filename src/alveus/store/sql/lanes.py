@@ -311,13 +311,7 @@ class SqlLanes(SqlDatabase):
 
     @reads
     def waiting_lanes(
-        self,
-        db: Connection,
-        agent: str,
-        space: str,
-        *,
-        past_parked: bool,
-        limit: int = 1000,
+        self, db: Connection, agent: str, space: str, *, past_parked: bool, limit: int = 1000
     ) -> list[Scope]:
         which = "AND status = 0" if past_parked else ""
         rows = query(
@@ -353,13 +347,7 @@ class SqlLanes(SqlDatabase):
 
     @queued
     def retry_run(
-        self,
-        tx: Transaction,
-        run: int,
-        *,
-        last: bool,
-        time: int,
-        named: NamedRequest | None = None,
+        self, tx: Transaction, run: int, *, last: bool, time: int, named: NamedRequest | None = None
     ) -> int:
         if named is None:
             return _retry(tx, run, last=last, time=time)[0]

@@ -305,12 +305,7 @@ class SqlLedger(SqlDatabase):
 
     @reads
     def receipts(
-        self,
-        db: Connection,
-        owners: Sequence[str],
-        *,
-        before: int | None = None,
-        limit: int = 100,
+        self, db: Connection, owners: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> list[StoredReceipt]:
         where = "owner IS ? AND n < ? ORDER BY n DESC LIMIT ?"
         last = (1 << 63) - 1 if before is None else before
@@ -413,12 +408,7 @@ class SqlLedger(SqlDatabase):
 
     @reads
     def all_versions(
-        self,
-        db: Connection,
-        ref: SetRef,
-        *,
-        after: tuple[str, int] | None = None,
-        limit: int = 256,
+        self, db: Connection, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
         return self._first_found(db, ref, EVERY_VERSION, *(after or ("", -1)), limit)
 
@@ -581,8 +571,7 @@ def table_stats(db: Connection) -> StoreStats:
         "JOIN journal AS every_commit ON every_commit.n = feature.begun WHERE vectors IS NULL"
     ).get
     leases = query(
-        db,
-        "SELECT space, key, owner, epoch FROM lease WHERE owner IS NOT NULL ORDER BY space, key",
+        db, "SELECT space, key, owner, epoch FROM lease WHERE owner IS NOT NULL ORDER BY space, key"
     )
     unfinished = dict(
         query(db, "SELECT status, count(*) FROM run WHERE ended IS NULL GROUP BY status")

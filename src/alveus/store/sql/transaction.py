@@ -7,19 +7,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Self, TypeVar
 
-from alveus.errors import (
-    AlveusError,
-    DuplicateItem,
-    InvalidInput,
-    LimitReached,
-)
-from alveus.store import (
-    Add,
-    Batch,
-    Commit,
-    SetRef,
-    commit_time,
-)
+from alveus.errors import AlveusError, DuplicateItem, InvalidInput, LimitReached
+from alveus.store import Add, Batch, Commit, SetRef, commit_time
 from alveus.store.checks import ROW_BITS, check_base, check_batch, check_leases
 from alveus.store.commit_queue import CommitTicket
 from alveus.store.packed_values import packed
@@ -138,7 +127,7 @@ class Transaction:
                 batch.request,
                 None if batch.result is None else packed(wire.encode(batch.result)),
                 self._ended(ended_nodes, ended_items) if ended_nodes or ended_items else None,
-            ),
+            )
         )
         self.cache.number, self.cache.time = number, time
         return Commit(

@@ -156,12 +156,7 @@ class TreeWriter:
     """Rows are looked up, ended and inserted many at a time."""
 
     def __init__(
-        self,
-        db: Connection,
-        pending_rows: PendingRows,
-        scope: int,
-        number: int,
-        live: LiveNodes,
+        self, db: Connection, pending_rows: PendingRows, scope: int, number: int, live: LiveNodes
     ) -> None:
         self._db, self._gathered, self._scope, self._number = db, pending_rows, scope, number
         self._next_row = number << 20

@@ -82,13 +82,7 @@ VERSION = "PRAGMA data_version"
 SWEEPS = 8
 """Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
 
-_HINDRANCES = (
-    apsw.FullError,
-    apsw.IOError,
-    apsw.ReadOnlyError,
-    apsw.CantOpenError,
-    apsw.BusyError,
-)
+_HINDRANCES = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.BusyError)
 """What may hinder that: the disk is full, for one."""
 
 _SYNCED = """

@@ -21,10 +21,7 @@ from pathlib import Path
 import apsw
 
 from alveus.errors import NotAStore, NotFound, StoreDamaged, StoreReadOnly
-from alveus.store import (
-    StoredReceipt,
-    StoreStats,
-)
+from alveus.store import StoredReceipt, StoreStats
 from alveus.store.files import part_of, sync_folder
 from alveus.store.sql import erasing, ledger, past
 from alveus.store.sql.connection import query
