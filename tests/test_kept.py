@@ -185,7 +185,7 @@ def test_a_set_that_was_compacted_leaves_nothing_behind():
         assert all(len(memory.key(f"k{n}").set("n")) <= 3 for n in range(20))
         compactions = memory.engine.compactions
         gc.collect()
-        assert (len(compactions._locks), len(compactions._pressed)) == (0, 0)
+        assert (len(compactions._locks), len(compactions.pressed)) == (0, 0)
 
 
 def test_sets_that_were_warned_of_are_forgotten_at_a_bound(monkeypatch, caplog):

@@ -115,14 +115,12 @@ def _listening(port: int, *, where: str = "Where to listen.", origins: bool = Tr
 
 
 @contextmanager
-def _installed(what: str, extra: str) -> Generator[None]:
+def _installed(what: str, hint: str) -> Generator[None]:
     """Raise `Unsupported`, which says what to install, if an import of the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:
-        raise Unsupported(
-            f"{what} needs {error.name}, which is not installed: pip install 'alveus[{extra}]'"
-        ) from error
+        raise Unsupported(f"{what} needs {error.name}, which is not installed: {hint}") from error
 
 
 def _opener(
@@ -166,7 +164,7 @@ def serve_command(
     Example: alveus serve --tokens tokens.json --host 0.0.0.0
     """
     tokens = listening.checked_tokens()
-    with _installed("the server", "server"):
+    with _installed("the server", "pip install 'alveus[server]'"):
         from alveus.server.app import ServerLimits, create_app
         from alveus.server.cross_origin import origins_of
         from alveus.server.inspector import add_inspector
@@ -210,7 +208,7 @@ def ui_command(
     Example: alveus ui --db app.db --browser
     """
     tokens = listening.checked_tokens()
-    with _installed("the server", "server"):
+    with _installed("the server", "pip install 'alveus[server]'"):
         from alveus.server.app import create_app
         from alveus.server.inspector import add_inspector
     listening.trusted_proxies()
@@ -259,7 +257,7 @@ def mcp_command(
         if value and not http:
             raise InvalidInput(f"{name} is for --http; over stdin and stdout nobody else can ask")
     tokens = listening.checked_tokens() if http else None
-    with _installed("MCP", "mcp"):
+    with _installed("MCP", "pip install 'alveus[mcp]'"):
         from alveus.server.mcp.served_key import Asker, ServedKey
         from alveus.server.mcp.stdio import serve_stdio
     asker = Asker(ONLY_READS if read_only else None)
