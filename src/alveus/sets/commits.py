@@ -113,6 +113,8 @@ class CommitWriter(Writer):
         engine = self._engine
         if not isinstance(call, AddCall) or not call.is_simple():
             return None
+        if call.editor.ref in engine.compactions.pressed:
+            return None  # a compaction comes first; it may wait for the leader, and so not in it
         if engine.store.observer is not UNOBSERVED:  # an add is observed in its caller's thread
             return None
         add = _SimpleAdd(engine, self.scope, call)
@@ -162,7 +164,6 @@ class _SimpleAdd:
         """See `JointAdd.batch_of`."""
         engine = self._engine
         self.items = self._call.added(records)
-        engine.relieve(self.items)
         return Batch(
             scope=self._scope,
             time=time,
