@@ -615,7 +615,7 @@ def test_where_imported_items_go_is_told(shell, tmp_path):
     assert "knowledge, set 'default'" in shell(*words, "--knowledge", "k", "--dry-run").stdout
     out = str(tmp_path / "out.jsonl")
     shell("export", out)
-    assert "names its own keys" in shell("import", out, "--key-from", "role", code=2).stderr
+    assert "names its keys" in shell("import", out, "--key-from", "role", code=2).stderr
     assert "is a memory of alveus" in shell("import", str(shell.db), "-k", "a", code=1).stderr
 
 

@@ -445,7 +445,8 @@ def option(
     read = read or READERS.get(metavar or "")
     if read is not None:
         more["callback"] = parsed(read)
-    more["is_flag"] = metavar is None and "type" not in more
+    if metavar is None and "type" not in more:
+        more["is_flag"] = True  # False would make click take a value such as -01:30 for an option
     more |= {"metavar": metavar, "help": says, "show_default": bool(more.get("default"))}
     return Declared(lambda name: click.Option([*names, name], **more))
 

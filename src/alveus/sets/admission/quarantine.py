@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
-from itertools import chain, islice
+from itertools import chain, count
 from typing import Any, cast
 
 from alveus.errors import DuplicateItem, InvalidInput, NotFound
@@ -156,7 +156,8 @@ class Quarantine:
         if limit is not None:
             counted(limit, "limit", least=0)
         items = chain.from_iterable(map(self._writer.walk, self._refs()))
-        return [_quarantined(stored) for stored in islice(items, limit)]
+        numbers = count() if limit is None else range(limit)
+        return [_quarantined(stored) for _, stored in zip(numbers, items, strict=False)]
 
     def get(self, id: str) -> Quarantined | None:
         """Return what is held under an id, or None."""
