@@ -549,7 +549,9 @@ def test_the_figures_of_the_house_can_be_printed(tool: str, counts: str):
     said = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
     figures = json.loads(said)
     assert figures[counts]
-    assert figures.get("circles among modules", 0) == figures.get("rooms in a circle", 0) == 0
+    assert figures.get("rooms in a circle", 0) == 0
+    ceilings = tomllib.loads((ROOT / "tests" / "ceilings.toml").read_text(encoding="utf-8"))
+    assert figures.get("circles among modules", 0) <= ceilings["module_circles"]
 
 
 count_lines = SimpleNamespace(**runpy.run_path(str(ROOT / "tools" / "count_lines.py")))

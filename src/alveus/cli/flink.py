@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from alveus.runs.runner.flink import FlinkRunner
 
 
-class Settings(TypedDict):
+class FlinkOptions(TypedDict):
     """The settings of Flink that options give."""
 
     checkpoints: str | None
@@ -26,7 +26,7 @@ class Settings(TypedDict):
     overrides: dict[str, str]
 
 
-class Job(Settings):
+class Job(FlinkOptions):
     """The options of a job."""
 
     parallelism: int | None
@@ -73,7 +73,7 @@ _SETTING_OPTIONS: dict[str, options.Declared] = {
         callback=_overrides,
     ),
 }
-_SETTINGS: Any = options.OptionGroup(_SETTING_OPTIONS, Settings)
+_SETTINGS: Any = options.OptionGroup(_SETTING_OPTIONS, FlinkOptions)
 _JOB: Any = options.OptionGroup(
     {
         **_SETTING_OPTIONS,
@@ -168,7 +168,7 @@ def submit_to_flink(
 
 
 @options.command("explain", flink_command)
-def explain_flink(session: Session, *, settings: Settings = _SETTINGS) -> None:
+def explain_flink(session: Session, *, settings: FlinkOptions = _SETTINGS) -> None:
     """List the settings of Flink that alveus chooses, each with the reason.
 
     With --json a line per setting: {"name": …, "value": …, "reason": …}.

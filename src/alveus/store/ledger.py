@@ -12,9 +12,18 @@ from dataclasses import field
 from typing import Literal, Protocol, Self, TypeAlias, TypeVar
 
 from alveus.errors import AlveusError
-from alveus.store.changes import Batch, Commit, Compaction, Effects, Node, StoredItem
+from alveus.store.changes import Batch, Commit, Compaction, Effects, NamedRequest, Node, StoredItem
 from alveus.store.erasing import Erased, Erasure, StoredReceipt
-from alveus.store.runs import DurableCall, QueuedInput, Run
+from alveus.store.runs import (
+    Accepted,
+    DurableCall,
+    QueuedInput,
+    Retain,
+    Run,
+    RunStatus,
+    StepDone,
+    StoredOutput,
+)
 from alveus.store.scope import Lease, NameRange, Scope, SetRef
 from alveus.store.sets import SetInfo
 from alveus.values.lazy_dataclass import dataclass
@@ -514,3 +523,137 @@ class Observer:
 
 IGNORED, IGNORED_RUN, UNOBSERVED = Observed(), RunObserver(), Observer()
 """Observe nothing; `UNOBSERVED` is the observer of every store that has no other."""
+
+
+class Lanes(Protocol):
+    """The runs of a store. A lane is the queue of one agent and key.
+
+    An agent's name is that of its runner, in a space. Runs of a lane are numbered from 0 without
+    gaps, in the order their inputs were accepted.
+    """
+
+    def accept(
+        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
+    ) -> list[Accepted]:
+        """Keep inputs, all of one space, durably; return an answer for each. Makes no commit.
+
+        Args:
+            owner: Also take the leases of their keys for it, where they are free.
+
+        Raises:
+            IdempotencyConflict: An event id was used for another request; no input was kept.
+            InvalidInput: They are of several spaces, or of knowledge.
+        """
+        ...
+
+    def run(self, run: int) -> Run | None:
+        """Return a run, or None if there is none."""
+        ...
+
+    def runs(  # noqa: PLR0913 - which of them, by name
+        self,
+        space: str,
+        *,
+        agent: str | None = None,
+        key: str | None = None,
+        status: RunStatus | None = None,
+        before: int | None = None,
+        after: int | None = None,
+        limit: int = 100,
+    ) -> list[Run]:
+        """Return runs, the latest first, with ids below *before* and above *after*."""
+        ...
+
+    def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
+        """Return the statuses of the runs that exist, by id."""
+        ...
+
+    def queued_runs(
+        self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
+    ) -> list[Run]:
+        """Return the runs of a lane that wait or are parked, in order.
+
+        Args:
+            past_parked: Only waiting ones.
+        """
+        ...
+
+    def waiting_lanes(
+        self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
+    ) -> list[Scope]:
+        """Return the scopes of an agent's lanes where a run waits, by its id.
+
+        Args:
+            past_parked: Also lanes where an earlier run is parked.
+        """
+        ...
+
+    def steps(self, run: int) -> list[StepDone]:
+        """Return the finished tasks of a run, by ordinal."""
+        ...
+
+    def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
+        """Return the durable calls of a task, by position; see `DurableCall`."""
+        ...
+
+    def retry_run(
+        self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
+    ) -> int:
+        """Let a parked run wait again, as it is; return its id.
+
+        Only a *named* retry makes a commit, which keeps the name, and the id for a repetition.
+
+        Args:
+            last: A new run takes its input over instead, at the end of the lane; its id is
+                returned, and the parked one is "retried".
+
+        Raises:
+            NotFound: There is no such run.
+            StaleRun: It is not parked.
+        """
+        ...
+
+    def outputs(
+        self, agent: str, space: str, *, after: int = 0, limit: int = 100
+    ) -> list[StoredOutput]:
+        """Return outputs of an agent past a position, in order.
+
+        Raises:
+            OutputsPruned: Some past *after* were pruned.
+        """
+        ...
+
+    def run_outputs(self, run: int) -> list[StoredOutput]:
+        """Return the outputs of one run, in order."""
+        ...
+
+    def consumer_position(self, agent: str, space: str, name: str) -> int:
+        """Return the position up to which a consumer has read.
+
+        A new consumer begins after the outputs that were pruned. From then on outputs past its
+        position are kept.
+        """
+        ...
+
+    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
+        """Move a consumer up to *position*; durable. It never moves back.
+
+        Raises:
+            NotFound: There is no such consumer.
+        """
+        ...
+
+    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
+        """Delete a consumer; return whether there was one. Outputs no longer wait for it."""
+        ...
+
+    def prune_runs(
+        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
+    ) -> int:
+        """Remove up to *limit* ended runs that *retain* no longer keeps, with their records.
+
+        Their changes of memory stay. Runs go in the order they ended, up to the first with outputs
+        that a consumer has yet to read; up to *limit* ids of events go, too. Returns the number of
+        runs. Makes no commit.
+        """
+        ...

@@ -8,16 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
+from typing import Literal, TypeAlias
 
 from alveus.errors import InvalidInput, TooLarge
 from alveus.errors.short_repr import short_repr
 from alveus.store.scope import Lease, Scope
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted
-
-if TYPE_CHECKING:  # it is made of the values here
-    from alveus.store.changes import NamedRequest
 
 LARGEST = 2**63 - 1
 """The largest number that a store can look for."""
@@ -315,137 +312,3 @@ class Retain:
     def dedupe_us(self) -> int:
         """How long ids are recognised, in microseconds."""
         return self.dedupe_for // _MICROSECOND
-
-
-class Lanes(Protocol):
-    """The runs of a store. A lane is the queue of one agent and key.
-
-    An agent's name is that of its runner, in a space. Runs of a lane are numbered from 0 without
-    gaps, in the order their inputs were accepted.
-    """
-
-    def accept(
-        self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
-    ) -> list[Accepted]:
-        """Keep inputs, all of one space, durably; return an answer for each. Makes no commit.
-
-        Args:
-            owner: Also take the leases of their keys for it, where they are free.
-
-        Raises:
-            IdempotencyConflict: An event id was used for another request; no input was kept.
-            InvalidInput: They are of several spaces, or of knowledge.
-        """
-        ...
-
-    def run(self, run: int) -> Run | None:
-        """Return a run, or None if there is none."""
-        ...
-
-    def runs(  # noqa: PLR0913 - which of them, by name
-        self,
-        space: str,
-        *,
-        agent: str | None = None,
-        key: str | None = None,
-        status: RunStatus | None = None,
-        before: int | None = None,
-        after: int | None = None,
-        limit: int = 100,
-    ) -> list[Run]:
-        """Return runs, the latest first, with ids below *before* and above *after*."""
-        ...
-
-    def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
-        """Return the statuses of the runs that exist, by id."""
-        ...
-
-    def queued_runs(
-        self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
-    ) -> list[Run]:
-        """Return the runs of a lane that wait or are parked, in order.
-
-        Args:
-            past_parked: Only waiting ones.
-        """
-        ...
-
-    def waiting_lanes(
-        self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
-    ) -> list[Scope]:
-        """Return the scopes of an agent's lanes where a run waits, by its id.
-
-        Args:
-            past_parked: Also lanes where an earlier run is parked.
-        """
-        ...
-
-    def steps(self, run: int) -> list[StepDone]:
-        """Return the finished tasks of a run, by ordinal."""
-        ...
-
-    def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
-        """Return the durable calls of a task, by position; see `DurableCall`."""
-        ...
-
-    def retry_run(
-        self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
-    ) -> int:
-        """Let a parked run wait again, as it is; return its id.
-
-        Only a *named* retry makes a commit, which keeps the name, and the id for a repetition.
-
-        Args:
-            last: A new run takes its input over instead, at the end of the lane; its id is
-                returned, and the parked one is "retried".
-
-        Raises:
-            NotFound: There is no such run.
-            StaleRun: It is not parked.
-        """
-        ...
-
-    def outputs(
-        self, agent: str, space: str, *, after: int = 0, limit: int = 100
-    ) -> list[StoredOutput]:
-        """Return outputs of an agent past a position, in order.
-
-        Raises:
-            OutputsPruned: Some past *after* were pruned.
-        """
-        ...
-
-    def run_outputs(self, run: int) -> list[StoredOutput]:
-        """Return the outputs of one run, in order."""
-        ...
-
-    def consumer_position(self, agent: str, space: str, name: str) -> int:
-        """Return the position up to which a consumer has read.
-
-        A new consumer begins after the outputs that were pruned. From then on outputs past its
-        position are kept.
-        """
-        ...
-
-    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
-        """Move a consumer up to *position*; durable. It never moves back.
-
-        Raises:
-            NotFound: There is no such consumer.
-        """
-        ...
-
-    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
-        """Delete a consumer; return whether there was one. Outputs no longer wait for it."""
-        ...
-
-    def prune_runs(
-        self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
-    ) -> int:
-        """Remove up to *limit* ended runs that *retain* no longer keeps, with their records.
-
-        Their changes of memory stay. Runs go in the order they ended, up to the first with outputs
-        that a consumer has yet to read; up to *limit* ids of events go, too. Returns the number of
-        runs. Makes no commit.
-        """
-        ...

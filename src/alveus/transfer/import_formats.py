@@ -138,7 +138,7 @@ def entries(
     reader = READERS[layout](target)
     if reader.PREPARES:
         reader.prepare(source.records(reader.LISTS))
-    seen = _Seen(source)
+    seen = _SeenEntries(source)
     for record in source.records(reader.LISTS):
         if isinstance(record, Invalid):
             yield 0, record
@@ -151,7 +151,9 @@ def entries(
             yield record.number, _entry_of(source, record, part, seen)
 
 
-def _entry_of(source: Source, record: JsonRecord, part: ReadPart, seen: _Seen) -> Entry | LeftOut:
+def _entry_of(
+    source: Source, record: JsonRecord, part: ReadPart, seen: _SeenEntries
+) -> Entry | LeftOut:
     if isinstance(part, Skipped):
         return part
     if isinstance(part, UnusablePart):
@@ -178,7 +180,7 @@ def _export_entries(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
         InvalidInput: The first line or the definition of a set cannot be used: the file is of
             another version, or items would go into a set of another definition.
     """
-    ids, seen = Ids(), _Seen(source)
+    ids, seen = Ids(), _SeenEntries(source)
     for number, fields in source.objects():
         if isinstance(fields, Invalid):
             yield number, fields
@@ -203,7 +205,7 @@ def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
     Raises:
         InvalidInput: A line cannot be used, or is missing.
     """
-    reader, number, seen = HistoryReader(), 0, _Seen(source)
+    reader, number, seen = HistoryReader(), 0, _SeenEntries(source)
     for number, fields in source.objects():
         if isinstance(fields, Invalid):
             raise fields.error
@@ -244,7 +246,7 @@ def identity(entry: Entry) -> tuple[object, ...]:
             return ("accessed", entry.key, entry.set, entry.row)
 
 
-class _Seen:
+class _SeenEntries:
     """The entries of a file so far, as a few numbers for each."""
 
     def __init__(self, source: Source) -> None:

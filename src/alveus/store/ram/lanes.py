@@ -21,7 +21,7 @@ from alveus.store import (
 )
 from alveus.store.checks import check_status
 from alveus.store.ram.database import RamTables, locked
-from alveus.store.ram.rows import Undo
+from alveus.store.ram.rows import UndoSteps
 from alveus.store.ram.runs import AgentLanes
 from alveus.store.runs import space_of
 
@@ -33,9 +33,9 @@ class RamLanes(RamTables):
 
     @locked
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        return self.observer.leased(self._take(scope, owner, Undo()))
+        return self.observer.leased(self._take(scope, owner, UndoSteps()))
 
-    def _take(self, scope: Scope, owner: str, undo: Undo) -> Lease | None:
+    def _take(self, scope: Scope, owner: str, undo: UndoSteps) -> Lease | None:
         holder, epoch = self._holder(scope)
         if holder is not None and holder != owner and self._alive(holder):
             return None
@@ -61,7 +61,7 @@ class RamLanes(RamTables):
             if not inputs:
                 return observed.answered([])
             space_of(inputs)
-            undo = Undo()
+            undo = UndoSteps()
             try:
                 answers = [self._accept(agent, given, owner, undo) for given in inputs]
             except BaseException:
@@ -71,7 +71,9 @@ class RamLanes(RamTables):
                 self._name(given.scope)
             return observed.answered(answers)
 
-    def _accept(self, agent: str, given: QueuedInput, owner: str | None, undo: Undo) -> Accepted:
+    def _accept(
+        self, agent: str, given: QueuedInput, owner: str | None, undo: UndoSteps
+    ) -> Accepted:
         earlier = self._runs.used_event_id(agent, given)
         if earlier is None:
             run = self._runs.begin(agent, given, undo)
@@ -170,11 +172,11 @@ class RamLanes(RamTables):
             raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
         check_status(run, found.scope, found.status, "parked")
         if not last:
-            self._runs.change_status(run, "waiting", None, time, Undo())
+            self._runs.change_status(run, "waiting", None, time, UndoSteps())
             return run
-        self._runs.change_status(run, "retried", None, time, Undo())
+        self._runs.change_status(run, "retried", None, time, UndoSteps())
         given = QueuedInput(found.scope, found.event, time)
-        return self._runs.begin(found.agent, given, Undo(), origin=run).id
+        return self._runs.begin(found.agent, given, UndoSteps(), origin=run).id
 
     # --- outputs
 

@@ -222,7 +222,7 @@ UndoStep: TypeAlias = tuple[Callable[..., object], *tuple[Any, ...]]
 """A function and its arguments: cheaper than a `partial`, of which a run needs ten."""
 
 
-class Undo(list[UndoStep]):
+class UndoSteps(list[UndoStep]):
     """Steps that undo the changes so far, in the order of the changes."""
 
     __slots__ = ()
@@ -239,7 +239,7 @@ class Undo(list[UndoStep]):
         setattr(target, name, value)
 
     def take_back(self) -> None:
-        """Undo all changes, the last one first."""
+        """UndoSteps all changes, the last one first."""
         for step, *arguments in reversed(self):
             step(*arguments)
 
@@ -261,7 +261,7 @@ class CommitDraft:
     sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
     replaced_ids: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
     unchanged_ids: set[tuple[SetRef, str]] = field(default_factory=set[tuple[SetRef, str]])
-    undo: Undo = field(default_factory=Undo)
+    undo: UndoSteps = field(default_factory=UndoSteps)
 
     def _next_row(self) -> int:
         self.row_count += 1

@@ -13,7 +13,7 @@ from typing import Any
 from alveus.errors import IdempotencyConflict, NotFound, OutputsPruned
 from alveus.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from alveus.store.checks import ROW_BITS, check_run
-from alveus.store.ram.rows import CommitDraft, Undo
+from alveus.store.ram.rows import CommitDraft, UndoSteps
 from alveus.store.runs import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
 from alveus.values.lazy_dataclass import dataclass
 
@@ -179,7 +179,7 @@ class RunTable:
         return found
 
     def begin(
-        self, agent: str, queued: QueuedInput, undo: Undo, *, origin: int | None = None
+        self, agent: str, queued: QueuedInput, undo: UndoSteps, *, origin: int | None = None
     ) -> Run:
         """Append a run to its lane."""
         lanes = self.agent(agent, queued.scope.space)
@@ -240,14 +240,14 @@ class RunTable:
                 progress.run, progress.status, progress.error, draft.time, draft.undo
             )
 
-    def _begin(self, number: int, begin: Begin, undo: Undo) -> None:
+    def _begin(self, number: int, begin: Begin, undo: UndoSteps) -> None:
         run = self._open[number]
         if run.now is None:
             self._put(
                 _changed(run, now=begin.now, actions=tuple(begin.actions), error=run.error), undo
             )
 
-    def _put(self, run: Run, undo: Undo) -> None:
+    def _put(self, run: Run, undo: UndoSteps) -> None:
         if run.ended is None:
             undo.put(self._open, run.id, run)
             return
@@ -283,7 +283,7 @@ class RunTable:
         draft.undo.put(self.calls, call.run, calls)
 
     def change_status(
-        self, number: int, status: RunStatus, error: str | None, time: int, undo: Undo
+        self, number: int, status: RunStatus, error: str | None, time: int, undo: UndoSteps
     ) -> None:
         """Change the status of a run that has not ended."""
         run = self._open[number]
