@@ -1,1 +1,1 @@
-"""The door: a memory, its keys and knowledge, the same for asyncio, prompts."""
+"""The memory API: open a memory, its keys and knowledge, the asyncio form, prompts."""

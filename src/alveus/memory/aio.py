@@ -1,9 +1,10 @@
-"""The same memory for asyncio: each call runs in a thread and is awaited.
+"""The memory API for asyncio: each call runs in a thread and is awaited.
 
-Nothing is repeated here: every method is the sync one's, with its name, arguments and promises.
-What the sync class answers at once (a name, a path) is a property here too; what reads the store
-is awaited, so a set's `definition` is a call here, and its `len` is `size`. It serves every event
-loop of the process. A cancelled task raises once the call that it waited for has ended.
+Every method has the name, arguments and promises of the sync method. A value that the sync class
+returns without reading the store, such as a name or a path, is a property here too. Calls that read
+the store are awaited: a set's `definition` is a coroutine method here, and `len` is the method
+`size`. One object serves every event loop of the process. A cancelled task raises once the call in
+its thread has ended.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ S = TypeVar("S")
 def _opened(
     method: Callable[Concatenate[S, P], MemorySet],
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, AsyncMemorySet]]:
-    """Make a call that gives a set."""
+    """Return *method* as a coroutine method that returns an `AsyncMemorySet`."""
 
     @wraps(method)
     async def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> AsyncMemorySet:
@@ -82,7 +83,7 @@ def _opened(
 def _opening(
     method: Callable[P, Memory],
 ) -> Callable[Concatenate[type[AsyncMemory], P], Coroutine[None, None, AsyncMemory]]:
-    """Make the call that opens a memory; it takes what *method* takes."""
+    """Return *method*, which opens a memory, as a coroutine method with the same arguments."""
 
     @wraps(cast("Any", method).__func__)
     async def call(cls: type[AsyncMemory], *args: P.args, **kwargs: P.kwargs) -> AsyncMemory:
@@ -91,7 +92,7 @@ def _opening(
         try:
             await loop.run(lambda: opened.append(method(*args, **kwargs)))
         except BaseException:
-            for memory in opened:  # for somebody who was cancelled meanwhile
+            for memory in opened:  # the task was cancelled: nobody else closes it
                 with suppress(CancelledError):
                     await loop.run(memory.close, certain=True)
             loop.close()
@@ -102,7 +103,7 @@ def _opening(
 
 
 class AsyncMemoryObject:
-    """A `MemoryObject` whose calls are awaited; objects it gives are of its kind."""
+    """A `MemoryObject` whose calls are awaited; nested objects are `AsyncMemoryObject`s."""
 
     def __init__(self, loop: CallLane, sync: MemoryObject) -> None:
         self.loop, self.sync = loop, sync
@@ -159,7 +160,7 @@ class AsyncMemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """See `MemoryObject.set`; takes an AsyncMemoryObject too."""
+        """See `MemoryObject.set`; *value* may be an AsyncMemoryObject too."""
         plain = value.sync if isinstance(value, AsyncMemoryObject) else value
         return await self._set(path, plain, ttl=ttl, expires_at=expires_at)
 
@@ -176,7 +177,7 @@ class AsyncMemoryObject:
         return AsyncMemoryObject(self.loop, made)
 
     async def walk(self) -> list[tuple[DottedPath, Value]]:
-        """Return what `MemoryObject.walk` goes over."""
+        """Return the paths and values that `MemoryObject.walk` yields, as a list."""
         return await self.loop.run(lambda: list(self.sync.walk()))
 
     async def once(self, idempotency_key: str) -> AsyncMemoryObject:
@@ -270,7 +271,7 @@ class AsyncFacts:
     if not TYPE_CHECKING:  # as in `Facts`
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise the error of a name that is none of facts, but perhaps what a key does."""
+            """Raise AttributeError; the message names the key's attribute of that name, if any."""
             raise no_attribute_of_facts(self, name)
 
     __repr__ = shown
@@ -337,7 +338,7 @@ class AsyncKnowledge:
     if not TYPE_CHECKING:  # as in `KnowledgeMemory`
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise the error of a name that is none of a knowledge, but perhaps of its sets."""
+            """Raise AttributeError; the message names the sets' attribute of that name, if any."""
             raise no_attribute(self, name, KnowledgeSet, 'a set has it: (await knowledge.set("…"))')
 
     search = awaited(KnowledgeMemory.search)
@@ -368,7 +369,7 @@ class AsyncSets(ABC):
     @property
     @abstractmethod
     def sync(self) -> KeyMemory | KeyBatch:
-        """What its calls go to."""
+        """The sync object that runs the calls."""
 
     context = read(Prompts.context, exact=Sequence[str | Path] | All | None)
     search = read(KeySets.search)
@@ -397,17 +398,17 @@ class AsyncSets(ABC):
         return AsyncConversation(self.loop, self.sync.conversation(name, timezone=timezone))
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
-        """Return a set; the name Flink Agents gives to `set`."""
+        """Return a set. Flink Agents' name for `set`."""
         return await self.set(name)
 
     @property
     def long_term_memory(self) -> Self:
-        """This; the name Flink Agents gives to it."""
+        """The same object. Flink Agents' name for the long-term memory."""
         return self
 
     @property
     def short_term(self) -> AsyncMemoryObject:
-        """The root of its exact tree."""
+        """The root of the exact tree."""
         return AsyncMemoryObject(self.loop, self.sync.short_term)
 
     @property
@@ -432,7 +433,7 @@ class AsyncKey(AsyncSets):
 
     @property
     def sync(self) -> KeyMemory:
-        """What its calls go to."""
+        """The sync object that runs the calls."""
         return self._sync
 
     forget = write(KeyMemory.forget)
@@ -481,18 +482,18 @@ class AsyncKey(AsyncSets):
 
     @property
     def short_term_memory(self) -> AsyncMemoryObject:
-        """`short_term`, as Flink Agents names it."""
+        """The same as `short_term`. Flink Agents' name for it."""
         return self.short_term
 
     def batch(self, *, idempotency_key: str | None = None) -> AsyncBatch:
-        """See `KeyMemory.batch`; for an ``async with`` block. Its calls go one after the other."""
+        """See `KeyMemory.batch`. Use it in an ``async with`` block; its calls run one at a time."""
         made = partial(self.sync.batch, idempotency_key=idempotency_key)
         return AsyncBatch(OneByOne(self.loop), made)
 
     async def commit(
         self, change: Callable[[KeyBatch], R], *, idempotency_key: str | None = None
     ) -> R:
-        """See `KeyMemory.commit`; *change* is a plain function, and is called in a thread."""
+        """See `KeyMemory.commit`; *change* is a plain function and runs in a thread."""
         return await self.loop.run(
             lambda: self.sync.commit(change, idempotency_key=idempotency_key)
         )
@@ -511,7 +512,7 @@ class AsyncBatch(AsyncSets):
 
     @property
     def sync(self) -> KeyBatch:
-        """What its calls go to."""
+        """The sync object that runs the calls."""
         if self._entered is None:
             raise Unusable("a batch is used inside its async with block")
         return self._entered
@@ -531,7 +532,7 @@ class AsyncBatch(AsyncSets):
         leave = self.sync.__exit__
         try:
             await self.loop.run(partial(leave, kind, error, trace))
-        except CancelledError as cancelled:  # if it has not ended yet, it ends without a commit
+        except CancelledError as cancelled:  # a batch that has not ended ends without a commit
             drop = partial(leave, type(cancelled), cancelled, None)
             await ended(ensure_future(self._calls.run_here(drop)))
             raise
@@ -569,7 +570,7 @@ class AsyncMemory:
     if not TYPE_CHECKING:  # as in `Memory`
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise the error of a name that is none of a memory, but perhaps of a key's."""
+            """Raise AttributeError; the message names the key's attribute of that name, if any."""
             raise no_attribute(self, name, KeyMemory, 'a key has it: (await memory.key("…"))')
 
     open = classmethod(_opening(Memory.open))
@@ -636,7 +637,7 @@ class AsyncMemory:
 
     @property
     def store(self) -> Store:
-        """See `Memory.store`: its calls are not awaited."""
+        """See `Memory.store`; the calls of a store are not awaited."""
         return self.sync.store
 
     async def keys(self, *, prefix: str = "", after: str | None = None) -> list[str]:
@@ -649,9 +650,9 @@ class AsyncMemory:
 
     @property
     def knowledge(self) -> AsyncKnowledge:
-        """The knowledge that this memory shares with all that name it."""
+        """The knowledge that this memory shares with other memories of the same knowledge name."""
         return AsyncKnowledge(self.loop, self.sync.knowledge)
 
     async def close(self) -> None:
-        """Close the memory, also if this is cancelled; twice is fine."""
+        """Close the memory, even if the task is cancelled. A second call does nothing."""
         await self.loop.end(self.sync.close)

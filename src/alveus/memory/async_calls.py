@@ -1,4 +1,4 @@
-"""Calls that run in threads and are awaited: what `alveus.memory.aio` is made of."""
+"""Run sync calls in threads and await them: the machinery of `alveus.memory.aio`."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from alveus.values.keywords import UnknownKeyword
 from alveus.values.times import Zone
 
 THREADS = 16
-"""Calls under way at once; more wait. Writers share one fsync anyway."""
+"""Calls that run at the same time; more calls wait. Concurrent writers share one fsync."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -40,10 +40,10 @@ C = TypeVar("C", bound=Callable[..., object])
 
 
 class CallExecutor(ProcessBound):
-    """Runs calls in threads, for whatever event loop awaits them.
+    """Runs calls in threads, for any event loop of the process.
 
     Args:
-        refusal: What is said of calls that come after it was closed.
+        refusal: The message of `StoreClosed` for calls after `end` or `close`.
     """
 
     def __init__(self, refusal: str = "this memory was closed; open it again") -> None:
@@ -55,11 +55,11 @@ class CallExecutor(ProcessBound):
         FORKS.register(self)
 
     async def run(self, call: Callable[[], R], *, certain: bool = False) -> R:
-        """Return what *call* returns, in a thread.
+        """Run *call* in a thread and return its result.
 
-        Who is cancelled meanwhile waits until the call has ended: what it did, it did before
-        `asyncio.CancelledError` is raised. A call that no thread has begun is never made, unless
-        it is *certain*.
+        A cancelled task waits until the call has ended, then raises `asyncio.CancelledError`: the
+        call's effects are complete by then. If the task is cancelled before a thread has started
+        the call, the call never runs, unless *certain* is True.
         """
         FORKS.check_process()
         made = self.submitted(call)
@@ -72,7 +72,7 @@ class CallExecutor(ProcessBound):
             raise
 
     async def end(self, call: Callable[[], None]) -> None:
-        """Make *call* the last one, also if who waits for it is cancelled; twice is fine."""
+        """Run *call* as the last one, even if the task is cancelled. A second `end` is ignored."""
         FORKS.check_process()
         with self._ending:
             if self._last is None and not self.closed:
@@ -87,26 +87,26 @@ class CallExecutor(ProcessBound):
                 raise
 
     def close(self) -> None:
-        """Take no more calls."""
+        """Refuse further calls."""
         self.closed = True
         self._threads.shutdown(wait=False)
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`: the threads of its parent are not there, and would never answer."""
+        """See `Inherited`: a forked child has no threads of its parent, so no call would return."""
         del quiet
         self._threads, self._last = _new_threads(), None
 
     def submitted(self, call: Callable[[], R]) -> Future[R]:
-        """Have a thread make *call*; return what becomes of it.
+        """Submit *call* to a thread and return its future.
 
         Raises:
-            StoreClosed: No more calls are taken.
+            StoreClosed: The executor is closed.
         """
         try:
             if not self.closed:
                 return self._threads.submit(copy_context().run, call)
         except RuntimeError:
-            if not self.closed:  # else it was closed by another thread just now
+            if not self.closed:  # else another thread closed it just now
                 raise
         raise StoreClosed(self._refusal)
 
@@ -116,16 +116,16 @@ def _new_threads() -> ThreadPoolExecutor:
 
 
 async def ended(answer: asyncio.Future[R]) -> None:
-    """Wait until a call has ended, however often the task that waits is cancelled."""
+    """Wait until a call has ended, even if the waiting task is cancelled several times."""
     while not answer.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([answer])
     if not answer.cancelled():
-        answer.exception()  # a cancelled task raises that, and not the error of the call
+        answer.exception()  # a cancelled task raises CancelledError, not the error of the call
 
 
 async def to_its_end(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Return what *function* returns, in a thread; who is cancelled waits until it has ended."""
+    """Run *function* in a thread and return its result; a cancelled task waits for the end."""
     answer = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
     try:
         return await asyncio.shield(answer)
@@ -135,51 +135,51 @@ async def to_its_end(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwa
 
 
 class CallLane(Protocol):
-    """What calls go through: the `CallExecutor`, or the lane of one batch."""
+    """Runs the calls of an object: the `CallExecutor`, or the queue of one batch."""
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Return what *call* returns, in a thread."""
+        """Run *call* in a thread and return its result."""
         ...
 
 
 class OneByOne:
-    """The calls of one batch: never two at a time, whatever tasks they come from."""
+    """Runs the calls of one batch one at a time, from whichever tasks they come."""
 
     def __init__(self, loop: CallLane) -> None:
         self._loop, self._turn = loop, asyncio.Lock()
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Return what *call* returns, after the calls before it."""
+        """Run *call* after the calls before it, and return its result."""
         async with self._turn:
             return await self._loop.run(call)
 
     async def run_here(self, call: Callable[[], None]) -> None:
-        """Make *call*, which does not wait, in this thread, after the calls before it."""
+        """Run *call* in this thread, after the calls before it. *call* must not block."""
         async with self._turn:
             call()
 
 
 class Async(Protocol):
-    """What has a sync object behind it."""
+    """An asyncio object with a sync object behind it."""
 
     @property
     def loop(self) -> CallLane:
-        """What calls go through."""
+        """The executor of the calls."""
         ...
 
     @property
     def sync(self) -> object:
-        """What they go to."""
+        """The sync object that runs the calls."""
         ...
 
 
 def awaited(
     method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
-    """Return a method of the sync object behind, or of a *part* of it, as one that is awaited.
+    """Return a coroutine method that calls *method* of the sync object, or of a *part* of it.
 
-    The class of the object may override it, as the memory of a server does. What a coroutine yields
-    is None to type checkers: with Any there, mypy takes all that `asyncio.gather` returns for Any.
+    The object's class may override *method*, as the memory of a server does. The coroutine's yield
+    type is None for type checkers: with Any, mypy infers Any for all results of `asyncio.gather`.
     """
     of, name = part or partial(cast, "S"), method.__name__
 
@@ -194,14 +194,14 @@ def awaited(
 
 
 Access: TypeAlias = Literal["read", "write"]
-"""What a call does to the memory that it is made on."""
+"""Whether a call reads or writes the memory."""
 
 
 class Mark(NamedTuple):
     """How a method is called over HTTP.
 
     Attributes:
-        hints: Annotations that hold there, by the name of the argument, in place of the method's.
+        hints: Annotations for HTTP that replace the method's, by argument name.
     """
 
     method: Callable[..., object] | property
@@ -212,24 +212,24 @@ class Mark(NamedTuple):
 def read(
     method: Callable[Concatenate[S, P], R], **hints: object
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
-    """Return *method* as `awaited` does; over HTTP it is a call that reads."""
+    """Return *method* as `awaited` does, and mark it as a reading call for HTTP."""
     return over_http(method, "read", **hints)(awaited(method))
 
 
 def write(
     method: Callable[Concatenate[S, P], R], **hints: object
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
-    """Return *method* as `awaited` does; over HTTP it is a call that writes."""
+    """Return *method* as `awaited` does, and mark it as a writing call for HTTP."""
     return over_http(method, "write", **hints)(awaited(method))
 
 
 def over_http(
     method: Callable[..., object] | property, access: Access, **hints: object
 ) -> Callable[[C], C]:
-    """Return a decorator of an asyncio method: over HTTP, *method* is a call of that access.
+    """Return a decorator that marks an asyncio method as the HTTP call *method* of an access.
 
     Args:
-        hints: Annotations that hold there, in place of the method's.
+        hints: Annotations for HTTP that replace the method's.
     """
 
     def mark(call: C) -> C:
@@ -240,13 +240,13 @@ def over_http(
 
 
 def marks_of(table: type[object]) -> dict[str, Mark]:
-    """Return how methods of a class are called over HTTP, by their names in the class."""
+    """Return the marks of a class's HTTP calls, by method name."""
     marks = {name: getattr(made, "over_http", None) for name, made in vars(table).items()}
     return {name: mark for name, mark in marks.items() if mark is not None}
 
 
 def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async, P], R]:
-    """Return *method* of the sync object behind, as a call that does not wait."""
+    """Return a plain method that calls *method* of the sync object; *method* must not block."""
 
     @wraps(method)
     def call(self: Async, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -256,12 +256,12 @@ def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async
 
 
 def shown(self: Async) -> str:
-    """Return how what is awaited is shown: as the sync object behind it."""
+    """Return the `repr` text of an asyncio object: its sync object's, marked as awaited."""
     return f"<{type(self).__name__} of {self.sync!r}>"
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]:
-    """Return a function that needs no memory, as a call that is awaited; see `run_to_its_end`."""
+    """Return *function*, which needs no memory, as a coroutine function; see `run_to_its_end`."""
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -271,7 +271,7 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]
 
 
 async def run_to_its_end(call: Callable[[], R]) -> R:
-    """Return what *call* returns, in a new thread; a cancelled task waits for its end."""
+    """Run *call* in a new thread and return its result; a cancelled task waits for its end."""
     threads = CallExecutor()
     try:
         return await threads.run(call, certain=True)
@@ -291,7 +291,7 @@ class GetsItemsLater(Protocol):
 
 
 class ListsSetsLater(Protocol):
-    """The call `KeyMemory.sets`, awaited, for the same reason."""
+    """`KeyMemory.sets`, awaited. A protocol for the same reason."""
 
     @overload
     async def __call__(self, *, prefix: str = "", counts: Literal[False] = False) -> list[str]: ...

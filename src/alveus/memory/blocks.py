@@ -1,4 +1,4 @@
-"""Blocks: short texts of a key that an agent edits itself, in its exact tree."""
+"""Blocks: short texts of a key that an agent edits, stored in the key's exact tree."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, checked_name, counted, moment
 
 BLOCKS, LIMITS = "blocks", "block_limits"
-"""The objects in exact memory that hold the texts, and the limits that somebody set."""
+"""The objects in exact memory that hold the texts, and the limits set by `set_limit`."""
 
 STANDARD: Mapping[str, str] = {
     "human": "what you know about the user",
     "persona": "who you are, and how you speak",
 }
-"""The blocks that every key has, with what each is for; empty until something is written."""
+"""The standard blocks of every key, each with its purpose. They are empty until written."""
 
 CHARACTERS = 2_000
-"""The most that a block may have, unless another limit was set."""
+"""The default limit of a block's length, in characters."""
 
 TRIES = 100
-"""How often an edit is made anew, from a fresh read, if another one came in between."""
+"""Attempts of an edit, each from a fresh read, while other edits intervene."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockVersion:
-    """What a block said from one commit on.
+    """The text of a block from one commit on.
 
     Attributes:
-        text: The text; "" if the block was removed.
+        text: The text; "" if the block was deleted.
         commit: The number of the commit, which `Blocks.at` and every ``as_of=`` take.
-        time: When it was.
+        time: The time of the commit.
     """
 
     text: str
@@ -49,15 +49,15 @@ class BlockVersion:
 
 @suggest_names_in
 class Blocks:
-    """The blocks of one key; reached by ``key.blocks``, in a batch and in an action as well.
+    """The blocks of one key, at ``key.blocks``; also in a batch and in an action.
 
-    A block is a value in short-term memory, at ``blocks.NAME``. An edit is made from what the
-    block says at that moment, and is a commit, or a part of the batch or the action.
+    A block is a value in short-term memory, at ``blocks.NAME``. Each edit starts from the current
+    text. It is one commit, or part of the batch or the action.
 
     Args:
         tree: The root of short-term memory.
-        scope: Whose it is.
-        engine: Returns what reads the history; raises where there is none.
+        scope: The key's scope.
+        engine: Returns the engine that reads history; raises where history cannot be read.
         most: The argument of `limited`.
     """
 
@@ -77,20 +77,20 @@ class Blocks:
     # --- reading ------------------------------------------------------------------------------
 
     def names(self) -> list[str]:
-        """Return the names of all blocks: "human" and "persona" first, then yours."""
+        """Return the names of all blocks: "human" and "persona" first, then the others."""
         written = self._written()
         return [*dict.fromkeys([*STANDARD, *written])]
 
     def get(self, name: str) -> str:
-        """Return what a block says; "" if nothing was written to it.
+        """Return the text of a block; "" if nothing was written to it.
 
         Raises:
-            TreeConflict: The value at its path in exact memory is no text.
+            TreeConflict: The value at the block's path in exact memory is not text.
         """
         return _text(self._tree.get(_path(name), ""), name)
 
     def to_dict(self) -> dict[str, str]:
-        """Return the texts of the blocks that say something, by name."""
+        """Return the texts of the blocks that are not empty, by name."""
         written = self._written()
         named = {name: _text(written.get(name, ""), name) for name in (*STANDARD, *written)}
         return {name: text for name, text in named.items() if text}
@@ -108,29 +108,29 @@ class Blocks:
     # --- editing ------------------------------------------------------------------------------
 
     def set(self, name: str, text: str) -> None:
-        """Write a block: *text* replaces all of it.
+        """Replace the whole text of a block by *text*.
 
         Raises:
-            TooLarge: It has more characters than the block may have.
+            TooLarge: *text* is longer than the block's limit.
         """
         self._edit(name, lambda _: text)
 
     def append(self, name: str, text: str) -> str:
-        """Add *text* to a block as a new line; return what the block says now.
+        """Append *text* to a block as a new line; return the block's new text.
 
         Raises:
-            TooLarge: It would have more characters than it may have.
+            TooLarge: The new text would be longer than the block's limit.
         """
         if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"block {name!r}: a line is a text, not {short_repr(text)}")
         return self._edit(name, lambda before: f"{before}\n{text}" if before else text)
 
     def replace(self, name: str, old: str, new: str) -> str:
-        """Replace a part of a block by *new*; return what the block says now.
+        """Replace *old* in a block by *new*; return the block's new text.
 
         Raises:
-            InvalidInput: *old* is not in the block, or is there several times.
-            TooLarge: It would have more characters than it may have.
+            InvalidInput: *old* does not occur in the block, or occurs several times.
+            TooLarge: The new text would be longer than the block's limit.
         """
         if not isinstance(old, str) or not old:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"block {name!r}: old is the text to replace, not {short_repr(old)}")
@@ -170,41 +170,41 @@ class Blocks:
     # --- limits -------------------------------------------------------------------------------
 
     def limit(self, name: str) -> int:
-        """Return how many characters a block may have: 2,000, unless `set_limit` said otherwise."""
+        """Return the limit of a block in characters: 2,000 unless `set_limit` changed it."""
         found: object = self._tree.get((LIMITS, _path(name)[1]))
         if type(found) is not int:
             return self._most or CHARACTERS
         return min(found, self._most or found)
 
     def limited(self, characters: int | None) -> Blocks:
-        """Return the same blocks, where an edit may leave so many characters.
+        """Return the same blocks with a limit of *characters* for edits made through them.
 
-        Of a block that `set_limit` gave fewer, as many as that.
+        A lower limit from `set_limit` still applies to its block.
         """
         return Blocks(self._tree, self._scope, self._engine, most=characters)
 
     def set_limit(self, name: str, characters: int) -> None:
-        """Say how many characters a block may have; it is stored, and holds for all who edit it.
+        """Set the limit of a block in characters. It is stored and applies to all editors.
 
-        What the block says now stays, also if it is longer; it can only become shorter then.
+        The current text stays, even if it is longer; edits can then only shorten it.
         """
         self._tree.set((LIMITS, _path(name)[1]), counted(characters, "characters"))
 
     # --- the past -----------------------------------------------------------------------------
 
     def at(self, as_of: AsOf) -> Blocks:
-        """Return the blocks as they were after a commit, or at a time, to be read only.
+        """Return the blocks as they were after a commit, or at a time; read-only.
 
         Raises:
-            HistoryPruned: What was there is no longer kept.
+            HistoryPruned: The state of that moment is no longer kept.
             Unsupported: Inside a batch or an action.
         """
         return Blocks(self._tree.at(as_of), self._scope, self._engine)
 
     def history(self, name: str) -> list[BlockVersion]:
-        """Return every version of a block that is kept, the oldest first.
+        """Return every kept version of a block, oldest first.
 
-        Some may be from before the past of the whole tree is complete, where `at` refuses to read.
+        Some versions may be older than the oldest moment that `at` can read.
 
         Raises:
             Unusable: Inside a batch or an action.

@@ -1,4 +1,4 @@
-"""Compaction by a separate process: it follows the adds of others, and compacts full sets."""
+"""A compactor process: it follows the adds of other processes and compacts full sets."""
 
 from __future__ import annotations
 
@@ -32,27 +32,27 @@ _LOG = logging.getLogger(__name__)
 
 EVERY = timedelta(seconds=30)
 MOST_EVERY = timedelta(days=365)
-"""The longest wait between two looks."""
+"""The longest wait between two checks."""
 
 WHOLE_S = 600.0
-"""How often all sets are looked at, and not only those that were added to."""
+"""How often the compactor checks all sets, not only sets with new items."""
 
 HOURS = 24
-"""Of a day; the first hour is 0."""
+"""Hours of a day; the first hour is 0."""
 
 MOST_CHANGES = 100_000
-"""Lines of the change log that are followed; where there are more, all sets are looked at."""
+"""Change-log rows that one check reads; with more rows it checks all sets instead."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """How far a compactor is.
+    """The progress of a compactor.
 
     Attributes:
-        set: The set it is at; None: it has seen to all.
-        items: What that holds.
+        set: The current set; None means that all sets are done.
+        items: The number of items in that set.
         done: Compactions so far.
-        failed: Why a set was left as it was; None: it was not.
+        failed: Why the compaction of the set failed; None means that it did not fail.
     """
 
     set: SetRef | None
@@ -62,16 +62,16 @@ class Look:
 
 
 class Compactor:
-    """Compacts the sets of a memory's space whose execution is "external", or all of them.
+    """Compacts a space's sets with execution "external", or all of its sets.
 
-    Several may run side by side, and be killed at any time: a set is compacted by one at a time,
-    in whole steps.
+    Several compactors may run at the same time and may be killed at any time. Only one compacts a
+    set at a time, and each compaction is atomic.
 
     Args:
-        at: The share of a capacity above which a set is compacted; None: the mark of each set.
-        hours: Only in these hours of the day, by local time, such as ``(1, 5)`` or ``(22, 4)``.
-        key, set_name: Only sets of this key, or of this name.
-        everything: Also sets whose execution is "background" or "sync".
+        at: The share of a capacity above which a set is compacted; None means each set's mark.
+        hours: Compact only in these hours of the local day, such as ``(1, 5)`` or ``(22, 4)``.
+        key, set_name: Only sets of this key, or with this name.
+        everything: Also compact sets with execution "background" or "sync".
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class Compactor:
         self._done = 0
 
     def due(self) -> Iterator[SetInfo]:
-        """Yield the sets that are to be compacted now."""
+        """Yield the sets that need compaction now."""
         for scope in self._scopes():
             for info in self._memory.store.set_infos(scope):
                 if not is_hidden(info.ref) and self._wants(info):
@@ -132,16 +132,16 @@ class Compactor:
         every: timedelta = EVERY,
         progress: Callable[[Look], object] | None = None,
     ) -> int:
-        """Compact what is due; return how many compactions were done.
+        """Compact the sets that are due; return the number of compactions.
 
         Args:
-            watch: Go on, until `stop` is called: look after what was added, and every ten minutes
-                at all. What fails is logged, and tried again later.
-            every: How long to wait between two looks.
-            progress: Called before each set, after each compaction, and when all are seen to.
+            watch: Continue until `stop` is called: check sets with new items, and all sets every
+                ten minutes. Failures are logged and retried later.
+            every: The wait between two checks.
+            progress: Called before each set, after each compaction, and after the last set.
 
         Raises:
-            AlveusError: Without *watch*: a set could not be compacted; the others were.
+            AlveusError: Without *watch*: a set could not be compacted. The other sets were.
         """
         if not isinstance(every, timedelta) or not timedelta(0) < every <= MOST_EVERY:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
@@ -159,15 +159,15 @@ class Compactor:
         return self._done
 
     def stop(self) -> None:
-        """Have `run` return after the step it is at; the handler of a signal may call this."""
+        """Make `run` return after its current step. A signal handler may call this."""
         self._stop.set()
 
     def _look(self, tell: Callable[[Look], object]) -> AlveusError | None:
-        """See once to the sets that are due; return why one was left, if one was."""
+        """Compact the due sets once; return a failure, if any."""
         try:
             return self._seen_to(tell)
         except (StoreBusy, StoreFull) as error:
-            self._seq = None  # what was added meanwhile is not to be missed
+            self._seq = None  # so that no add is missed: the next check reads all sets
             _LOG.warning("the sets could not be looked at: %s", type(error).__name__)
             return error
 
@@ -192,7 +192,7 @@ class Compactor:
         return first <= hour < last if first < last else hour >= first or hour < last
 
     def _fresh(self) -> Iterator[SetInfo]:
-        """Yield sets that are due, of those that were added to since the last look."""
+        """Yield the due sets among the sets with adds since the last check."""
         store, now = self._memory.store, time.monotonic()
         since, self._seq = self._seq, store.seq()
         if now >= self._whole:
@@ -212,11 +212,11 @@ class Compactor:
             asked = self._key is None or ref.scope.key == self._key
             if info is not None and mine and asked and self._wants(info):
                 yield info
-            else:  # it is no more, or another one saw to it
+            else:  # the set was deleted, or another compactor compacted it
                 self._failed.pop(ref, None)
 
     def _see_to(self, info: SetInfo, tell: Callable[[Look], object]) -> AlveusError | None:
-        """Compact one set until it is below its mark; return why it was left, if it was."""
+        """Compact one set until it is below its mark; return the failure, if any."""
         ref, store = info.ref, self._memory.store
         tries, again = self._failed.get(ref, (0, 0.0))
         if time.monotonic() < again:
@@ -256,7 +256,7 @@ class Compactor:
 
 
 def are_hours(given: object) -> bool:
-    """Return whether *given* is an hour to begin at, 0 to 23, and another to end at, up to 24."""
+    """Return whether *given* is a pair of a start hour, 0 to 23, and an end hour, up to 24."""
     if not isinstance(given, (tuple, list)):
         return False
     if [type(hour) for hour in cast("tuple[object, ...]", given)] != [int, int]:
@@ -266,7 +266,7 @@ def are_hours(given: object) -> bool:
 
 
 def _untold(_look: Look) -> None:
-    """Tell nobody."""
+    """Do nothing."""
 
 
 def _local(now: int) -> datetime:

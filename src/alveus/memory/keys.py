@@ -1,4 +1,4 @@
-"""The memory of one key, and knowledge: what `Memory.key` and `Memory.knowledge` give."""
+"""The memory of one key, and knowledge: the objects of `Memory.key` and `Memory.knowledge`."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ Result = TypeVar("Result")
 DEFAULT_SET = "default"
 
 SHOWN = 20
-"""Sets, and names of an exact tree, that a notebook shows."""
+"""The most sets, and names of an exact tree, that a notebook shows."""
 
 
 def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
@@ -90,7 +90,7 @@ def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
 
 
 def _shown(value: object) -> str:
-    """Return a value of an exact tree on one line; of an object the names of its fields."""
+    """Return a value of an exact tree on one line; for an object, the names of its fields."""
     from alveus.values import html
 
     if not isinstance(value, MemoryObject):
@@ -101,7 +101,7 @@ def _shown(value: object) -> str:
 
 
 class Inside(NamedTuple):
-    """What named sets are made of: what the memory works with, where changes go, and whose."""
+    """The parts of named sets: the memory's engine, the writer of changes, and the scope."""
 
     engine: Engine
     writer: Writer
@@ -110,7 +110,7 @@ class Inside(NamedTuple):
 
 @suggest_names_in_part
 class OwnerSets:
-    """Named sets of one owner, and the calls that go to its set "default"."""
+    """The named sets of a key or a knowledge, and the calls on its set "default"."""
 
     _make: type[MemorySet] = MemorySet
 
@@ -132,7 +132,7 @@ class OwnerSets:
         return f"{owner[:1].upper()}{owner[1:]}"
 
     def _tables(self) -> builtins.list[Html]:
-        """Return what a notebook shows below the title."""
+        """Return the tables that a notebook shows below the title."""
         from alveus.values import html
 
         counts = self.sets(counts=True)
@@ -143,7 +143,7 @@ class OwnerSets:
 
     @property
     def inside(self) -> Inside:
-        """What it is made of, for rooms of alveus that keep something in its sets."""
+        """The parts of these sets, for packages of alveus that keep data in them."""
         return Inside(self._engine, self._writer, self._scope)
 
     @lazy_attribute
@@ -162,12 +162,12 @@ class OwnerSets:
     def sets(
         self, *, prefix: str = "", counts: bool = False
     ) -> builtins.list[str] | dict[str, int]:
-        """Return the names of the sets that something was added to, sorted.
+        """Return the names of the sets that have had an item, sorted.
 
         Args:
-            prefix: Only names that begin with it.
-            counts: Return a dict: by name, how many items there are. Items are not counted for
-                that: each set knows its number.
+            prefix: Only names with this prefix.
+            counts: Return a dict of name to number of items. This counts nothing: each set stores
+                its number.
         """
         begin = checked_prefix(prefix)
         if not flag(counts, "counts"):
@@ -177,7 +177,7 @@ class OwnerSets:
 
     @property
     def quarantine(self) -> Quarantine:
-        """What rules of admission keep out of all its sets."""
+        """The items that admission rules hold back from all these sets."""
         return Quarantine(self._writer, self._scope)
 
     def search(  # noqa: PLR0913 - as a set's search
@@ -194,10 +194,10 @@ class OwnerSets:
         min_score: float | None = None,
         reranker: RerankerChoice = MEMORY_DEFAULT,
     ) -> Hits:
-        """Search sets together, all of them unless *sets* names some; see `MemorySet.search`.
+        """Search several sets together, by default all of them; see `MemorySet.search`.
 
         Args:
-            prefix: Instead of *sets*: those whose names begin with it.
+            prefix: Instead of *sets*: search the sets whose names have this prefix.
         """
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
@@ -212,7 +212,7 @@ class OwnerSets:
         where: Where | None = None,
         limit: int | None = None,
     ) -> MapPoints:
-        """Return the items of all sets, or of those in *sets*, in one plane; see `MemorySet`."""
+        """Return the items of *sets*, by default all, as points of a plane; see `MemorySet.points`."""
         return self._writer.points(self._named(sets), where=where, limit=limit)
 
     def map(
@@ -223,13 +223,13 @@ class OwnerSets:
         where: Where | None = None,
         limit: int | None = None,
     ) -> Figure:
-        """Return a picture of what `points` returns; see `MemorySet.map`."""
+        """Return a picture of the points; see `MemorySet.map`."""
         return self.points(sets=sets, where=where, limit=limit).plot(colour=colour)
 
     def _named(
         self, sets: Sequence[str] | None, prefix: str | None = None
     ) -> Scope | builtins.list[SetRef]:
-        """Return the sets of these names, or whose names begin so, or the scope of all."""
+        """Return the sets with these names or this prefix, or the scope for all sets."""
         if prefix is not None:
             if sets is not None:
                 raise InvalidInput("search takes sets or prefix=, one of them")
@@ -242,7 +242,7 @@ class OwnerSets:
 
 
 def default_set(sets: KeySets) -> MemorySet:
-    """Return the set "default", without the checks of `set`: it is asked for at every call."""
+    """Return the set "default". Skips the checks of `set`, because every call on it comes here."""
     return sets._default_set  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
@@ -255,17 +255,17 @@ class KeySets(OwnerSets):
 
     @hint_positionals("a value under a name is of exact memory: short_term.set(name, value)")
     def set(self, name: str, *, ttl: Ttl | None = None, **options: Unpack[SetOptions]) -> MemorySet:
-        """Return a set; writes nothing: what is asked for is kept with its first add.
+        """Return a set. Writes nothing: the first add stores the definition.
 
         Args:
-            ttl: How long items stay that are added or updated through what is returned, unless
-                the call says; with ``refresh="read"`` also from when its `get` or `search`
-                returned them. It is not kept with the set.
+            ttl: The default lifetime of items added or updated through the returned object. With
+                ``refresh="read"`` a `get` or `search` that returns an item restarts it. The set
+                does not store it.
             options: ``capacity compaction capacity_tokens capacity_bytes high_water low_water
                 execution retention signals admission item_type``; see `SetOptions`.
 
         Raises:
-            SetDefinitionConflict: It exists, and is otherwise; `MemorySet.redefine` changes it.
+            SetDefinitionConflict: The set exists with another definition; use `MemorySet.redefine`.
         """
         check_keywords(self, "set", options, SetOptions)
         made = stored_options(options, self._writer)
@@ -274,20 +274,21 @@ class KeySets(OwnerSets):
     def conversation(
         self, name: str, *, timezone: tzinfo | str | None = None
     ) -> conversations.ConversationMemory:
-        """Return a conversation: messages in their order, in the set *name*; writes nothing.
+        """Return a conversation: ordered messages in the set *name*. Writes nothing.
 
         Args:
-            timezone: Where it happens, as a name, an offset or a tzinfo: "yesterday" is counted
-                by it in messages whose timestamp has no offset. None: where the memory's reader is.
+            timezone: The zone of the conversation, as a name, an offset or a tzinfo. It dates
+                "yesterday" in messages whose timestamp has no offset. None means the zone of the
+                memory's reader.
 
         Raises:
-            InvalidInput: There is no such zone.
+            InvalidInput: The zone does not exist.
         """
         zone = None if timezone is None else Zone.of(timezone)
         ref = SetRef(self._scope, set_name(name))
         return conversations.ConversationMemory(self._writer, ref, zone)
 
-    # Of the set "default":
+    # Calls on the set "default":
     add = delegated(default_set, MemorySet.add)
     add_many = delegated(default_set, MemorySet.add_many)
     get = cast("GetsItems", delegated(default_set, MemorySet.get))
@@ -300,28 +301,28 @@ class KeySets(OwnerSets):
     history = delegated(default_set, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
-        """Return a set; the name Flink Agents gives to `set`."""
+        """Return a set. Flink Agents' name for `set`."""
         return self.set(name)
 
     @property
     def long_term_memory(self) -> Self:
-        """This; the name Flink Agents gives to it."""
+        """The same object. Flink Agents' name for the long-term memory."""
         return self
 
 
 @suggest_names_in
 class KnowledgeMemory(OwnerSets):
-    """Sets that belong to no key: all memories with this knowledge on the store share them."""
+    """Sets without a key: all memories of a store that name this knowledge share them."""
 
     _make = KnowledgeSet
 
     def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
         super().__init__(engine, writer or CommitWriter(engine, scope), scope)
 
-    if not TYPE_CHECKING:  # a type checker would take every name for one of a knowledge
+    if not TYPE_CHECKING:  # else a type checker would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise the error of a name that is none of a knowledge, but perhaps of its sets."""
+            """Raise AttributeError; the message names the sets' attribute of that name, if any."""
             raise no_attribute(self, name, KnowledgeSet, 'a set has it: knowledge.set("…")')
 
     def __repr__(self) -> str:
@@ -329,7 +330,7 @@ class KnowledgeMemory(OwnerSets):
 
     @property
     def name(self) -> str:
-        """What it is named; the space's name unless another was given."""
+        """The name of the knowledge, by default the name of the space."""
         return self._scope.space
 
     def set(
@@ -342,10 +343,10 @@ class KnowledgeMemory(OwnerSets):
         retention: Literal["keep", "purge"] | timedelta | None = None,
         admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> KnowledgeSet:
-        """Return a set. It changes only by explicit calls.
+        """Return a set of the knowledge. It changes only by explicit calls.
 
         Raises:
-            InvalidInput: A capacity, compaction or retention is given: it takes none.
+            InvalidInput: *capacity*, *compaction* or *retention* is given; knowledge supports none.
         """
         given = {"capacity": capacity, "compaction": compaction, "retention": retention}
         refuse_upkeep(given)
@@ -393,27 +394,27 @@ class KeyMemory(KeySets, Prompts):
 
     @property
     def space(self) -> str:
-        """The application that the key is of."""
+        """The space (the application) of the key."""
         return self._scope.space
 
     @property
     def engine(self) -> Engine:
-        """What it works with, for the rooms of alveus above it, such as runners."""
+        """The engine below, for packages of alveus that build on the memory, such as runners."""
         return self._engine
 
     @property
     def short_term_ttl(self) -> Ttl | None:
-        """How long short-term values stay where a write does not say."""
+        """The default lifetime of short-term values."""
         return self._ttl
 
     @property
     def short_term(self) -> MemoryObject:
-        """The root of its exact tree; each change is a commit."""
+        """The root of the key's exact tree; each change is one commit."""
         return root_of(self._live)
 
     @property
     def short_term_memory(self) -> MemoryObject:
-        """`short_term`, as Flink Agents names it."""
+        """The same as `short_term`. Flink Agents' name for it."""
         return self.short_term
 
     @property
@@ -427,13 +428,13 @@ class KeyMemory(KeySets, Prompts):
 
     @property
     def facts(self) -> fact_rooms.Facts:
-        """What was learnt: the facts of its set "facts", where they come from, and undo."""
+        """The learnt facts, from the set "facts": list them, find their sources, undo."""
         return fact_rooms.facts_of_key(self._engine, self._scope)
 
     def about(
         self, name: str, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> fact_rooms.EntityPage:
-        """Return the page of a person, a place or a thing; see `Facts.about`."""
+        """Return the page of an entity (a person, a location or a thing); see `Facts.about`."""
         return self.facts.about(name, as_of=as_of, valid_at=valid_at)
 
     def profile(
@@ -455,28 +456,28 @@ class KeyMemory(KeySets, Prompts):
         options: fact_rooms.LearnOptions | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> fact_rooms.LearnReport:
-        """Learn facts from a conversation, messages or texts; return what was learnt.
+        """Learn facts from a conversation, messages or texts; return a report.
 
-        A conversation is read from where the last call stopped: each message is read once,
-        despite crashes and however many processes learn. Texts and messages are added to the
-        conversation "learned" first; those without an id get one from what they say, so that a
-        repetition adds nothing. For each batch of messages the model is asked for facts, and, if
-        facts of the same subjects are known, what becomes of both. Its answers are recorded before
-        they are used; the facts, what they supersede and the position are one commit. Nothing
-        is locked while a model is asked.
+        Learning from a conversation continues after the last message that was read. Each message is
+        read once, despite crashes and concurrent learners. Texts and messages are added to the
+        conversation "learned" first; an item without an id gets an id derived from its text, so a
+        repeated call adds nothing. For each batch of messages the model returns facts, and decides
+        how they change known facts of the same subjects. Its answers are recorded before they are
+        used. The facts, the facts they supersede and the position are one commit. No lock is held
+        while the model runs.
 
         Args:
-            source: A conversation of this key, or messages or texts, one or several.
-            model: Who finds the facts. What it says is checked: facts whose sources or quotations
-                are wrong are not stored, and counted in `LearnReport.refused`. None: written-down
-                rules find what English speakers say of themselves.
-            options: How many messages are read at once.
-            progress: Called with the number of messages that each commit read.
+            source: A conversation of this key, or one or several messages or texts.
+            model: The model that finds the facts. Its answers are checked: facts with wrong sources
+                or quotations are not stored, and are counted in `LearnReport.refused`. None means
+                built-in rules for English statements in the first person.
+            options: The number of messages per batch.
+            progress: Called after each commit with the number of messages it read.
 
         Raises:
-            ModelAnswerInvalid: No answer could be used; what was read before that is stored.
-            ModelFailed: The model could not be asked; the same.
-            InvalidInput: *source* cannot be learnt from.
+            ModelAnswerInvalid: No answer was usable. Facts of earlier batches are stored.
+            ModelFailed: The model failed. Facts of earlier batches are stored.
+            InvalidInput: *source* is not a conversation of this key, messages or texts.
         """
         return fact_rooms.learn(
             self._engine, self._scope, source, model=model, options=options, progress=progress
@@ -491,10 +492,10 @@ class KeyMemory(KeySets, Prompts):
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Erase the whole key, for good; or *ids* of the set "default"; or, of all sets, *where*.
+        """Erase the whole key for good; or *ids* of the set "default"; or items that match *where*.
 
-        Of the whole key its tree, sets, runs and name: see `Memory.forget`. Of items: see
-        `MemorySet.forget`.
+        Without *ids* and *where*: the key's tree, sets, runs and name; see `Memory.forget`. *where*
+        applies to all sets. For items see `MemorySet.forget`.
         """
         engine, scope = self._engine, self._scope
         if ids is not None:
@@ -506,38 +507,40 @@ class KeyMemory(KeySets, Prompts):
         return forget_items(engine, scope, None, where, how)
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
-        """Return a batch: what is done to it in a `with` block is committed when that ends.
+        """Return a batch: its `with` block's changes are one commit when the block ends.
 
-        All of it, or, if the block raises, nothing. With an *idempotency_key* the same batch
-        again changes nothing: its block reads what was there before the first one (search: what
-        is there now), and asking for the same is `KeyBatch.committed` as adopted.
+        If the block raises, nothing is committed. Repeating a batch with the same *idempotency_key*
+        changes nothing: its block reads the state before the first batch (but search reads the
+        present), and `KeyBatch.committed` is marked as adopted if the block makes the same changes.
 
         Raises:
-            StaleRun: At the end of the block: it changed the exact tree, and so did another. Not
-                of a block that only set values there and read none: the last one to set stays.
-            KeyBusy: The same, while somebody went on running the key for `wait_s`.
-            InvalidInput: The same, in an action of this very key.
-            IdempotencyConflict: The key was used for another batch.
+            StaleRun: At the end of the block: the block and another writer both changed the exact
+                tree. Not raised for a block that only set values and read none; the last writer
+                wins then.
+            KeyBusy: At the end of the block: a run kept the key busy for `wait_s`.
+            InvalidInput: At the end of the block: the block is inside an action of the same key.
+            IdempotencyConflict: The idempotency key was used for another batch.
         """
         return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
 
     def commit(
         self, change: Callable[[KeyBatch], Result], *, idempotency_key: str | None = None
     ) -> Result:
-        """Call *change* with a batch, commit what it does, and return what it returned.
+        """Call *change* with a batch, commit its changes, and return its result.
 
-        If somebody else changed the exact tree since the batch began, or an item since the batch
-        changed it, nothing is committed, and *change* is called again with another batch, which
-        reads what is there now. So it should have no effects but on the batch. An item that it
-        reads first it updates with ``if_version=item.version``: if the item changed in between,
-        *change* is called again too. What else it raises is raised, and nothing is committed.
+        If another writer changed the exact tree since the batch began, or an item since the batch
+        changed it, nothing is committed and *change* is called again with a new batch, which reads
+        the present state. So *change* should have no effects outside the batch. If *change* reads
+        an item first and updates it with ``if_version=item.version``, a concurrent change of the
+        item also calls *change* again. Any other error of *change* is raised and nothing is
+        committed.
 
         Args:
-            idempotency_key: As of `batch`.
+            idempotency_key: See `batch`.
 
         Raises:
-            KeyBusy: Others changed the same for `wait_s`, or went on running the key.
-            StaleItem: *change* asked for the same version twice, and it was not there.
+            KeyBusy: Other writers changed the same data for `wait_s`, or a run kept the key busy.
+            StaleItem: *change* required the same outdated version twice.
         """
         checked_function(change, "commit takes a function of a batch")
         backoff, stale = Backoff(self._scope, self._engine.wait_s), ""
@@ -557,12 +560,12 @@ class KeyMemory(KeySets, Prompts):
 
 
 def no_attribute(owner: object, name: str, part: type, said: str) -> AttributeError:
-    """Return the error of a name that *owner* has not, but perhaps a *part* of it.
+    """Return the AttributeError of a name that *owner* lacks; it names a *part* that has it.
 
-    Reads nothing of *owner*, which may be half made, as by `copy`.
+    Reads no attribute of *owner*, which may be incomplete, as during `copy`.
 
     Args:
-        said: The part as a user names it and as he gets it: ``a key has it: memory.key("…")``.
+        said: How a user gets the part, for the message: ``a key has it: memory.key("…")``.
     """
     problem = f"{type(owner).__name__!r} object has no attribute {name!r}"
     if not name.startswith("_") and hasattr(part, name):
@@ -572,13 +575,13 @@ def no_attribute(owner: object, name: str, part: type, said: str) -> AttributeEr
 
 
 def _is_new_in_block(error: Conflict, before: str) -> bool:
-    """Return whether a block that raised this is to be called again."""
+    """Return whether the block that raised *error* should be called again."""
     is_stale = isinstance(error, StaleItem) and str(error) != before
     return is_stale or isinstance(error, SetMoved)
 
 
 class Touched(NamedTuple):
-    """A version of an item that a batch changes; *key* is None in knowledge."""
+    """The version of an item that a batch changes; *key* is None in knowledge."""
 
     key: str | None
     set_name: str
@@ -587,17 +590,17 @@ class Touched(NamedTuple):
 
 
 class KeyBatch(KeySets, Prompts):
-    """Changes of one key and of knowledge that are committed together.
+    """Changes of one key and of knowledge, committed together.
 
-    Reads see the exact tree as it was when the block began, and the latest items; both with the
+    Reads see the exact tree of the moment when the block began, and the latest items, both with the
     changes of the batch.
 
     Attributes:
-        committed: After the block: the commit; None if there was nothing to commit.
-        has_changes: After the block: whether it did anything that can be committed.
+        committed: After the block: the commit; None if the block changed nothing.
+        has_changes: After the block: whether the block made changes.
 
     Args:
-        base: The commit as of which the exact tree is read; None: the last one.
+        base: The commit whose exact tree is read; None means the last one.
     """
 
     def __init__(
@@ -630,9 +633,9 @@ class KeyBatch(KeySets, Prompts):
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
-        head = store.head(self._scope)  # before the look-up: after it, it may be that commit
+        head = store.head(self._scope)  # read before the look-up: afterwards it may be that commit
         first = self._op and store.commit_of_op(self._op, request=None, label=self._label)
-        if first:  # a repetition reads what the first one read, so that it asks for the same
+        if first:  # a repetition reads the state of the first batch
             self._base, now = first.number - 1, first.time
             self._draft.before = Moment(self._base, now)
             check_tree(store, self._scope, self._draft.before)
@@ -651,7 +654,7 @@ class KeyBatch(KeySets, Prompts):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._tree is None or not self._draft.open:  # it has not begun, or has ended
+        if self._tree is None or not self._draft.open:  # the block has not begun, or has ended
             return
         self._draft.open = False
         state, values = self._tree.finish(
@@ -684,14 +687,14 @@ class KeyBatch(KeySets, Prompts):
 
     @property
     def base(self) -> int:
-        """The commit as of which the exact tree is read."""
+        """The commit whose exact tree is read."""
         return self._base
 
     @property
     def touched(self) -> list[Touched]:
-        """What its changes of items rest on, in order: a repetition that touches other is another.
+        """The item versions that the batch changes, in order.
 
-        An item that is added has version 0.
+        A repetition has to touch the same versions. An added item has version 0.
         """
         return [
             Touched(part.set.scope.key, part.set.name, id_of(part), getattr(part, "version", 0))
@@ -716,7 +719,7 @@ class KeyBatch(KeySets, Prompts):
         return BatchTree.over(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
 
     def _laid_over(self, values: Sequence[SetValue]) -> tuple[TreeDelta, ...]:
-        """Return what sets *values* in the tree as it is now, which becomes the base."""
+        """Return deltas that set *values* in the current tree, which becomes the base."""
         self._base = self._engine.store.head(self._scope)
         overlay = self._overlay(self._engine.clock())
         for location, value, expiry in values:
@@ -725,14 +728,14 @@ class KeyBatch(KeySets, Prompts):
 
     @property
     def short_term(self) -> MemoryObject:
-        """The root of the key's exact tree, as it was when the block began and changed since."""
+        """The root of the key's exact tree, as at the block's start with the batch's changes."""
         if self._root is None:
             raise Unusable("a batch is used inside its with block; ask for another one")
         return self._root
 
     @property
     def knowledge(self) -> KnowledgeMemory:
-        """The knowledge; its changes are committed with the rest."""
+        """The knowledge; its changes are part of the batch's commit."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
 
     def _sources(self) -> Sources:

@@ -1,4 +1,4 @@
-"""The care of a memory: differences of moments, pruning, forgetting, another embedder."""
+"""Maintenance of a memory: differences between moments, pruning, forgetting, re-embedding."""
 
 from __future__ import annotations
 
@@ -67,11 +67,11 @@ PAGE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class ChangedValue:
-    """A path of the exact tree with another value.
+    """A path of the exact tree whose value changed.
 
     Attributes:
-        before: The value that was there, an empty dict for an empty object; None where nothing was.
-        after: The same of the later moment.
+        before: The earlier value; an empty dict for an empty object, None for no value.
+        after: The later value, in the same form.
     """
 
     kind: Kind
@@ -82,7 +82,7 @@ class ChangedValue:
 
 @dataclass(frozen=True, slots=True)
 class ChangedItem:
-    """An item that came, went, or became another version that says something else."""
+    """An item that was added or deleted, or whose content changed."""
 
     kind: Kind
     set_name: str
@@ -93,12 +93,12 @@ class ChangedItem:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What changed in the memory of a key between two moments; false if nothing did.
+    """The changes in the memory of a key between two moments; falsy if nothing changed.
 
     Attributes:
-        since: The last commit by the earlier moment, and `until` that of the later one.
+        since: The last commit at the earlier moment; `until` is the one at the later moment.
         tree: Changes of the exact tree, by path.
-        items: Changes of the sets, by name of the set and id.
+        items: Changed items, by set name and id.
     """
 
     key: str
@@ -124,14 +124,14 @@ def difference(  # noqa: PLR0913 - between what, and of what, by name
     tree: bool,
     now: int,
 ) -> Difference:
-    """Return what changed in *scope* from *a* to *b*, or to now.
+    """Return the changes in *scope* from *a* to *b*; None means now.
 
     Args:
-        sets: Names of the sets to look at; None: all.
-        tree: Whether to look at the exact tree.
+        sets: Names of the sets to compare; None means all.
+        tree: Whether to compare the exact tree.
 
     Raises:
-        HistoryPruned: One of the moments is no longer kept.
+        HistoryPruned: The state of one of the moments is no longer kept.
     """
     since = moment_of(store, a, now=now, what="a")
     present = Moment(store.commit_at(FOREVER), now)
@@ -175,7 +175,7 @@ def _tree(store: Store, scope: Scope, a: Moment, b: Moment) -> Iterator[ChangedV
             yield ChangedValue("added", _spelled(path), None, found)
         elif path not in after:
             yield ChangedValue("removed", _spelled(path), was, None)
-        elif wire.encode(was) != wire.encode(found):  # NaN is itself, and 1 is not 1.0
+        elif wire.encode(was) != wire.encode(found):  # NaN equals itself, and 1 differs from 1.0
             yield ChangedValue("changed", _spelled(path), was, found)
 
 
@@ -221,7 +221,7 @@ def _items(store: Store, infos: Sequence[SetInfo], a: Moment, b: Moment) -> Iter
 
 
 def _live(store: Store, info: SetInfo, at: Moment) -> dict[str, StoredItem]:
-    """Return the items of a set that were there, by id."""
+    """Return the live items of a set at a moment, by id."""
     found: dict[str, StoredItem] = {}
     after: tuple[int, int] | None = None
     while page := store.page(info.ref, after=after, limit=PAGE, at=at.commit):
@@ -244,37 +244,37 @@ def _item(stored: StoredItem | None) -> Item | None:
 BATCH = 64
 
 STAGING = "staging"
-"""The note that says whose vectors are staged."""
+"""The store's note that names the embedder of the staged vectors."""
 
 POLL_S = 0.02
 
 
 def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
-    """Return the names of the notes that say which embedder a space and a knowledge remember."""
+    """Return the names of the notes that record the embedder of a space and of a knowledge."""
     return note_of(Scope(space, "a key")), note_of(Scope(knowledge, None))
 
 
 def query_prefix_note(note: str) -> str:
-    """Return the name of the note with the prefix of questions, beside that of an embedder.
+    """Return the name of the note of the query prefix, which accompanies an embedder's note.
 
-    It is no part of the embedder's name: vectors of texts are the same whatever it is.
+    The prefix is not part of the embedder's name, because it does not change vectors of texts.
     """
     return f"query prefix of {note.removeprefix('embedder of ')}"
 
 
 def query_prefix_of(embedder: Embedder) -> str:
-    """Return what an embedder puts before questions, as far as it tells."""
+    """Return the prefix that an embedder puts before queries; "" if it has none."""
     return str(getattr(embedder, "query_prefix", ""))
 
 
 @contextmanager
 def alone_with_file(folder: Path, *, wait_s: float) -> Generator[None]:
-    """Hold the right to re-embed the store of a folder: two at once would mix their vectors.
+    """Hold the lock for re-embedding a store's folder: two processes would mix their vectors.
 
-    The kernel drops the lock with its process, however that ends.
+    The kernel releases the lock when the process ends, in any way.
 
     Raises:
-        StoreBusy: Another process, which the message names, had it for longer than *wait_s*.
+        StoreBusy: Another process held the lock for longer than *wait_s*; the message names it.
     """
     deadline = time.monotonic() + wait_s
     lock = os.open(folder / "reindex", os.O_CREAT | os.O_RDWR, 0o600)
@@ -306,13 +306,13 @@ def reindex(
     embedder: Embedder,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Embed all sets of a space and a knowledge anew; return how many versions were embedded.
+    """Embed all sets of a space and a knowledge again; return the number of versions embedded.
 
     Args:
-        progress: Called with how many are done, and how many there are.
+        progress: Called with the numbers of versions done and in total.
 
     Raises:
-        Conflict: Somebody else gave the space another embedder meanwhile.
+        Conflict: Another process changed the embedder of the space meanwhile.
     """
     notes = embedder_notes(space, knowledge)
     before = [store.note(name) for name in notes]
@@ -331,7 +331,7 @@ def reindex(
     for name in map(query_prefix_note, notes):
         old, new = store.note(name), query_prefix_of(embedder)
         changes += [] if new == (old or "") else [(name, old, new)]
-    owners = (Scope(space, "a key"), Scope(knowledge, None))  # also of sets that came meanwhile
+    owners = (Scope(space, "a key"), Scope(knowledge, None))  # also for sets added meanwhile
     if not store.use_staged_vectors(numbers, notes=changes, scopes=owners):
         raise Conflict(f"space {space!r} was given another embedder meanwhile; look, and try again")
     store.put_note(STAGING, None, expected=store.note(STAGING))
@@ -343,7 +343,7 @@ def _set_numbers(store: Store, space: str, knowledge: str) -> list[int]:
 
 
 def _begin(store: Store, target: str) -> None:
-    """Go on with what was staged for *target*; drop what was staged for another."""
+    """Keep vectors staged for *target*; delete vectors staged for another embedder."""
     found = store.note(STAGING)
     if found != target:
         store.drop_staged_vectors()
@@ -371,7 +371,7 @@ def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int
 
 @suggest_names_in_part
 class Maintenance:
-    """The part of a memory that looks after its past."""
+    """The maintenance calls of a memory."""
 
     _engine: Engine
     _space: str
@@ -386,15 +386,15 @@ class Maintenance:
         sets: Sequence[str] | None = None,
         tree: Literal["show", "skip"] = "show",
     ) -> Difference:
-        """Return what changed in the memory of *key* between two moments: commits, or times.
+        """Return the changes in the memory of *key* between two moments: commits or times.
 
         Args:
-            b: The later moment; None: now.
-            sets: Names of the sets to look at; by default all, ``[]`` for none.
+            b: The later moment; None means now.
+            sets: Names of the sets to compare; by default all, ``[]`` for none.
             tree: "skip" leaves out the exact tree.
 
         Raises:
-            HistoryPruned: What was there at one of them is no longer kept.
+            HistoryPruned: The state of one of the moments is no longer kept.
         """
         scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
         choice(tree, "tree", "show", "skip")
@@ -404,16 +404,16 @@ class Maintenance:
     def prune_history(
         self, *, before: datetime, progress: Callable[[int], None] | None = None
     ) -> int:
-        """Remove what exact trees were before a time, for good; return how many versions went.
+        """Delete the versions of exact trees from before a time for good; return their number.
 
-        Of all keys of the store. What they are now stays, and so does what ended on the last day
-        and since a run that has not ended began. Sets have a separate retention.
+        Applies to all keys of the store. Current values stay. So does history from the last day,
+        and history since the begin of the oldest unfinished run. Sets have a separate retention.
 
         Args:
-            progress: Called with the number of versions that went since the last call.
+            progress: Called with the number of versions deleted since the last call.
 
         Raises:
-            InvalidInput: It is to come, or only a clock that is ahead says that it came.
+            InvalidInput: *before* is in the future, or only a clock that is ahead says it is past.
         """
         checked_progress(progress, told="a number of versions")
         until, removed = microseconds(before, "before"), 0
@@ -441,37 +441,38 @@ class Maintenance:
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Erase all of a key, for good: gone from every read of every time when this returns.
+        """Erase all data of a key for good; when this returns, no read of any moment finds it.
 
-        Its tree, sets, events, runs and their records, what was derived from it, and its name.
-        Runs that wait are discarded; nothing that was accepted or done runs again. The receipt
-        says what is left where. A second time changes nothing, and says so.
+        Erases its tree, sets, events, runs with their records, items derived from it, and its name.
+        Waiting runs are discarded, and no accepted or finished input runs again. The receipt lists
+        the copies that remain and their location. A second call changes nothing, and its receipt
+        says so.
 
         Args:
-            scrub: "now": also remove what is left in files; "later": leave that to `scrub`.
-                None: now, if the store is under 200 MB.
+            scrub: "now" also removes remains in files; "later" leaves this to `scrub`. None means
+                "now" if the store is under 200 MB.
             dry_run: Only count.
-            idempotency_key: A second call with it erases nothing, and returns the same receipt.
+            idempotency_key: A second call with it erases nothing and returns the same receipt.
 
         Raises:
-            KeyBusy: Somebody went on running the key for `wait_s`.
+            KeyBusy: A run kept the key busy for `wait_s`.
         """
         scope = Scope(self._space, checked_name(key, "a key"))
         return forget_key(self._engine, scope, HowForgotten(scrub, dry_run, idempotency_key))
 
     def scrub(self) -> list[Receipt]:
-        """Remove from the files what was erased; return the receipts that waited for it.
+        """Remove erased data from the files; return the receipts that waited for this.
 
-        Rewrites the store, which takes time in proportion to its size; writers wait meanwhile. A
-        receipt that is still "pending" says who is in the way; a later call goes on.
+        Rewrites the store, in time proportional to its size; writers wait meanwhile. A receipt that
+        is still "pending" names the obstacle; a later call continues.
         """
         return scrub(self._engine, self._owners)
 
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
-        """Return the receipts of this space and knowledge, the latest first.
+        """Return the receipts of this space and knowledge, latest first.
 
         Args:
-            before: Only those of commits below this.
+            before: Only receipts of commits below this number.
         """
         store, most = self._engine.store, counted(limit, "limit", least=0)
         if before is not None:
@@ -482,7 +483,7 @@ class Maintenance:
         """Return a receipt by its id.
 
         Raises:
-            NotFound: There is none.
+            NotFound: The receipt does not exist.
         """
         return receipt_named(self._engine.store, id)
 
@@ -492,18 +493,18 @@ class Maintenance:
 
 
 AT_ONCE = 1_000
-"""Items that are retired together."""
+"""Items retired in one transaction."""
 
 
 SPARE = 0.25
-"""Share of a file that a sweep leaves free: later writes use it."""
+"""Share of a file that a sweep leaves free for later writes."""
 
 
 def sweep(engine: Engine) -> int:
-    """Retire items that have expired, and remove what is kept no longer; return how much.
+    """Retire expired items and delete data past its retention; return the number of both.
 
-    In steps, each a short transaction: others write between them. By corroborated time: what only
-    a wrong clock takes for old stays.
+    Runs in short transactions, with other writes between them. Uses corroborated time: data that
+    only a wrong clock considers old stays.
     """
     now, done = engine.clock.settle(), 0
     while found := engine.store.expired_items(now=now, limit=AT_ONCE):
@@ -521,7 +522,7 @@ def sweep(engine: Engine) -> int:
 
 
 def _retired(engine: Engine, batch: Batch) -> int:
-    """Return how many were retired: none if somebody changed one of them meanwhile."""
+    """Return the number of retired items: 0 if another writer changed one of them."""
     try:
         engine.store.commit(batch)
     except StaleItem:
@@ -530,7 +531,7 @@ def _retired(engine: Engine, batch: Batch) -> int:
 
 
 def dimensions_of(ledger: Ledger) -> Callable[[Scope], int | None]:
-    """Return what tells how long the vectors of a scope are; None: its embedder is not here."""
+    """Return a function of a scope to its vector length; None if its embedder is not available."""
     known: dict[str, int | None] = {}
 
     def dimensions(scope: Scope) -> int | None:

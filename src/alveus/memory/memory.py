@@ -1,4 +1,4 @@
-"""The door: open a memory, reach keys and knowledge, close it."""
+"""Open a memory, get keys and knowledge, maintain the store, close it."""
 
 from __future__ import annotations
 
@@ -73,24 +73,23 @@ if TYPE_CHECKING:
     from alveus.telemetry import OpenTelemetry
 
 CACHE_BYTES = 256 * 1024 * 1024
-"""What the index may keep in RAM, beside what is memory-mapped."""
+"""The default RAM limit of the index, without memory-mapped files."""
 
 KEYS_SHOWN = 10
-"""Keys that a notebook shows of a memory."""
+"""The most keys of a memory that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class MemoryStats:
-    """Figures of a memory and the store below it.
+    """Figures of a memory and its store.
 
     Attributes:
         pending: Items that wait for their vectors.
-        queue_age_s: How long the oldest of them has waited.
-        leases: Who may run which key now.
-        cache_bytes: What the index keeps in RAM.
-        unsealed_sets: Large sets that were searched and have no index file, so that every process
-            builds their index anew; a search of a memory that may write makes it.
-        failure: What the embedder in the background stumbled over last, if it did.
+        queue_age_s: How long the oldest of these items has waited.
+        leases: The current leases: which process may run which key.
+        cache_bytes: The RAM that the index uses.
+        unsealed_sets: Large sets that were searched without an index file: every process builds
+            their index again. A search through a writable memory creates the file.
     """
 
     location: str
@@ -110,10 +109,10 @@ class MemoryStats:
 @made_by('Memory.open("app.db")', Engine)
 @suggest_names_in
 class Memory(Maintenance):
-    """A store, opened for one space: the way to the memory of its keys, and to knowledge.
+    """A store opened for one space, with the memory of its keys and its knowledge.
 
-    Safe to share among threads; several processes may open one file. Not usable after a fork: the
-    child opens another one. Use it in a `with` block, or `close` it.
+    Safe to share among threads; several processes may open one file. A forked child cannot use it
+    and has to open the store again. Use it in a `with` block, or call `close`.
     """
 
     def __init__(self, engine: Engine, index: Index, *, space: str, knowledge: str) -> None:
@@ -145,38 +144,38 @@ class Memory(Maintenance):
         token: str | None = None,
         timeout_s: float | None = None,
     ) -> Memory:
-        """Open a memory; make its store if there is none.
+        """Open a memory; create its store if it does not exist.
 
         Args:
-            url: A path (or ``sqlite:///path``) of a file; ``postgresql://user@host/database`` of a
-                server; ``:memory:`` for RAM alone; ``http://host:port`` of an `alveus serve`.
-            space: The application's name; nothing crosses it but knowledge that both name.
-            knowledge: Name of the knowledge to share; by default that of the space.
-            embedder: "minilm" (default), "static", "words", another by extra, or an `Embedder`.
-                A space remembers its embedder.
-            model: A language model, for summaries; None: they are made of chosen sentences.
-            reranker: Orders the hits of each search and context again, unless a call has another
-                ``reranker=``; None: only those that do.
-            mode: "ro" refuses every change and makes nothing.
-            durability: "full": what returned survives loss of power; "normal": only the death of
-                processes, and is faster.
-            wait_s: Longest wait for other writers.
-            limits: The most that one key may hold.
-            short_term_ttl: How long short-term values stay where a write does not say.
-            admission: Rules for what is added, by this memory, to sets of keys that name none.
-            cache_bytes: RAM for the index, beside the embedder's.
-            clock: Gives the time, with a zone; for tests and replays. A `SteadyClock` also tells
-                how much time has elapsed, which retention rests on.
-            timezone: Where the reader is, as a name ("America/New_York"), an offset ("+05:30") or
-                a tzinfo: "yesterday" is counted by it, and dates are shown in it; None: where this
-                machine is.
-            telemetry: Emits traces and metrics of this memory; None: there are none.
-            token: For ``http://``: what the server knows you by; None: that of ALVEUS_TOKEN.
-            timeout_s: For ``http://``: how long a call may take, repetitions included; None: 30.
+            url: A file's path (or ``sqlite:///path``); ``postgresql://user@host/database``;
+                ``:memory:`` for RAM only; ``http://host:port`` of an `alveus serve`.
+            space: The application's name. Spaces share nothing but knowledge that both name.
+            knowledge: The name of the knowledge to share, by default the name of the space.
+            embedder: "minilm" (default), "static", "words", the name of an optional one, or an
+                `Embedder`. The store records a space's embedder.
+            model: A language model for summaries; None means summaries of selected sentences.
+            reranker: Re-ranks the hits of each search and context, unless the call names another
+                ``reranker=``. None means that only calls that name one re-rank.
+            mode: "ro" refuses every change and creates nothing.
+            durability: With "full", returned commits survive a power loss. "normal" is faster and
+                survives only the death of processes.
+            wait_s: The longest wait for other writers, in seconds.
+            limits: The limits of one key's data.
+            short_term_ttl: The default lifetime of short-term values.
+            admission: Rules for items that this memory adds to keys' sets without rules.
+            cache_bytes: RAM for the index, in addition to the embedder's.
+            clock: Returns the time, with a zone; for tests and replays. A `SteadyClock` also
+                reports elapsed time, which retention uses.
+            timezone: The reader's zone, as a name ("America/New_York"), an offset ("+05:30") or a
+                tzinfo. It dates "yesterday" and is used to show dates. None means this machine's
+                zone.
+            telemetry: Emits traces and metrics of this memory; None means none.
+            token: For ``http://``: the token; None means the value of ALVEUS_TOKEN.
+            timeout_s: For ``http://``: the limit of a call with its retries; None means 30 s.
 
         Raises:
-            InvalidInput: An argument cannot be used, such as a zone that is not known.
-            EmbedderConflict: The space, or the knowledge, remembers another embedder.
+            InvalidInput: An argument is invalid, such as an unknown zone.
+            EmbedderConflict: The space or the knowledge was written with another embedder.
             AccessDenied, NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, NotFound, Unsupported:
                 See the messages.
         """
@@ -238,17 +237,17 @@ class Memory(Maintenance):
     def restore(
         cls, url: str | os.PathLike[str], backup: str | os.PathLike[str], *, wait_s: float = 10
     ) -> None:
-        """Replace all that a store holds by a backup of it; all of it, or nothing.
+        """Replace the whole content of a store by a backup, atomically.
 
         Raises:
-            NotFound: There is no such backup.
-            NotAStore, StoreTooNew: It is something else, or empty.
+            NotFound: The backup does not exist.
+            NotAStore, StoreTooNew: The file is not a backup, is empty, or has a newer schema.
             StoreDamaged: The backup cannot be read.
-            StoreBusy: Somebody has the store open.
+            StoreBusy: A process has the store open.
             Unsupported: The store is in RAM, or on a server.
         """
         source = Path(file_path(backup, "a backup is named by a path"))
-        # First, and all of it for a store that is not there yet, as that is made by being opened.
+        # Check the whole backup first if the store does not exist: opening the store creates it.
         is_place = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         is_there = is_place and os.path.exists(url)  # noqa: PTH110 - a URL is no path
         from alveus.store.sqlite import SqliteStore
@@ -271,17 +270,17 @@ class Memory(Maintenance):
         wait_s: float = 10,
         progress: Callable[[int], None] | None = None,
     ) -> list[str]:
-        """Make again what follows from what a store holds; return what was done, in words.
+        """Rebuild the derived data of a store; return the repairs as sentences.
 
-        What search reads of items, counts of sets, files beside the store; vectors that are lost
-        or broken wait for the embedder. Items, exact trees, runs and history are never touched.
+        Rebuilds search data, counts of sets and files beside the store. Lost or broken vectors are
+        queued for the embedder. Items, exact trees, runs and history are never changed.
 
         Args:
-            progress: Called with how many items were looked at since the last call.
+            progress: Called with the number of items checked since the last call.
 
         Raises:
-            NotAStore: The file itself is damaged; bring back a backup with `restore`.
-            StoreBusy: Somebody has the store open.
+            NotAStore: The file itself is damaged; `restore` a backup.
+            StoreBusy: A process has the store open.
             Unsupported: The store is in RAM, or on a server.
         """
         tell = checked_progress(progress, told="a number of items")
@@ -306,17 +305,17 @@ class Memory(Maintenance):
         wait_s: float = 10,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Give a space, and its knowledge, another embedder; return how many texts it embedded.
+        """Change the embedder of a space and its knowledge; return the number of texts embedded.
 
-        Others may go on with the old one meanwhile; then their calls ask to open the memory again.
-        Stopped, it goes on where it was when it is called again.
+        Other processes may use the old embedder meanwhile; afterwards their calls raise an error
+        that asks to open the memory again. After an interruption a repeated call continues.
 
         Args:
-            wait_s: Longest wait for another that re-embeds this store, and for other writers.
-            progress: Called with how many are done, and how many there are.
+            wait_s: The longest wait for another re-embedding of this store, and for other writers.
+            progress: Called with the numbers of texts done and in total.
 
         Raises:
-            StoreBusy: Another re-embeds this store for longer than that.
+            StoreBusy: Another process re-embedded this store for longer than *wait_s*.
         """
         checked_progress(progress, told="two numbers of texts")
         store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
@@ -345,10 +344,10 @@ class Memory(Maintenance):
     ) -> None:
         self.close()
 
-    if not TYPE_CHECKING:  # a type checker would take every name for one of a memory
+    if not TYPE_CHECKING:  # else a type checker would accept every name
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise the error of a name that is none of a memory, but perhaps of a key's."""
+            """Raise AttributeError; the message names the key's attribute of that name, if any."""
             raise no_attribute(self, name, KeyMemory, 'a key has it: memory.key("…")')
 
     def __repr__(self) -> str:
@@ -377,44 +376,44 @@ class Memory(Maintenance):
 
     @property
     def space(self) -> str:
-        """The application this memory is of."""
+        """The space (the application) of this memory."""
         return self._space
 
     @property
     def engine(self) -> Engine:
-        """What it works with, for the rooms of alveus above it, such as runners."""
+        """The engine below, for packages of alveus that build on the memory, such as runners."""
         return self._engine
 
     @property
     def timezone(self) -> str:
-        """Where the reader is: a name such as "Europe/Lisbon", or an offset such as "UTC-05:00"."""
+        """The reader's zone: a name such as "Europe/Lisbon", or an offset such as "UTC-05:00"."""
         return self._engine.timezone.name(moment(self._engine.clock()))
 
     def in_timezone(self, timezone: tzinfo | str) -> Self:
-        """Return this memory for a reader elsewhere; both are open, and closed, as one.
+        """Return this memory for a reader in another zone; closing one closes both.
 
         Raises:
-            InvalidInput: There is no such zone.
+            InvalidInput: The zone does not exist.
         """
         return variant_of(self, _engine=self._engine.in_zone(Zone.of(timezone)))
 
     @property
     def short_term_ttl(self) -> Ttl | None:
-        """How long short-term values stay where a write does not say."""
+        """The default lifetime of short-term values."""
         return self._ttl
 
     @property
     def embedder(self) -> Embedder:
-        """What gives texts their vectors."""
+        """The embedder of the space."""
         return self._engine.recorder.embedder
 
     @property
     def store(self) -> Store:
-        """The store below; for tools and runners."""
+        """The store below, for tools and runners."""
         return self._engine.store
 
     def key(self, key: str) -> KeyMemory:
-        """Return the memory of one key: a user, a session, a device. Writes nothing."""
+        """Return the memory of one key, such as a user, a session or a device. Writes nothing."""
         scope = Scope(self._space, checked_name(key, "a key"))
         return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
 
@@ -443,7 +442,7 @@ class Memory(Maintenance):
         secrets: Secrecy = "mask",
         details: Details = "hide",
     ) -> Context:
-        """Return a prompt for *query* from the memory of a key; see `Prompts.context`."""
+        """Return a prompt for *query* from the memory of *key*; see `Prompts.context`."""
         return self.key(key).context(
             query,
             budget_tokens=budget_tokens,
@@ -469,15 +468,15 @@ class Memory(Maintenance):
 
     @property
     def knowledge(self) -> KnowledgeMemory:
-        """The knowledge that this memory shares with all that name it."""
+        """The knowledge, shared with other memories of the same knowledge name."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
 
     def keys(self, *, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Return an iterator over the keys of the space, sorted, which reads a page at a time.
+        """Return an iterator over the keys of the space, sorted; it reads one page at a time.
 
         Args:
-            prefix: Only keys that begin with it.
-            after: Only keys past this one, which need not be there.
+            prefix: Only keys with this prefix.
+            after: Only keys after this one, which need not exist.
         """
         last = None if after is None else checked_name(after, "after")
         return self._keys(checked_prefix(prefix), last)
@@ -490,23 +489,23 @@ class Memory(Maintenance):
     def subscribe(
         self, listener: Callable[[Any], object], *, kinds: Iterable[type[MemoryEvent]] | None = None
     ) -> Callable[[], None]:
-        """Have *listener* called with the memory events of runs; return what ends that.
+        """Call *listener* with the memory events of runs; return a function that ends this.
 
-        Runners of this process call it after their commits, at most once per event, in the thread
-        that committed: it should be quick, and must not wait for a run. Changes outside of runs
-        are no events. If it raises, that is logged, and it is dropped.
+        Runners of this process call it after their commits, at most once per event, in the
+        committing thread. It should be quick and must not wait for a run. Changes outside runs emit
+        no events. If it raises, the error is logged and the event is lost.
 
         Args:
-            kinds: Classes of memory events; by default all. `RunBeginEvent` comes from agents that
-                ask for it, or have it on.
+            kinds: Classes of memory events, by default all. Only agents configured for it emit
+                `RunBeginEvent`.
         """
         return self._engine.listeners.subscribe(listener, kinds)
 
     def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
-        """Have *listener* called with each compaction that this process commits; return its end.
+        """Call *listener* with each compaction of this process; return a function that ends this.
 
-        After the commit, at most once, by the thread that committed; it should be quick. If it
-        raises, that is logged, and it is dropped.
+        The committing thread calls it after the commit, at most once; it should be quick. If it
+        raises, the error is logged and the event is lost.
         """
         return self._engine.compactions.listeners.subscribe(listener)
 
@@ -515,9 +514,9 @@ class Memory(Maintenance):
     def settle(
         self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Wait until all committed is found by meaning, and full sets are compacted; or *wait_s*.
+        """Wait until committed items have vectors and full sets are compacted, at most *wait_s*.
 
-        Returns whether it is in time. A compaction that failed is not waited for.
+        Returns whether this happened in time. Failed compactions are not waited for.
 
         Args:
             progress: Called with the number of items embedded since the last call.
@@ -530,7 +529,7 @@ class Memory(Maintenance):
         return self._engine.worker.settle(wait_s=remaining_s, progress=progress) and compacted
 
     def stats(self) -> MemoryStats:
-        """Return figures: what is stored, what waits, who runs what."""
+        """Return figures of stored data, of waiting work and of leases."""
         engine = self._engine
         store = engine.store.stats()
         oldest = store.oldest_pending
@@ -551,29 +550,30 @@ class Memory(Maintenance):
         )
 
     def sweep(self) -> int:
-        """Remove what expired and what sets keep no longer, and tidy the index; return how much.
+        """Delete expired data and data past its retention, tidy the index; return the number
+        deleted.
 
-        Items that have expired are retired; values of exact trees go a day after they expired;
-        versions that ended longer ago than the retention of their set go for good. Reads of the
-        present are the same before and after. A file is swept by itself as it is written to, but
-        for the items; worth calling now and then where items expire, large sets (20,000 items and
-        more) change much, or the memory is in RAM. Where more than a quarter of the file is free
-        then, the rest of it is given back to the disk.
+        Expired items are retired. Values of exact trees are deleted a day after they expired.
+        Versions that ended longer ago than their set's retention are deleted for good. Reads of the
+        present do not change. Writes sweep a file automatically, except for its items. Call this
+        now and then if items expire, if large sets (20,000 items and more) change a lot, or if the
+        memory is in RAM. If more than a quarter of the file is free afterwards, the rest is
+        returned to the disk.
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
         return sweep(self._engine)
 
     def shrink(self, *, progress: Callable[[int], None] | None = None) -> int:
-        """Sweep, then give all free room back to the disk; return how many bytes.
+        """Sweep, then return all free space to the disk; return the number of bytes.
 
-        In steps, each a short transaction: others write between them. Stopped or killed, what is
-        done is done, and nothing is lost.
+        Runs in short transactions, with other writes between them. An interrupted call loses
+        nothing and keeps its progress.
 
         Args:
-            progress: Called with the number of bytes given back since the last call.
+            progress: Called with the number of bytes returned since the last call.
 
         Raises:
-            StoreReadOnly: This user may not remove index files that are no longer needed.
+            StoreReadOnly: This user may not delete index files that are no longer needed.
         """
         checked_progress(progress, told="a number of bytes")
         file = sqlite_store(self._engine.store)
@@ -588,24 +588,24 @@ class Memory(Maintenance):
         return freed
 
     def backup(self, path: str | os.PathLike[str]) -> None:
-        """Write a copy of the store, as it is now, to *path*; everything goes on meanwhile.
+        """Write a consistent copy of the store to *path*; reads and writes continue meanwhile.
 
         Raises:
-            InvalidInput: Something is at *path* already.
+            InvalidInput: *path* exists already.
             Unsupported: The store is in RAM, or on a server.
         """
         file = sqlite_store(self._engine.store)
         if file is None:
             raise Unsupported(f"{self._engine.store.location} has no file to back up; {NO_FILE}")
         target = Path(file_path(path, "a backup is named by a path"))
-        if os.path.lexists(target):  # of a path that is too long the store tells
+        if os.path.lexists(target):  # a path that is too long fails in the store
             raise InvalidInput(f"{target} exists; choose another path, or move it away")
         file.backup(target)
 
     def close(self) -> None:
-        """Stop embedding and compacting, flush, close the store; twice is fine.
+        """Stop embedding and compacting, flush, and close the store. A second call does nothing.
 
-        What is pending stays so. In a forked child an inherited one is closed already.
+        Pending work stays pending. In a forked child the inherited memory is closed already.
         """
         if FORKS.is_inherited(self._generation):
             return
@@ -619,7 +619,7 @@ class Memory(Maintenance):
 
 
 class RemoteMemory(Memory):
-    """The way to the memory behind a server of alveus; safe to share among threads."""
+    """A memory behind an alveus server; safe to share among threads."""
 
     def __init__(
         self, connection: ServerConnection, space: str, timezone: tzinfo | str | None
@@ -687,7 +687,7 @@ class RemoteMemory(Memory):
         return of.forget(scrub=scrub, dry_run=dry_run, idempotency_key=idempotency_key)
 
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
-        """See `Maintenance.receipts`; the last 1,000 at most."""
+        """See `Maintenance.receipts`; returns at most the last 1,000."""
         from alveus.memory.remote.codecs import from_json
 
         if before is not None:
@@ -697,17 +697,17 @@ class RemoteMemory(Memory):
         return [from_json(Receipt, each) for each in told["receipts"][:most]]
 
     def close(self) -> None:
-        """Close the connections; twice is fine."""
+        """Close the connections. A second call does nothing."""
         self._connection.close()
 
     @property
     def engine(self) -> NoReturn:
-        """Refused: there is no store here."""
+        """Raise `Unsupported`: a memory behind a server has no store here."""
         raise unsupported("memory.engine")
 
     @property
     def store(self) -> NoReturn:
-        """Refused: there is no store here."""
+        """Raise `Unsupported`: a memory behind a server has no store here."""
         raise unsupported("memory.store")
 
     @property
@@ -728,5 +728,5 @@ class RemoteMemory(Memory):
 
 
 def unsealed_sets(memory: Memory) -> int:
-    """Return what `Memory.stats` says of it, and count nothing else."""
+    """Return `MemoryStats.unsealed_sets` without computing the other figures."""
     return memory._index.stats().unsealed  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file

@@ -1,4 +1,4 @@
-"""What an open memory is put together from: its store, its embedder, its settings."""
+"""Open the parts of a memory: its store, its embedder, its index, its settings."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ NO_FILE = (
 DEFAULT_EMBEDDER = "minilm"
 
 WAIT_S: float = 10
-"""How long is waited for other writers, unless the call says."""
+"""The default wait for other writers."""
 
 
 def refuse_for_server_only(**given: object) -> None:
-    """Refuse options that only a server of alveus is asked with."""
+    """Refuse options that apply only to ``http://``."""
     for name, value in given.items():
         if value is not None:
             raise InvalidInput(f"{name}= is for the url of a server of alveus, http://host:port")
@@ -65,7 +65,7 @@ def refuse_for_server_only(**given: object) -> None:
 def check_settings(
     limits: object, ttl: object, cache_bytes: object, telemetry: object, reranker: object
 ) -> None:
-    """Refuse at once what would fail at the first write."""
+    """Refuse settings that would fail at the first write."""
     if limits is not None and not isinstance(limits, Limits):
         raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {short_repr(limits)}")
     if ttl is not None and not isinstance(ttl, Ttl):
@@ -88,10 +88,10 @@ def open_store(
     wait_s: float,
     shared: bool = False,
 ) -> Store:
-    """Return the store of a url; it is created if there is none.
+    """Return the store of a URL; create it if it does not exist.
 
     Args:
-        shared: Whether it may have an open file in common with others of this process.
+        shared: Whether the store may share an open file with other handles of this process.
     """
     if type(wait_s) not in (int, float) or not 0 <= wait_s <= LONGEST_WAIT_S:
         raise InvalidInput(
@@ -122,11 +122,11 @@ def open_store(
 
 
 def check_access(store: Store, space: str, knowledge: str) -> None:
-    """Refuse a user of a server that may not use the space, or the knowledge.
+    """Refuse a database user without access to the space or the knowledge.
 
     Raises:
-        AccessDenied: The owner of the tables did not grant it.
-        Unusable: Not everything was copied into the store yet that is migrated into it.
+        AccessDenied: The owner of the tables did not grant access.
+        Unusable: The migration into this store is not complete.
     """
     if store.note(UNFINISHED_NOTE) is not None:
         raise Unusable(
@@ -156,10 +156,10 @@ def _postgres_store() -> Callable[..., Store]:
 
 
 def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
-    """Hold the right to re-embed *store* for a block, among all processes that have it open.
+    """Hold the lock for re-embedding *store*, among all processes that have it open.
 
     Raises:
-        StoreBusy: Another had it for longer than *wait_s*.
+        StoreBusy: Another process held the lock for longer than *wait_s*.
     """
     if is_server(store.location):
         return _of_server(store).alone("reindex", wait_s=wait_s)
@@ -169,7 +169,7 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
 
 def sqlite_store(store: Store) -> SqliteStore | None:
     """Return *store* if it is an SQLite file, else None."""
-    if "alveus.store.sqlite" not in sys.modules:  # nothing has opened one: it need not be loaded
+    if "alveus.store.sqlite" not in sys.modules:  # no SQLite store is open, so do not load the module
         return None
     from alveus.store.sqlite import SqliteStore
 
@@ -177,7 +177,7 @@ def sqlite_store(store: Store) -> SqliteStore | None:
 
 
 def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
-    """Return the index of a store: of a file, one for all its handles that may share it."""
+    """Return the index of a store; handles that share a file share one index."""
     folder = side_folder(store)
 
     def made(finder: Store) -> Index:
@@ -199,14 +199,14 @@ def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
 
 
 def _is_in_ram(store: Store) -> bool:
-    """Return whether nothing of a store is to be on a disk."""
+    """Return whether the data of a store is only in RAM."""
     from alveus.store.ram import RamStore
 
     return isinstance(store, RamStore)
 
 
 def shared_store(store: Store) -> SharedStore | None:
-    """Return *store* if it may have a file in common with others of this process, else None."""
+    """Return *store* if it may share an open file in this process, else None."""
     if sqlite_store(store) is None:
         return None
     from alveus.store.sqlite import SharedStore
@@ -215,23 +215,23 @@ def shared_store(store: Store) -> SharedStore | None:
 
 
 def side_folder(store: Store) -> Path | None:
-    """Return the folder of the files beside an SQLite file; None for another store."""
+    """Return the folder of an SQLite store's side files; None for another store."""
     file = sqlite_store(store)
     return None if file is None else file.folder
 
 
 def schema_version() -> int:
-    """Return the newest schema of a store file that this alveus knows."""
+    """Return the newest schema version of store files that this alveus supports."""
     from alveus.store.sqlite.schema import SCHEMA
 
     return SCHEMA
 
 
 def file_path(path: object, what: str) -> str:
-    """Return *path*, a text or an object of a path, as a text that can name a file.
+    """Return *path*, a str or a path object, as a str that can name a file.
 
     Args:
-        what: What it is for, as an error begins.
+        what: The purpose of the path, which begins the error message.
     """
     is_path = isinstance(path, str | os.PathLike)
     text: object = os.fspath(cast("str | os.PathLike[str]", path)) if is_path else None
@@ -249,9 +249,9 @@ def file_path(path: object, what: str) -> str:
 def embedder_for(
     store: Store, space: str, knowledge: str, requested: str | Embedder | None
 ) -> Embedder:
-    """Return the embedder to use; have the space and the knowledge remember it.
+    """Return the embedder of the space; record it for the space and the knowledge.
 
-    Opened by the name that is remembered, it has the prefix of questions that it had last.
+    An embedder opened by the recorded name has the recorded query prefix.
     """
     remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
     remembered_name = next((name for name in remembered.values() if name is not None), None)
@@ -262,11 +262,11 @@ def embedder_for(
     embedder = open_embedder(chosen, query_prefix=prefix)
     for note in sorted(
         remembered, key=lambda note: remembered[note] is None
-    ):  # refuse, then remember
+    ):  # refuse before recording
         name = remembered[note]
         if name is None and not store.read_only:
             store.put_note(note, embedder.name, expected=None)
-            name = store.note(note)  # somebody may have been first
+            name = store.note(note)  # another process may have been first
         if name is not None and name != embedder.name:
             raise EmbedderConflict(note, asked=embedder.name, found=name)
     prefix = query_prefix_of(embedder)
@@ -294,8 +294,8 @@ def open_engine(  # noqa: PLR0913 - the settings of a memory, by name
 ) -> tuple[Engine, Index]:
     """Return the engine of a memory on *store*, with its index.
 
-    Its threads end when nobody has the engine any more, closed or not; they hold the store, which
-    then is collected too. What waits for vectors is embedded from now on.
+    Its threads end when the engine is no longer referenced, closed or not. They hold the store,
+    which is collected then as well. Items that wait for vectors are embedded from now on.
     """
     check_access(store, space, knowledge)
     chosen = embedder_for(store, space, knowledge, embedder)
@@ -337,7 +337,7 @@ def open_engine(  # noqa: PLR0913 - the settings of a memory, by name
 
         store.observer = MemoryTelemetry(telemetry, store, now)
     for each in (worker, engine.compactions.worker):
-        weakref.finalize(engine, each.leave).atexit = False  # all end as Python does
+        weakref.finalize(engine, each.leave).atexit = False  # at exit Python ends them
     if worker.needed and store.pending_vectors(limit=1):
         worker.notify()
     return engine, index
@@ -355,33 +355,33 @@ def _extractive_summariser() -> Summariser:
     return ExtractiveSummariser()
 
 
-# --- who may use which space of a server ---------------------------------------------------------
+# --- access to spaces of a database server -- ------------------------------------------------------
 
 
 def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
-    """Let *role* use a space, with the knowledge of that name; return all that it may use by now.
+    """Let *role* use a space and the knowledge of that name; return all grants of the role.
 
-    Twice is fine.
+    A second call does nothing.
 
     Args:
-        knowledge: This knowledge alone, instead of the space.
+        knowledge: Grant only this knowledge, and not the space.
 
     Raises:
         AccessDenied: The user of the URL does not own the tables.
-        InvalidInput: It is no server, or the server has no such role.
+        InvalidInput: The URL is not a server's, or the server has no such role.
     """
     with _opened(url) as store:
         return store.grant(role, space=space, knowledge=knowledge)
 
 
 def revoke(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
-    """Take back what `grant` gave; raises as it does."""
+    """Revoke a grant of `grant`; raises the same errors."""
     with _opened(url) as store:
         return store.revoke(role, space=space, knowledge=knowledge)
 
 
 def grants(url: str) -> list[RoleGrants]:
-    """Return what every role was granted; raises as `grant` does."""
+    """Return the grants of all roles; raises the same errors as `grant`."""
     with _opened(url) as store:
         return store.grants()
 
