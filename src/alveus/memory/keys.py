@@ -212,7 +212,7 @@ class OwnerSets:
         where: Where | None = None,
         limit: int | None = None,
     ) -> MapPoints:
-        """Return the items of *sets*, by default all, as points of a plane; see `MemorySet.points`."""
+        """Return the items of *sets*, or of all sets, as points of a plane; see `MemorySet`."""
         return self._writer.points(self._named(sets), where=where, limit=limit)
 
     def map(

@@ -247,7 +247,8 @@ class Memory(Maintenance):
             Unsupported: The store is in RAM, or on a server.
         """
         source = Path(file_path(backup, "a backup is named by a path"))
-        # Check the whole backup first if the store does not exist: opening the store creates it.
+        # Check before `open_store`, which creates a missing store; a missing store needs a full
+        # check.
         is_place = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         is_there = is_place and os.path.exists(url)  # noqa: PTH110 - a URL is no path
         from alveus.store.sqlite import SqliteStore
@@ -550,8 +551,7 @@ class Memory(Maintenance):
         )
 
     def sweep(self) -> int:
-        """Delete expired data and data past its retention, tidy the index; return the number
-        deleted.
+        """Delete expired data and data past its retention, tidy the index; return how many rows.
 
         Expired items are retired. Values of exact trees are deleted a day after they expired.
         Versions that ended longer ago than their set's retention are deleted for good. Reads of the

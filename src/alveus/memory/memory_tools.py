@@ -351,8 +351,7 @@ class MemoryTools:
         return {schema.name: (schema, call) for schema, call in calls}
 
     def within(self, ctx: ToolOwner) -> MemoryTools | None:
-        """Return the same tools inside an action of the same key; its commit includes their
-        changes.
+        """Return the same tools inside an action of the same key, which commits their changes.
 
         Returns None if the action has another key.
         """
@@ -390,7 +389,7 @@ class MemoryTools:
         """Return the tools as MCP's ``tools/list`` does."""
         return [schema.mcp() for schema in self.schemas]
 
-    # --- calls -------------- ------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------
 
     def call(
         self, name: str, arguments: Mapping[str, object] | str = "{}", *, call_id: str | None = None

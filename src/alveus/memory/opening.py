@@ -169,7 +169,7 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
 
 def sqlite_store(store: Store) -> SqliteStore | None:
     """Return *store* if it is an SQLite file, else None."""
-    if "alveus.store.sqlite" not in sys.modules:  # no SQLite store is open, so do not load the module
+    if "alveus.store.sqlite" not in sys.modules:  # then no SQLite store is open
         return None
     from alveus.store.sqlite import SqliteStore
 
@@ -355,7 +355,7 @@ def _extractive_summariser() -> Summariser:
     return ExtractiveSummariser()
 
 
-# --- access to spaces of a database server -- ------------------------------------------------------
+# --- access to spaces of a database server --- ---------------------------------------------------
 
 
 def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:

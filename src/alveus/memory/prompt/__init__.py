@@ -1,4 +1,4 @@
-"""Prompts made from memory: what matters to a query, quoted, within a budget of tokens."""
+"""Prompts from memory: relevant items for a query, quoted, within a token budget."""
 
 from alveus.memory.prompt.context import (
     ALL,

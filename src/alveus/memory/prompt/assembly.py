@@ -1,4 +1,4 @@
-"""A prompt within its budget: which candidates are in it, and why."""
+"""Assemble a prompt within its budget: choose candidates and record the reasons."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ from alveus.values.lazy import lazy_attribute
 from alveus.values.lazy_dataclass import dataclass
 
 HITS = 20
-"""Most hits of a search for a context without a budget."""
+"""The most hits of a search without a budget."""
 
 FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
-"""With a budget: one for so many of its tokens, within bounds."""
+"""The most hits with a budget: one hit per 10 tokens, within these bounds."""
 
 WHOLE_SHARE = 3
-"""Sets are shown whole where their items take at most this part of the room: a third."""
+"""Sets are shown whole if their items need at most 1/3 of the available tokens."""
 
 SHOWN_WHOLE = "the memory is shown whole: it fits"
 
@@ -58,9 +58,9 @@ class Found:
     """The candidates of one part of a prompt.
 
     Attributes:
-        hits: The result of the search.
+        hits: The search result.
         candidates: The hits as candidates, best first.
-        problem: Why no candidate can be shown; "": some can.
+        problem: Why no candidate can be shown; "" if some can.
     """
 
     hits: Hits = field(default_factory=Hits)
@@ -72,7 +72,7 @@ class MemorySearch:
     """Searches the sets of a key, then knowledge, for one request.
 
     Args:
-        room: Tokens that the instructions and the query leave; None: there is no budget.
+        room: The tokens left by the instructions and the query; None means no budget.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MemorySearch:
         return self._found("items", self._sources.scope, self._request.sets)
 
     def knowledge(self) -> Found:
-        """Return the candidates from knowledge; `items` has the first claim on the room."""
+        """Return the candidates from knowledge, which gets the tokens that `items` leaves."""
         return self._found("knowledge", self._sources.knowledge, self._request.knowledge)
 
     def _found(self, part: Searched, scope: Scope, sets: object) -> Found:
@@ -113,7 +113,7 @@ class MemorySearch:
         return Found(hits, candidates, problem)
 
     def _may_be_whole(self, scope: Scope, names: Sequence[str] | None) -> bool:
-        """Return whether so few items may be there that all are worth a look."""
+        """Return whether the sets may be small enough to be shown whole."""
         return self._at is not None or self._count(scope, names) <= self._limit
 
     def _count(self, scope: Scope, names: Sequence[str] | None) -> int:
@@ -123,10 +123,10 @@ class MemorySearch:
 
     def _search(self, scope: Scope, names: Sequence[str] | None, *, everything: bool) -> Hits:
         request, writer = self._request, self._sources.writer
-        least = None if request.min_score == 0 else 0.0  # with 0.0 each hit has its relevance
+        least = None if request.min_score == 0 else 0.0  # 0.0 makes search compute each relevance
         options = replace(request.search_options(self._limit, self._at), min_score=least)
         refs = scope if names is None else [SetRef(scope, name) for name in names]
-        if everything:  # one more than may be shown tells whether there are more
+        if everything:  # one more than the limit shows whether more exist
             options = replace(options, limit=self._limit + 1, everything=True)
         hits = writer.search(refs, request.query or "", options)
         return _side_by_side(writer, scope, hits, self._at)
@@ -148,7 +148,7 @@ class MemorySearch:
         return candidates
 
     def _fits(self, candidates: Sequence[PromptCandidate]) -> bool:
-        """Return whether all candidates fit into a third of the room; then it is taken."""
+        """Return whether all candidates fit into a third of the room; if so, use up their part."""
         if self._whole_room is None:
             return True
         budget = self._request.budget
@@ -161,7 +161,7 @@ class MemorySearch:
         return True
 
     def _why_withheld(self, hits: Hits) -> str:
-        """Return why no hit is shown: the best one is below the least relevance; "": it is not."""
+        """Return why no hit is shown: the best is below the least relevance; "" otherwise."""
         least = MIN_SCORE if self._request.min_score is None else self._request.min_score
         best = max([hit.relevance or 0.0 for hit in hits], default=0.0)
         if best >= least:
@@ -175,9 +175,9 @@ class MemorySearch:
 
 
 def _side_by_side(writer: Writer, scope: Scope, hits: Hits, at: Moment | None) -> Hits:
-    """Return hits, and right behind each the facts that contradict it, as far as they are there.
+    """Return hits, each followed by the existing facts that contradict it.
 
-    A fact that nothing contradicts any more is a plain one.
+    A fact whose contradicting facts are all gone is shown as a plain fact.
     """
     if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
         return hits
@@ -201,7 +201,7 @@ def _side_by_side(writer: Writer, scope: Scope, hits: Hits, at: Moment | None) -
 
 
 def _contradicting(writer: Writer, ref: SetRef, ids: object, at: Moment | None) -> list[Item]:
-    """Return the live facts of *ids* that nothing replaced."""
+    """Return the live facts among *ids* that were not superseded."""
     id_list = cast("list[object]", ids) if isinstance(ids, list) else []
     names = [one for one in id_list if isinstance(one, str)]
     stored_items = writer.get(ref, names, at=at) if names else []
@@ -216,25 +216,25 @@ REMEMBERED: Mapping[Part, str] = {
     "knowledge": "knowledge",
     "items": "items",
 }
-"""The parts that are quoted in the system message, in their order there, with their headings."""
+"""The quoted parts of the system message, in order, with their headings."""
 
 DIVIDED: tuple[Part, ...] = ("blocks", "profile", "exact", "knowledge", "recent", "items")
-"""Who has its share first; what one leaves goes to the next."""
+"""The order in which parts get their shares; unused tokens go to the next part."""
 
 SEARCHED: tuple[Part, ...] = ("items", "knowledge")
-"""The parts that searches fill; where all of a part fits, it is shown whole, before shares."""
+"""The parts that searches fill. A part that fits whole is shown whole, before shares."""
 
 OFFERED: tuple[Part, ...] = ("blocks", "recent", "items", "knowledge", "profile", "exact")
-"""To whom what is left at the end is offered."""
+"""The order in which parts are offered the tokens left at the end."""
 
 CUT_TOKENS, CUT_SHARE = 150, 8
-"""A piece with more tokens, and with more than this part of the room, is cut."""
+"""A piece with more than 150 tokens and more than 1/8 of the room is cut."""
 
 SMALLEST_LINE = 6
-"""Tokens below which no line is tried any more."""
+"""With fewer tokens left, no further line is tried."""
 
 LEFT_OUT = 50
-"""Pieces that were left out of which a context says why."""
+"""The most left-out pieces that a context explains."""
 
 _REASONS: Mapping[Part, str] = {
     "blocks": "a block that was asked for",
@@ -254,7 +254,7 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
     """Return the prompt for a request.
 
     Raises:
-        BudgetTooSmall: The instructions and the query alone have more tokens than it may have.
+        BudgetTooSmall: The instructions and the query alone exceed the budget.
     """
     request = replace(request, budget=request.budget.remembering())
     request = request.for_reader(sources.writer.timezone, sources.writer.now())
@@ -280,7 +280,7 @@ def assembled(sources: Sources, request: ContextRequest) -> Context:
 
 
 def _room(request: ContextRequest) -> int | None:
-    """Return what is left beside the instructions and the query, in messages and as a text."""
+    """Return the tokens left by the instructions and the query, for messages and for text."""
     messages, text = _rendered(request, ())
     room = request.budget.remaining(messages)
     most = request.budget.tokens
@@ -292,15 +292,15 @@ def _room(request: ContextRequest) -> int | None:
     return room
 
 
-# --- what is chosen ---------------------------------------------------------------------------
+# --- choosing pieces --------------------------------------------------------------------------
 
 
 class _Choice:
     """Chooses among candidates.
 
     Attributes:
-        taken: What was chosen, in that order.
-        absence: A sentence that says why the prompt shows nothing of memory; "": it does.
+        taken: The chosen candidates, in the order of choice.
+        absence: Why the prompt shows nothing from memory, as a sentence; "" if it shows some.
     """
 
     def __init__(
@@ -345,14 +345,14 @@ class _Choice:
             self._drop(self.taken[-1], "there is no room for it, all taken together")
 
     def explain_absence(self, searches: Mapping[Part, Found], *, has_unnamed: bool) -> list[Piece]:
-        """Say that nothing of memory is shown, if so, and why; return it as a piece left out.
+        """Return a left-out piece that says why nothing from memory is shown, if so.
 
         Without room for the reason, it is said without it.
 
         Exchanges that are shown are memory: beside them, only withheld hits are worth a sentence.
 
         Args:
-            has_unnamed: There are exact values, which the request does not name.
+            has_unnamed: Whether exact values exist that the request does not name.
         """
         found: dict[Part, Found] = {
             part: one for part, one in searches.items() if one.problem or one.candidates
@@ -375,16 +375,16 @@ class _Choice:
         return [] if withheld else [Piece(part, "", "", shown=False, reason=problem)]
 
     def _use_what_was_overestimated(self) -> None:
-        """Take more lines if all taken together have fewer tokens than their sum."""
+        """Take more lines if all taken lines together have fewer tokens than their sum."""
         if self._tokens_left is None or self.request.budget.tokens is None or not self._days:
             return
         self._tokens_left = max(self._tokens_left, self.request.budget.tokens - self._used())
         self._each(("items", "knowledge", "exact"))
 
     def _cut_exchanges(self) -> None:
-        """Cut long messages that would take the room of other parts.
+        """Cut long messages that would use the tokens of other parts.
 
-        The newest exchange is whole if it has no more than the share of the conversation.
+        The newest exchange stays whole if it fits in the conversation's share.
         """
         shares, budget = self._shares(), self.request.budget
         if self._tokens_left is None or "recent" not in shares or len(shares) == 1:
@@ -397,7 +397,7 @@ class _Choice:
             candidate.cut_messages(budget, self._most_of_one)
 
     def _show_whole_exchanges(self) -> None:
-        """Show whole what was cut, the newest first, as far as there is still room."""
+        """Restore cut exchanges, newest first, while tokens remain."""
         for candidate in self.taken:
             if self._tokens_left is None or not (candidate.is_cut and candidate.messages):
                 continue
@@ -411,7 +411,7 @@ class _Choice:
         self._drop_repeated()
 
     def size(self, candidate: PromptCandidate) -> int:
-        """Return how many tokens a piece has."""
+        """Return the number of tokens of a piece."""
         budget = self.request.budget
         return (
             budget.size(candidate.messages)
@@ -420,7 +420,7 @@ class _Choice:
         )
 
     def _frame(self) -> int:
-        """Return what the quotation has besides its lines."""
+        """Return the tokens of the quotation without its lines."""
         headings = [name for part, name in REMEMBERED.items() if self.candidates[part]]
         budget = self.request.budget
         lines = [self.request.opening, BEGIN, *(f"{name}:" for name in headings), END]
@@ -446,7 +446,7 @@ class _Choice:
                 self._drop_repeated()
 
     def _take(self, part: Part, candidates: Sequence[PromptCandidate], most: int | None) -> int:
-        """Take what fits into *most* tokens, exchanges without a gap; return how many it has."""
+        """Take candidates up to *most* tokens, exchanges without gaps; return the tokens taken."""
         used, taken_ids = 0, {id(candidate) for candidate in self.taken}
         for candidate in candidates:
             if id(candidate) in taken_ids or id(candidate) in self.reasons:
@@ -477,14 +477,14 @@ class _Choice:
         return is_hit and self.size(candidate) > self._most_of_one
 
     def _cost(self, candidate: PromptCandidate) -> int:
-        """Return how many tokens a piece adds, with the heading of its day if it is the first."""
+        """Return the tokens that a piece adds, with the heading of its day if it is the first."""
         size = self.size(candidate)
         if candidate.day and (candidate.piece.part, candidate.day) not in self._days:
             size += self.request.budget.count(f"{candidate.day}\n")
         return size
 
     def _drop_repeated(self) -> None:
-        """Let go hits that are among exchanges which were taken after them, or in the profile."""
+        """Drop hits that later-taken exchanges or the profile repeat."""
         shown_in: dict[tuple[str | None, str | None], Part] = {
             ref: candidate.piece.part
             for candidate in self.taken
@@ -509,23 +509,23 @@ class _Choice:
         return self._used() <= budget.tokens
 
     def _used(self) -> int:
-        """Return how many tokens the messages or the text have, whichever has more."""
+        """Return the tokens of the messages or of the text, whichever is more."""
         messages, text = _rendered(self.request, self.taken, self.absence)
         return max(self.request.budget.size(messages), self.request.budget.count(text))
 
 
-# --- what is said already ----------------------------------------------------------------------
+# --- repeated texts ---------------------------------------------------------------------------
 
 
 class TakenTexts:
-    """What was taken into a prompt so far, as far as a hit may repeat it."""
+    """The texts that are in a prompt so far, to find hits that repeat them."""
 
     def __init__(self) -> None:
-        self._refs: dict[tuple[str | None, str | None], str] = {}  # why a hit repeats something
+        self._refs: dict[tuple[str | None, str | None], str] = {}  # item: why it repeats
         self._taken: dict[frozenset[str], list[_TakenText]] = {}
 
     def add(self, candidate: PromptCandidate) -> None:
-        """Note that a piece was taken."""
+        """Record a taken piece."""
         piece = candidate.piece
         if candidate.hit is not None:
             self._note(_TakenText(piece, piece.text, candidate.hit.item.speaker))
@@ -537,7 +537,7 @@ class TakenTexts:
             self._note(_TakenText(piece, message.content, None))
 
     def repeats(self, candidate: PromptCandidate) -> str | None:
-        """Return what says already what a hit says, in words; None: nothing does."""
+        """Return which text already says the same as a hit, in words; None if none does."""
         if candidate.hit is None:
             return None
         among = next((self._refs[ref] for ref in candidate.refs if ref in self._refs), None)
@@ -558,18 +558,18 @@ class TakenTexts:
 
 
 class _TakenText:
-    """A text of a prompt, as hits are compared with it; it is read when the first one is."""
+    """A text of a prompt that hits are compared with; parsed at the first comparison."""
 
     def __init__(self, piece: Piece, text: str, speaker: str | None) -> None:
         self.piece, self.text, self.speaker = piece, text, speaker
 
     @lazy_attribute
     def statement(self) -> Statement:
-        """What it says."""
+        """The parsed statement of the text."""
         return statement(self.text)
 
     def says_the_same(self, other: _TakenText) -> bool:
-        """Return whether another one says the same; "today" does only on the same day."""
+        """Return whether another text says the same; "today" matches only on the same day."""
         if not self.statement.says_the_same(other.statement):
             return False
         mine, theirs = self.piece.time, other.piece.time
@@ -578,11 +578,11 @@ class _TakenText:
         )
 
 
-# --- how it is written ------------------------------------------------------------------------
+# --- rendering --------------------------------------------------------------------------------
 
 
 def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandidate]:
-    """Return the pieces of a part in order: exchanges and items by time, exact values by rank."""
+    """Return a part's pieces in order: exchanges and items by time, exact values by rank."""
     of_part = [candidate for candidate in taken if candidate.piece.part == part]
     if part == "recent":
         return sorted(of_part, key=lambda candidate: candidate.order)
@@ -592,7 +592,7 @@ def _in_order(taken: Sequence[PromptCandidate], part: Part) -> list[PromptCandid
 
 
 def _lines(candidates: Sequence[PromptCandidate]) -> Iterator[str]:
-    """Yield the lines of a part, below a heading for each day."""
+    """Yield the lines of a part, with a heading for each day."""
     day = ""
     for candidate in candidates:
         if candidate.day and candidate.day != day:
@@ -604,7 +604,7 @@ def _lines(candidates: Sequence[PromptCandidate]) -> Iterator[str]:
 def _rendered(
     request: ContextRequest, taken: Sequence[PromptCandidate], absence: str = ""
 ) -> tuple[list[Message], str]:
-    """Return a prompt as messages, and as a text."""
+    """Return a prompt as messages and as text."""
     lead = [] if request.system is None else [request.system]
     quotation: list[str] = []
     for part, heading in REMEMBERED.items():

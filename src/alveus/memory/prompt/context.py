@@ -1,4 +1,4 @@
-"""The call that makes a prompt from memory: its request, its answer, and what each piece is."""
+"""The call `context`, which makes a prompt from memory: request, result and pieces."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 Part: TypeAlias = Literal[
     "system", "recent", "blocks", "profile", "exact", "knowledge", "items", "query"
 ]
-"""Which part of a prompt a piece is of."""
+"""The part of a prompt that a piece belongs to."""
 
 _TITLES: Mapping[Part, str] = {
     "system": "Instructions",
@@ -51,22 +51,21 @@ _TITLES: Mapping[Part, str] = {
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A piece of a prompt, or one that was looked at and left out.
+    """A piece of a prompt, or a candidate that was left out.
 
     Attributes:
-        part: Which part of the prompt it is of.
-        source: Where it is from: ``set/id``, or the path of an exact value; "" for what was
-            passed in.
-        text: What it says; secrets are masked unless the context shows them.
-        shown: Whether it is in the prompt.
-        reason: Why it is, or is not.
-        tokens: What it has; in its part of a message, alone.
-        rank: Which one of its part it was, from 1: the newest exchange, or the best hit.
-        set_name: The set of its items.
-        ids: Of its items: several in an exchange of several messages.
-        time: When it happened; of an exchange: when it began.
-        score: What search gave it.
-        parts: What that is made of; see `Hit`.
+        part: The part of the prompt.
+        source: Its origin: ``set/id``, or the path of an exact value; "" for the caller's texts.
+        text: The text; secrets are masked unless the context shows them.
+        shown: Whether the prompt contains the piece.
+        reason: Why the piece was shown or left out.
+        tokens: The number of tokens of the piece alone.
+        rank: Its rank in its part, from 1: the newest exchange, or the best hit.
+        set_name: The set of the piece's items.
+        ids: The ids of its items; an exchange of several messages has several.
+        time: The time of the item; for an exchange, the time of its begin.
+        score: The search score.
+        parts: The components of the score; see `Hit`.
     """
 
     part: Part
@@ -88,15 +87,15 @@ class Context:
     """A prompt made from memory; a value.
 
     Attributes:
-        messages: For a chat client, or `ChatModel.complete`: instructions with what is remembered,
+        messages: For a chat client or `ChatModel.complete`: instructions with the remembered data,
             the last exchanges, and the query.
-        text: The same as one text, for models that complete one.
-        tokens: What the messages have, as the budget counts them.
-        budget_tokens: The most that it might have; None: any number.
-        why: The pieces it has, in order; then those that were left out, `LEFT_OUT` of them.
-        more: How many more were left out.
-        partial: Whether some items in reach had no vector yet; see `Hits`.
-        reranker_failure: Why a re-ranker did not order what was found; see `Hits`.
+        text: The same as one text, for completion models.
+        tokens: The number of tokens of the messages, by the budget's counter.
+        budget_tokens: The budget of the request; None means no limit.
+        why: The shown pieces, in order; then up to `LEFT_OUT` pieces that were left out.
+        more: The number of further left-out pieces.
+        partial: Whether some searched items had no vector yet; see `Hits`.
+        reranker_failure: Why the re-ranker did not order the hits; see `Hits`.
     """
 
     messages: list[dict[str, str]]
@@ -112,7 +111,7 @@ class Context:
         return self.text
 
     def explain(self) -> str:
-        """Return a table, a line per piece: its part, rank, score, tokens, source and reason."""
+        """Return a table with a line per piece: part, rank, score, tokens, source and reason."""
         of = "" if self.budget_tokens is None else f" of {self.budget_tokens:,}"
         lines = [f"{self.tokens:,}{of} tokens in {len(self.messages)} messages"]
         lines.append("     part       rank  score  tokens  source, reason and text")
@@ -147,7 +146,7 @@ class Context:
         )
 
     def _budget_bar(self, taken: Sequence[Piece]) -> Html:
-        """Return what parts of the prompt have of its tokens, as a bar; its end is what is left."""
+        """Return a bar of the tokens per part; its end is the unused budget."""
         from alveus.values import html
 
         shares: dict[str, float] = {}
@@ -159,7 +158,7 @@ class Context:
 
 
 def _whole_source(piece: Piece) -> str:
-    """Return where a piece is from, by ids as calls and commands take them."""
+    """Return the source of a piece with whole ids, as calls and commands accept them."""
     if piece.set_name is None or not piece.ids:
         return piece.source
     ends = dict.fromkeys((piece.ids[0], piece.ids[-1]))
@@ -177,17 +176,17 @@ def _pieces_table(pieces: Sequence[Piece]) -> Html:
 
 
 class DefaultSources(Enum):
-    """What a context takes where nothing is named."""
+    """The defaults for sources that a request does not name."""
 
     ALL = "all"
     NEWEST = "newest"
 
 
 ALL: Final = DefaultSources.ALL
-"""All sets, or all exact values, where a context can be given some."""
+"""All sets, blocks or exact values, for arguments that accept names."""
 
 NEWEST: Final = DefaultSources.NEWEST
-"""The set of messages or observations that something was added to last."""
+"""The set of messages or observations with the latest add."""
 
 All: TypeAlias = Literal[DefaultSources.ALL]
 Newest: TypeAlias = Literal[DefaultSources.NEWEST]
@@ -196,28 +195,28 @@ ExactPaths: TypeAlias = str | Sequence[str | Path]
 """A dotted path into the exact tree, or several paths. `ALL` is the whole tree."""
 
 Secrecy: TypeAlias = Literal["mask", "show"]
-"""What a context does with the secrets that it finds in memory."""
+"""Whether a context masks or shows secrets from memory."""
 
 Details: TypeAlias = Literal["hide", "show"]
-"""Whether each line of what is remembered names its set, its item and the time of day."""
+"""Whether each remembered line shows its set, its item and the time of day."""
 
 
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Shares:
-    """How a budget is divided among the parts of a prompt.
+    """The division of a budget among the parts of a prompt.
 
-    They are compared with each other, so that they need not add up to 1. What a part has no use
-    for goes to the others, and the newest exchange is taken before any is divided. 0: the
-    part has only what the others leave.
+    Shares are relative and need not add up to 1. Unused tokens of a part go to the others. The
+    newest exchange is taken before the division. A part with share 0 gets only tokens that the
+    others leave.
 
     Attributes:
-        exact: Of exact values, if any are named.
-        knowledge: Of items of knowledge.
-        recent: Of the last exchanges.
-        items: Of items of the key's sets.
-        profile: Of the profile, if one is named.
-        blocks: Of blocks, if any are named.
+        exact: For exact values, if any are named.
+        knowledge: For items of knowledge.
+        recent: For the last exchanges.
+        items: For items of the key's sets.
+        profile: For the profile, if one is named.
+        blocks: For blocks, if any are named.
     """
 
     exact: float = 0.1
@@ -228,7 +227,7 @@ class Shares:
     blocks: float = 0.2
 
     def __post_init__(self) -> None:
-        """Refuse what is no share."""
+        """Refuse invalid shares."""
         for each in fields(self):
             share: object = getattr(self, each.name)
             if type(share) not in (int, float) or not 0 <= cast("float", share) < math.inf:
@@ -240,15 +239,14 @@ class Shares:
 
 
 MIN_SCORE = 0.5
-"""Relevance that the best item found must have, so that any of a larger memory is shown.
+"""The least relevance of the best hit for showing hits of a large memory.
 
-Of questions that something answers 99.6 % have such an item; of unrelated prompts 15 % (LoCoMo,
-minilm).
+99.6 % of answerable questions have such a hit, and 15 % of unrelated prompts (LoCoMo, minilm).
 """
 
 
 class Sources(NamedTuple):
-    """What a context is made from: the memory of a key, seen through a writer, and knowledge."""
+    """The sources of a context: a key's memory, read through a writer, and knowledge."""
 
     writer: Writer
     scope: Scope
@@ -258,11 +256,11 @@ class Sources(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """What a context is asked for; see `Prompts.context`.
+    """A request for a context; see `Prompts.context`.
 
     Attributes:
-        zone: Of the reader, in which days and times are shown.
-        opening: The line before what is remembered.
+        zone: The reader's zone, in which days and times are shown.
+        opening: The line before the remembered data.
     """
 
     query: str | None
@@ -289,13 +287,13 @@ class ContextRequest:
     opening: str = OPENING
 
     def for_reader(self, zone: Zone, now: int) -> ContextRequest:
-        """Return it with the days of a reader, which the opening names unless they are of UTC."""
+        """Return the request for a reader's zone; the opening names the zone unless it is UTC."""
         name = zone.name(moment(now))
         days = "" if name == "UTC" else f" Times are in {name}."
         return replace(self, zone=zone, opening=f"{OPENING}{days}")
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked, before anything is read."""
+        """Refuse invalid arguments before anything is read."""
         for name in ("query", "system"):
             text: object = getattr(self, name)
             if text is not None and type(text) is not str:
@@ -322,7 +320,7 @@ class ContextRequest:
         self.search_options(1 if self.limit is None else self.limit, None)
 
     def search_options(self, limit: int, at: Moment | None) -> SearchOptions:
-        """Return how sets are searched, for *limit* items at most."""
+        """Return the options for searching sets, with at most *limit* hits."""
         return search_options(
             limit,
             self.where,
@@ -335,11 +333,11 @@ class ContextRequest:
 
 
 def exact_paths(given: ExactPaths | All | None) -> list[Path]:
-    """Return the paths that are asked for, in order, without those below another one.
+    """Return the requested paths in order, without paths below another one.
 
     Raises:
-        InvalidInput: Neither a path nor a list of paths.
-        InvalidPath, TooLarge: One of them is no path.
+        InvalidInput: *given* is neither a path nor a list of paths.
+        InvalidPath, TooLarge: An entry is not a valid path.
     """
     if given is None:
         return []
@@ -369,14 +367,14 @@ def _names(given: object, what: str, checked: Callable[[str], str]) -> Sequence[
 
 @suggest_names_in_part
 class Prompts:
-    """The memory of a key as prompts read it; its blocks."""
+    """The call `context` of a key's memory, and the key's blocks."""
 
     def _sources(self) -> Sources:
         raise NotImplementedError
 
     @property
     def blocks(self) -> Blocks:
-        """Short texts that an agent edits itself, such as what it knows of its human."""
+        """Short texts that an agent edits, such as notes about its user."""
         sources = self._sources()
         return Blocks(sources.tree(), sources.scope, lambda: sources.writer.alone("history"))
 
@@ -404,7 +402,7 @@ class Prompts:
         secrets: Secrecy = "mask",
         details: Details = "hide",
     ) -> Context:
-        """Return a prompt for *query*: what of the key's memory matters to it, and why.
+        """Return a prompt for *query* from the key's memory, with the reason for each piece.
 
         Its messages are the instructions with what is remembered, the last exchanges, and the
         query. What is remembered is quoted, so that nothing in it can pose as an instruction or as
@@ -417,45 +415,43 @@ class Prompts:
         memory gives the same context.
 
         Args:
-            query: What is asked now; None: nothing yet, and nothing is searched.
-            budget_tokens: The most that it may have; a `Budget` says who counts.
-            system: Instructions; they come first.
-            messages: The set that holds the conversation; by default that of the key's sets of
-                messages or observations which was added to last. None: no conversation.
-            recent: Most exchanges of it.
-            sets: Sets of the key that are searched. None: none.
-            knowledge: Sets of knowledge that are searched. None: none.
-            exact: Which exact values of short-term memory are shown: a path or a list of paths,
-                each with all below it; `ALL`: all of them. By default none, since a session token
-                may be among them; `Context.why` says how many there are.
-            profile: Whose profile is shown: what `KeyMemory.profile` tells of somebody, by name,
-                300 tokens of it at most. None: nobody's.
-            blocks: Names of the blocks that are shown, each whole; `ALL`: all of them.
-            where: Only items like this, of sets and of knowledge; see `MemorySet.search`.
-            as_of: From memory as it was at a moment of the past.
-            valid_at: When items have to hold, by default now (or at *as_of*); "any": whenever.
+            query: The user's question; None means no query and no search.
+            budget_tokens: The most tokens of the prompt; a `Budget` also names the counter.
+            system: Instructions, at the start of the prompt.
+            messages: The set of the conversation. The default is the key's set of messages or
+                observations with the latest add. None means no conversation.
+            recent: The most exchanges of the conversation.
+            sets: The key's sets to search. None means none.
+            knowledge: The knowledge sets to search. None means none.
+            exact: The exact values of short-term memory to show: a path or a list of paths, each
+                with all values below it; `ALL` means all. None by default, since values may include
+                a session token; `Context.why` reports their number.
+            profile: The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None
+                means no profile.
+            blocks: The names of the blocks to show whole; `ALL` means all.
+            where: A filter for items of sets and of knowledge; see `MemorySet.search`.
+            as_of: Read the memory as of this moment of the past.
+            valid_at: When items must be valid, by default now (or at *as_of*); "any" means any
+            time.
             signals: Weights of the searches.
-            limit: Most items that a search is asked for; by default what the budget may have room
-                for.
-            reranker: Orders again what each search finds; see `MemorySet.search`. By default that
-                of `Memory.open`, if any; None: this context goes without.
-            min_score: Leave out all that a search finds if its best item has a lower relevance,
-                0..1. 0: leave out nothing. By default sets are shown whole, whatever is asked, if
-                *limit* allows so many items and they take at most a third of what the
-                instructions and the query leave; of others the least relevance is `MIN_SCORE`.
-            shares: How the budget is divided.
-            secrets: "mask" replaces each secret in what is remembered by its kind, as the rule
-                `Secrets` of the write barrier finds it; "show" does not. Instructions and query
-                are never changed.
-            details: "show" begins each line of what is remembered with its set, its id and its
-                time; "hide" names the day, once for all items of that day. `Context.why` has all
-                of it either way.
+            limit: The most hits of a search, by default as many as the budget may have room for.
+            reranker: Re-ranks the hits of each search; see `MemorySet.search`. The default is the
+                re-ranker of `Memory.open`, if any. None means no re-ranking.
+            min_score: Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0
+                leaves out nothing. By default, sets are shown whole for any query if *limit* allows
+                their items and the items need at most a third of the tokens that instructions and
+                query leave; for larger sets the least relevance is `MIN_SCORE`.
+            shares: The division of the budget among the parts.
+            secrets: "mask" replaces each secret in remembered data by its kind, as detected by the
+                admission rule `Secrets`; "show" does not. Instructions and query are never changed.
+            details: "show" starts each remembered line with its set, id and time; "hide" shows the
+                day, once for all its items. `Context.why` has all details in both cases.
 
         Raises:
-            BudgetTooSmall: Instructions and query alone have more.
-            HistoryPruned: What was there at *as_of* is no longer kept.
-            InvalidFilter, InvalidInput, InvalidName: It cannot be understood; nothing was read.
-            Unsupported: *as_of*, in a batch or an action, with *exact*.
+            BudgetTooSmall: Instructions and query alone exceed the budget.
+            HistoryPruned: The state at *as_of* is no longer kept.
+            InvalidFilter, InvalidInput, InvalidName: An argument is invalid; nothing was read.
+            Unsupported: *as_of* with *exact*, in a batch or an action.
         """
         request = ContextRequest(
             query,

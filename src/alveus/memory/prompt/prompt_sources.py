@@ -1,4 +1,4 @@
-"""Where a prompt's pieces come from: the last exchanges, blocks, profiles, exact values."""
+"""The sources of a prompt's pieces: the last exchanges, blocks, profiles, exact values."""
 
 from __future__ import annotations
 
@@ -45,22 +45,22 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value
 
 CUT = "…"
-"""Stands for what an excerpt leaves out."""
+"""Marks omitted text in an excerpt."""
 
 LONGEST_LINE = 400
-"""Characters of a line that is shown or left out as a whole; a longer one is split in sentences."""
+"""The most characters of a line that stays whole; a longer line is split in sentences."""
 
 HEAD = 2 / 3
-"""Share of a shortened message that is its beginning; the rest is its end."""
+"""The share of a shortened message for its beginning; the rest is its end."""
 
 Span = tuple[int, int]
 
 
 def passages(text: str, terms: frozenset[int], budget: Budget, most: int) -> str:
-    """Return the lines and sentences of *text* that match, of about *most* tokens.
+    """Return the lines and sentences of *text* that match *terms*, about *most* tokens.
 
-    They stand in their order, with `CUT` for what is left out between them. A term counts more the
-    fewer of them have it. The beginning is preferred among equals, and is shown if nothing matches.
+    They keep their order, with `CUT` for omitted text. A term weighs more the fewer of them contain
+    it. Of equal ones the earlier wins; without a match the beginning is returned.
     """
     spans, room = list(_spans(text)), _characters(text, budget, most)
     weights = _weights([text[start:end] for start, end in spans], terms)
@@ -75,10 +75,10 @@ def passages(text: str, terms: frozenset[int], budget: Budget, most: int) -> str
 
 
 def head_and_tail(text: str, budget: Budget, most: int) -> str:
-    """Return *text*, or its first and last lines and sentences, of about *most* tokens.
+    """Return *text*, or its first and last lines and sentences, about *most* tokens.
 
-    What a message begins with says what it is about; it may end with a question that the next
-    message answers.
+    The beginning of a message states its subject; the end may be a question that the next message
+    answers.
     """
     if budget.count(text) <= most:
         return text
@@ -89,18 +89,18 @@ def head_and_tail(text: str, budget: Budget, most: int) -> str:
 
 
 def _characters(text: str, budget: Budget, most: int) -> int:
-    """Return how many characters of *text* have about *most* tokens."""
+    """Return the number of characters of *text* that have about *most* tokens."""
     return int(len(text) * most / max(1, budget.count(text)))
 
 
 def _beginning(text: str, room: int) -> list[Span]:
-    """Return the first words of a text, or of a very long word the beginning."""
+    """Return the first words of a text, or the beginning of a very long first word."""
     space = text.rfind(" ", room // 2, room)
     return [(0, room if space < 0 else space)]
 
 
 def _spans(text: str) -> Iterator[Span]:
-    """Yield where the lines of a text are, and of long lines the sentences."""
+    """Yield the spans of a text's lines; of long lines, the spans of their sentences."""
     start = 0
     for line in text.splitlines(keepends=True):
         if len(line) > LONGEST_LINE:
@@ -113,14 +113,14 @@ def _spans(text: str) -> Iterator[Span]:
 
 
 def _weights(parts: Sequence[str], terms: frozenset[int]) -> list[float]:
-    """Return what each part is worth: its terms, by how few of the parts have them."""
+    """Return the weight of each part: the sum of its terms, rarer terms weighing more."""
     shared = [terms.intersection(words.terms(part)) for part in parts]
     counts = Counter(term for each in shared for term in each)
     return [sum(log(1 + len(parts) / counts[term]) for term in each) for each in shared]
 
 
 def _joined(text: str, spans: Sequence[Span]) -> str:
-    """Return parts of a text in their order, with `CUT` where words are left out."""
+    """Return parts of a text in their order, with `CUT` between parts that are not adjacent."""
     shown, before = "", 0
     for start, end in [*spans, (len(text), len(text))]:
         between = text[before:start]
@@ -131,52 +131,52 @@ def _joined(text: str, spans: Sequence[Span]) -> str:
 
 
 PAGE = 32
-"""Items of a conversation that are read first, from the newest on."""
+"""Items of a conversation in the first read, from the newest on."""
 
 MOST_READ = 1_024
-"""Items of a conversation that are read at most."""
+"""The most items of a conversation that are read."""
 
 RECENT = 20
-"""Exchanges that a context without a budget has at most, unless it says how many."""
+"""The default limit of exchanges for a context without a budget."""
 
 EXACT_VALUES = 500
-"""Exact values that are considered, or counted, in the order of the tree."""
+"""The most exact values that are considered or counted, in tree order."""
 
 WIDE = 2_000
-"""Fields of an object that are read together; a wider one is read by name, as it is asked for."""
+"""The most fields of an object read at once; wider objects are read by name, on demand."""
 
 NAMES = 64
-"""Names of fields of a wide object that are read at a time."""
+"""Field names of a wide object per read."""
 
 FIELDS_SHOWN = 8
-"""Names of fields that are suggested where exact values are left out."""
+"""Field names suggested where exact values are left out."""
 
 PROFILE_TOKENS = 300
-"""Tokens of a profile that a context considers."""
+"""The most tokens of a profile that a context considers."""
 
 Ref: TypeAlias = tuple[str | None, str | None]
-"""An item, by set and id."""
+"""The set and the id of an item."""
 
 ItemMessages: TypeAlias = tuple[Ref, tuple[Message, ...]]
-"""An item of a conversation, and what it says."""
+"""An item of a conversation, with its messages."""
 
 
 @dataclass(slots=True, eq=False)
 class PromptCandidate:
-    """What may become a piece of a prompt.
+    """A candidate for a piece of a prompt.
 
     Attributes:
-        piece: What is known of it so far.
-        item_messages: Of an exchange: what each of its items says.
-        messages: Of an exchange: the same as it is shown.
-        line: Of anything else: how it stands among what is remembered.
-        day: The heading that the line stands under, if any.
-        order: Of an exchange: its position in the conversation.
+        piece: The piece as known so far.
+        item_messages: For an exchange: the messages of each item.
+        messages: For an exchange: its messages as shown.
+        line: For other parts: its line in the remembered data.
+        day: The heading above the line, if any.
+        order: For an exchange: its position in the conversation.
         refs: The items that are shown whole.
-        hit: The item, if a search found it; with its secrets masked unless they are shown.
-        is_cut: Whether only parts of it are shown.
-        is_whole: Whether it is shown with all items of its sets, and never cut.
-        left_out: Why it is not considered; "" if it is.
+        hit: The search hit, if any; its secrets are masked unless shown.
+        is_cut: Whether only parts are shown.
+        is_whole: Whether all items of its sets are shown; such a piece is never cut.
+        left_out: Why the candidate is not considered; "" if it is considered.
     """
 
     piece: Piece
@@ -192,13 +192,13 @@ class PromptCandidate:
     left_out: str = ""
 
     def show_whole(self) -> None:
-        """Show all that the messages of an exchange say."""
+        """Show an exchange's messages whole."""
         self._show(self.item_messages)
         self.is_cut = False
         self.refs = frozenset(ref for ref, _ in self.item_messages)
 
     def cut_messages(self, budget: Budget, most: int) -> None:
-        """Show of each message of an exchange about *most* tokens, its beginning and its end."""
+        """Cut each message of an exchange to about *most* tokens, from its beginning and end."""
         cut = tuple(
             (ref, tuple(_headed(message, budget, most) for message in messages))
             for ref, messages in self.item_messages
@@ -222,7 +222,7 @@ class PromptCandidate:
         self.piece = replace(self.piece, text=text)
 
     def cut_line(self, request: ContextRequest, most: int) -> None:
-        """Show of the text of a hit about *most* tokens, around what matches the query."""
+        """Cut a hit's text to about *most* tokens, around matches of the query."""
         if self.hit is None or self.hit.item.text is None:
             return
         terms = frozenset(words.terms(request.query or ""))
@@ -237,7 +237,7 @@ class PromptCandidate:
 
 @dataclass(slots=True)
 class _Exchange:
-    """What is said from one question to the next, as its set has it."""
+    """The items from one user message to the next."""
 
     items: list[Item] = field(default_factory=list[Item])
     messages: list[Message] = field(default_factory=list[Message])
@@ -252,8 +252,8 @@ class Conversation:
 
     Attributes:
         exchanges: The newest first.
-        left_out: What is in no exchange, and why.
-        query: The item that is the query itself, kept before it was request, by set and id.
+        left_out: Items in no exchange, with the reason.
+        query: The set and id of the item that holds the query itself, if it was added already.
     """
 
     exchanges: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
@@ -264,7 +264,7 @@ class Conversation:
 def recent(
     sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
 ) -> Conversation:
-    """Return the last exchanges, at least as many as fit into *room* tokens."""
+    """Return the last exchanges, at least enough to fill *room* tokens."""
     ref = _set_of(sources, request, at)
     most = RECENT if request.recent is None and room is None else request.recent
     if ref is None or most == 0:
@@ -275,7 +275,7 @@ def recent(
         walk = map(masked_item, walk)
         query = query if query is None else masked_text(query)
     while True:
-        wanted = max(PAGE, len(items))  # twice as many each time: all are looked at again
+        wanted = max(PAGE, len(items))  # doubles, because each round starts again
         page = list(islice(walk, wanted))
         items += page
         conversation = _end_of(items[::-1], query, more=len(page) == wanted)
@@ -308,7 +308,7 @@ def _set_of(sources: Sources, request: ContextRequest, at: Moment | None) -> Set
 def _newest(
     writer: Writer, ref: SetRef, request: ContextRequest, at: Moment | None
 ) -> Iterator[Item]:
-    """Return the items of a set that hold, the newest first."""
+    """Return the valid items of a set, newest first."""
     when = valid_time(request.valid_at)
     if when is None:
         when = writer.now() if at is None else at.time
@@ -321,7 +321,7 @@ def _is_shown(stored: StoredItem, when: int | str) -> bool:
 
 
 def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
-    """Return the exchanges of items in order; *more*: there are earlier ones, unread."""
+    """Return the exchanges of ordered items; *more* means that earlier items were not read."""
     conversation = Conversation()
     exchanges = _exchanges(items, conversation.left_out)
     if exchanges and query is not None and _is_query(exchanges[-1], query):
@@ -345,7 +345,7 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
 
 
 def _is_query(last: _Exchange, query: str) -> bool:
-    """Return whether an exchange is one plain message of the user, named or not: the query."""
+    """Return whether an exchange is the query: one plain user message, with or without a name."""
     value: object = last.items[0].value
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
     who = fields.get("name", last.items[0].speaker)
@@ -408,10 +408,10 @@ def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCa
 
 
 def _messages(item: Item) -> list[Message]:
-    """Return the messages that an item holds: of an observation two, else one.
+    """Return the messages of an item: two for an observation, else one.
 
     Raises:
-        InvalidInput: It holds none.
+        InvalidInput: The item holds no message.
     """
     value: object = item.value
     if not isinstance(value, dict):
@@ -423,7 +423,7 @@ def _messages(item: Item) -> list[Message]:
             _message(fields["reply"], item, "assistant"),
         ]
     content = fields.get("content", item.text)
-    if fields.get("url") or not isinstance(content, str):  # its text is shown, and its urls
+    if fields.get("url") or not isinstance(content, str):  # multi-part messages show as text with urls
         content = content if item.text is None else item.text
     return [_message({**fields, "content": content}, item, "user")]
 
@@ -454,7 +454,7 @@ def _headed(message: Message, budget: Budget, most: int) -> Message:
 
 
 def _shown(message: Message) -> Message:
-    """Return a message as it is shown: what a tool answered is data."""
+    """Return a message as shown; tool results are quoted as data."""
     if message.role != "tool":
         return message
     text = f"{ANSWERED} {quoted(message.content)}"
@@ -465,13 +465,13 @@ def _shown(message: Message) -> Message:
 
 
 def line_of(item: Item, request: ContextRequest) -> str:
-    """Return an item as a line of what is remembered."""
+    """Return an item as a line of remembered data."""
     as_line = detailed_line if request.details == "show" else item_line
     return as_line(item, request.zone)
 
 
 def item_piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:
-    """Return an item as a piece that is not shown yet, with the score of its hit, if any."""
+    """Return an item as a piece, not shown yet, with the score of its hit, if any."""
     return Piece(
         part,
         place_of(item),
@@ -495,7 +495,7 @@ def _with_reason(piece: Piece, reason: str) -> Piece:
 
 
 def blocks(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the blocks that are asked for and say something, in their order."""
+    """Return the requested blocks that are not empty, in their order."""
     if not request.blocks:
         return []
     kept = Blocks(_tree(sources, request), sources.scope, lambda: sources.writer.alone("history"))
@@ -513,7 +513,7 @@ def blocks(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
 
 
 def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the facts of the profile that the request names, the most important first."""
+    """Return the facts of the requested profile, most important first."""
     if request.profile is None:
         return []
     known = known_facts(
@@ -521,7 +521,7 @@ def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
     )
     try:
         found = known.profile(request.profile, budget=PROFILE_TOKENS)
-    except NotFound:  # of somebody new nothing is known yet
+    except NotFound:  # the entity has no facts yet
         return []
     candidates: list[PromptCandidate] = []
     for rank, fact in enumerate(found.facts, start=1):
@@ -547,7 +547,7 @@ def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
 
 
 def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the values at and below the named paths; first those with words of the query."""
+    """Return the values at and below the named paths; values with words of the query first."""
     if not request.exact:
         return []
     terms = set(words.terms(request.query or ""))
@@ -573,11 +573,11 @@ def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandid
 
 
 def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piece]:
-    """Return a piece that says how many exact values there are, if no path is named."""
+    """Return a piece with the number of exact values, if the request names no path."""
     if request.exact:
         return []
     fields, count = list[str](), 0
-    with suppress(Unsupported):  # a batch has no past: nothing is shown of it, and nothing counted
+    with suppress(Unsupported):  # a batch has no past, so there is nothing to count
         tree = _tree(sources, request)
         shown = (BLOCKS, LIMITS) if request.blocks else ()
         for name, value in _fields(tree):
@@ -603,9 +603,9 @@ def _tree(sources: Sources, request: ContextRequest) -> MemoryObject:
 
 
 def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
-    """Yield what was found at *path*, and all below; an object is read only when it is reached."""
+    """Yield the values at and below *path*; an object is read only when it is reached."""
     if isinstance(found, MemoryObject):
-        with suppress(NotAnObject):  # it went while its neighbours were read
+        with suppress(NotAnObject):  # it was deleted while its siblings were read
             for name, value in _fields(found):
                 yield from _values(value, (*path, name))
     elif found is not MISSING:
@@ -613,7 +613,7 @@ def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
 
 
 def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
-    """Yield the fields of an object in order; those of a wide one by name, one by one."""
+    """Yield the fields of an object in order; fields of a wide object one at a time, by name."""
     if len(found.names(limit=WIDE + 1)) <= WIDE:
         yield from found.get_fields().items()
         return

@@ -1,1 +1,1 @@
-"""The memory of a server: its exact trees and sets, each call a request."""
+"""A memory behind a server: exact trees and sets whose calls are HTTP requests."""

@@ -1,8 +1,7 @@
-"""Calls of a memory as they go over HTTP: each is described by its method.
+"""The calls of a memory over HTTP, each described by its Python method.
 
-The classes of `alveus.memory.aio` are the table of calls: a line there says whether a call reads
-or writes. Its name, its arguments and its result are those of the method.
-`alveus.server.calls` answers it.
+The classes of `alveus.memory.aio` are the table of calls: each entry marks a call as reading or
+writing. Name, arguments and result are the method's. `alveus.server.calls` is the server's side.
 """
 
 from __future__ import annotations
@@ -41,16 +40,16 @@ from alveus.values.storable import valid_text
 C = TypeVar("C", bound=type)
 
 ONCE = "idempotency_key"
-"""The argument that goes as a header."""
+"""The argument that is sent as a header."""
 
 
 class Argument(NamedTuple):
     """An argument of a call.
 
     Attributes:
-        hint: Its annotation; of ``*names`` that of each.
-        is_list: Whether it is ``*names``.
-        is_field: Whether it is one of ``**fields``.
+        hint: The annotation; for ``*names``, the annotation of each.
+        is_list: Whether the argument is ``*names``.
+        is_field: Whether the argument is one of ``**fields``.
     """
 
     name: str
@@ -61,18 +60,18 @@ class Argument(NamedTuple):
 
     @property
     def is_sent(self) -> bool:
-        """Whether a request may carry it: a model of the caller's own cannot be sent."""
+        """Whether a request can carry the argument: a caller's model object cannot be sent."""
         return ChatModel not in arms_of(self.hint)
 
 
 class Call(NamedTuple):
-    """A call of a memory, as its method describes it.
+    """A call of a memory, described by its method.
 
     Attributes:
-        name: Its name in a request, such as "facts.list".
-        arguments: By their names in a request.
+        name: The name in a request, such as "facts.list".
+        arguments: The arguments, by their names in a request.
         result: The annotation of what the method returns.
-        fields: The name of the method's ``**fields`` of an item.
+        fields: The name of the method's ``**fields`` parameter of an item, if any.
     """
 
     name: str
@@ -92,11 +91,11 @@ class Call(NamedTuple):
     def on(
         self, target: object, sent: Mapping[str, Json], once: str | None, talks: Conversations
     ) -> Json:
-        """Make the call of *target* with the arguments of a request; return its result as JSON.
+        """Call the method of *target* with a request's arguments; return its result as JSON.
 
         Args:
             once: The idempotency key, for a method that takes one.
-            talks: Returns the conversation of a name.
+            talks: Returns a conversation by name.
         """
         given: dict[str, Any] = {"self": target}
         fields: dict[str, Any] = {}
@@ -121,11 +120,11 @@ class Call(NamedTuple):
         return to_json(self.result, made)
 
     def sent(self, given: Mapping[str, Any]) -> dict[str, Json]:
-        """Return arguments as a request carries them.
+        """Return arguments as JSON for a request.
 
         Raises:
-            NotSent, InvalidInput: One is not of its annotated type, or cannot be stored.
-            Unsupported: One needs the store itself.
+            NotSent, InvalidInput: An argument is not of its annotated type, or cannot be stored.
+            Unsupported: An argument needs local access to the store.
         """
         sent: dict[str, Json] = {}
         for name, argument in self.arguments.items():
@@ -156,7 +155,7 @@ def _argument_json(argument: Argument, value: Any) -> Json:  # noqa: ANN401 - of
 
 @cache
 def described(name: str, mark: Mark) -> Call:
-    """Return a call as its method, or property, describes it."""
+    """Return the call that a method or property describes."""
     method, is_property = mark.method, isinstance(mark.method, property)
     plain = cast("Any", method).fget if is_property else unwrap(cast("Any", method))
     hints, shape = {**hints_of(plain), **dict(mark.hints)}, signature(plain)
@@ -177,21 +176,21 @@ def described(name: str, mark: Mark) -> Call:
 
 
 def calls_of(table: type[Any]) -> dict[str, Call]:
-    """Return the calls of one of the classes of `alveus.memory.aio`, by name."""
+    """Return the calls of a class of `alveus.memory.aio`, by name."""
     names = {name: f"{table.FAMILY}.{name}" for name in marks_of(table)}
     return {call: described(call, marks_of(table)[name]) for name, call in names.items()}
 
 
 class Remote(Protocol):
-    """An object whose calls are requests."""
+    """An object whose calls are HTTP requests."""
 
     @property
     def calls(self) -> RemoteCalls:
-        """The way to the server."""
+        """The calls to the server."""
         ...
 
     def place(self, access: Access, /) -> dict[str, Json]:
-        """Return the fields of a request that name the object, in a call of that access."""
+        """Return the request fields that identify the object, for a call of this access."""
         ...
 
     def twin(self, memory: Memory, /) -> object:
@@ -200,7 +199,7 @@ class Remote(Protocol):
 
 
 def sends(table: type[Any]) -> Callable[[C], C]:
-    """Return a decorator of a class: calls that *table* lists, and it has not, become requests."""
+    """Return a class decorator: calls of *table* that the class does not define become requests."""
 
     def decorate(kind: C) -> C:
         for call in calls_of(table).values():
@@ -225,10 +224,10 @@ def _request(call: Call) -> Callable[..., Any]:
 def ask_for(
     call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object], **more: Json
 ) -> Any:  # noqa: ANN401 - what the method returns
-    """Return what a call of an object with these arguments returns, asked over HTTP.
+    """Make a call of an object over HTTP and return its result.
 
     Args:
-        more: Fields that the request has besides.
+        more: Further fields of the request.
     """
     given = call.shape.bind(of, *args, **kwargs).arguments
     try:
@@ -251,11 +250,11 @@ def ask_for(
 
 
 def _valid(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return arguments with texts that can be sent, of a call that replaces what is no text."""
+    """Return the arguments with characters replaced that a request cannot carry."""
     return {n: valid_text(v).value if isinstance(v, str) else v for n, v in given.items()}
 
 
 def _refuse(call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    """Make a call that cannot be sent of an empty memory in RAM, which raises the same error."""
+    """Make the call on an empty memory in RAM, to raise the error of the local call."""
     with Memory.open(embedder="words") as empty:
         getattr(of.twin(empty), call.method.__name__)(*args, **kwargs)

@@ -1,8 +1,8 @@
-"""JSON forms of the values of calls, derived from annotations, for the server and its client.
+"""JSON codecs for arguments and results of calls, derived from annotations; for both sides.
 
-A dataclass is an object of its fields, a datetime is ISO 8601, a tuple is a list, and a storable
-value is written as in exports. The field `set_name` is written as "set", and a timedelta as
-seconds, under its name with "_s" at the end.
+A dataclass is an object of its fields, a datetime is ISO 8601, a tuple is a list. A storable value
+has the form of exports. The field `set_name` is written as "set". A timedelta is written in
+seconds, and its name gets the suffix "_s".
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ LEFT_OUT: Mapping[type[Any], tuple[str, ...]] = {
     LearnOptions: ("asking",),
     Budget: ("counter",),
 }
-"""Fields that a result never has."""
+"""Fields that results omit."""
 
 NOT_GIVEN: Mapping[type[Any], tuple[str, ...]] = {
     **LEFT_OUT,
     Item: ("created", "updated", "accessed", "version", "set_name", "retired"),
 }
-"""Fields that an argument does not take."""
+"""Fields that arguments do not accept."""
 
 
 _COMMIT = re.compile("[0-9]{1,19}")
@@ -65,12 +65,12 @@ class NotSent(Exception):
 
 
 class OnlyLocal(Exception):
-    """An argument needs the store itself; the text says what to do instead."""
+    """An argument needs local access to the store; the message names an alternative."""
 
 
 @dataclass(frozen=True, slots=True)
 class Codec:
-    """Writes values of one type as JSON, and reads them from it."""
+    """Converts values of one type to JSON and back."""
 
     encode: Callable[[Any], Json]
     decode: Callable[[Json], Any]
@@ -80,18 +80,18 @@ def value_json(value: object, where: str = "value") -> Json:
     """Return a storable value as JSON.
 
     Raises:
-        InvalidValue: It cannot be stored.
+        InvalidValue: The value cannot be stored.
     """
     return wire_json(checked(value, where=where, nan=True))
 
 
 def wire_json(value: Value) -> Json:
-    """Return a value as JSON, unchecked."""
+    """Return a value as JSON, without checks."""
     return json.loads(wire.encode(value))
 
 
 def value_of(told: object) -> Value:
-    """Return the storable value that JSON of another program describes.
+    """Return the storable value of another program's JSON.
 
     Raises:
         InvalidInput: A marked object, such as ``{"$bytes": …}``, cannot be read.
@@ -114,13 +114,13 @@ VALUE = Codec(wire_json, value_of)
 
 
 def arms_of(hint: object) -> tuple[Any, ...]:
-    """Return the types of a union, or the one type; `Any` beside others is left out."""
+    """Return the types of a union, or the single type, without an `Any` among several."""
     arms = get_args(hint) if get_origin(hint) in UNIONS else (hint,)
     return tuple(arm for arm in arms if arm is not Any) or arms
 
 
 def json_name(name: str, hint: object) -> str:
-    """Return the name of a field or an argument in JSON."""
+    """Return the JSON name of a field or an argument."""
     if name == "set_name":
         return "set"
     arms = arms_of(hint)
@@ -132,18 +132,18 @@ def json_name(name: str, hint: object) -> str:
 
 
 def to_json(hint: object, value: object) -> Json:
-    """Return *value*, which a call annotated with *hint* returned, as JSON."""
+    """Return *value*, a result annotated with *hint*, as JSON."""
     return codec(hint).encode(value)
 
 
 def from_json(hint: object, told: Json) -> Any:  # noqa: ANN401 - of the type *hint*
-    """Return the value of the type *hint* that JSON of a server describes."""
+    """Return the value of type *hint* from a server's JSON."""
     return codec(hint).decode(told)
 
 
 @cache
 def codec(hint: Any) -> Codec:  # noqa: ANN401 - an annotation
-    """Return the codec of results that are annotated with *hint*."""
+    """Return the codec of results annotated with *hint*."""
     kind, arguments = get_origin(hint), get_args(hint)
     if kind in UNIONS:
         return _optional(arms_of(hint))
@@ -210,10 +210,10 @@ def _fields(kind: type[Any]) -> Codec:
 
 @cache
 def field_hints(kind: type[Any], *, given: bool = False) -> Mapping[str, object]:
-    """Return the annotations of the fields of a dataclass that are written as JSON.
+    """Return the annotations of a dataclass's fields in JSON.
 
     Args:
-        given: Of an argument, not of a result.
+        given: Whether the dataclass is an argument, not a result.
     """
     hints, out = hints_of(kind), (NOT_GIVEN if given else LEFT_OUT).get(kind, ())
     return {each.name: hints[each.name] for each in fields(kind) if each.name not in out}
@@ -283,8 +283,8 @@ def argument_json(hint: object, value: object, name: str) -> Json:
     """Return an argument of a call as JSON.
 
     Raises:
-        NotSent: It is not of its annotated type.
-        OnlyLocal: It needs the store itself.
+        NotSent: The value is not of its annotated type.
+        OnlyLocal: The value needs local access to the store.
         InvalidInput: It cannot be stored.
     """
     arms = arms_of(hint)
@@ -302,7 +302,7 @@ def argument_json(hint: object, value: object, name: str) -> Json:
 
 
 def _is_other(value: object, arm: Any) -> bool:  # noqa: ANN401 - an annotation
-    """Return whether a value is of a class that *arm* does not mean: a bool, or a text."""
+    """Return whether a value is a bool or a text that *arm* only seems to accept."""
     return (
         isinstance(value, bool)
         if arm in (int, float)
@@ -338,10 +338,10 @@ def _item_json(_: object, value: object, __: str) -> Json:
 
 
 def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json]:
-    """Return an item that is added, or changes of one, as JSON: fields that are not the default.
+    """Return a new item, or changes of an item, as JSON without default fields.
 
     Args:
-        given: Names of the fields that are written, whatever they are.
+        given: Fields that are written even with default values.
 
     Raises:
         InvalidInput: It cannot be stored.
@@ -371,7 +371,7 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json
 
 
 _RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object, Item: object, Filter: Mapping}
-"""The classes of objects that an annotation admits, where they are not the annotation."""
+"""The accepted classes of annotations that `isinstance` cannot check as they are."""
 
 
 def _options_json(_: object, options: LearnOptions, __: str) -> Json:
@@ -393,7 +393,7 @@ def _budget_json(_: object, budget: Budget, __: str) -> Json:
 
 
 def _said_json(_: object, said: Mapping[str, Any] | Message, name: str) -> Json:
-    """Return a message, or messages with more, as it is: the server replaces what is no text."""
+    """Return one or several messages unchanged: the server replaces characters that are no text."""
     try:
         plain = _plain(said)
     except RecursionError:
@@ -403,7 +403,7 @@ def _said_json(_: object, said: Mapping[str, Any] | Message, name: str) -> Json:
 
 
 def _plain(said: object) -> object:
-    """Return messages as dicts, and tuples as lists, however deep."""
+    """Return messages as dicts and tuples as lists, at any depth."""
     if isinstance(said, Message):
         return dict(said.to_dict())
     if isinstance(said, Mapping):
@@ -431,13 +431,13 @@ _ARGUMENTS: dict[Any, Callable[[Any, Any, str], Json]] = {
 
 
 def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa: ANN401 - of any type
-    """Return the argument that JSON describes; what is of another type is left to the call.
+    """Return the argument from its JSON; a value of another type is left for the call to check.
 
     Args:
         talks: Returns the conversation of a name.
 
     Raises:
-        InvalidInput: It cannot be read.
+        InvalidInput: The JSON cannot be read.
     """
     arms = arms_of(hint)
     if ConversationMemory in arms and isinstance(told, str):
@@ -478,7 +478,7 @@ def _span(seconds: float) -> timedelta:
 
 
 def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations) -> object:
-    """Return the object that an argument describes; fields that it leaves out have defaults."""
+    """Return the object from an argument's JSON; missing fields get defaults."""
     known = {
         json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
     }
