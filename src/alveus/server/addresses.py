@@ -1,4 +1,4 @@
-"""Which address a request has: a slash at its end, and what a proxy that is trusted says of it."""
+"""The address of a request: trailing slashes, and headers of trusted proxies."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _FORWARDED = {b"x-forwarded-for": "for", b"x-forwarded-proto": "proto", b"x-forw
 
 
 def drop_last_slash(scope: Scope) -> None:
-    """Give a request whose address ends with a slash the address without it.
+    """Remove a trailing slash from the address of a request.
 
     A redirect would have to name a scheme and a host, which the server behind a proxy does not
-    know, and a client would send its token there. A slash that is percent-encoded is part of a
-    name, and stays, as does one before the last one. ``raw_path`` stays as it was sent.
+    know, and a client would send its token there. A percent-encoded slash is part of a name and
+    stays; of several slashes only the last is removed. ``raw_path`` does not change.
     """
     path = scope["path"]
     if len(path) > 1 and path.endswith("/") and _sent(scope).endswith(b"/"):
@@ -33,28 +33,28 @@ def drop_last_slash(scope: Scope) -> None:
 
 
 def has_last_slash(scope: Scope) -> bool:
-    """Return whether the address of a request was sent with a slash at its end."""
+    """Return whether the client sent the address with a trailing slash."""
     return _sent(scope).endswith(b"/")
 
 
 def _sent(scope: Scope) -> bytes:
-    """Return the path of a request as it was sent."""
+    """Return the path of a request as the client sent it."""
     return scope.get("raw_path") or scope["path"].encode()
 
 
 @dataclass(frozen=True, slots=True)
 class TrustedProxies:
-    """The proxies whose word counts for the scheme, the host and the client of a request.
+    """The proxies whose headers set the scheme, host and client of a request.
 
     Attributes:
-        networks: Their addresses; without any, no header changes what a request says of itself.
+        networks: Their addresses. If empty, proxy headers are ignored.
     """
 
     networks: tuple[Network, ...] = ()
 
     @classmethod
     def parse(cls, texts: Sequence[str]) -> TrustedProxies:
-        """Return the proxies that texts name: ``10.0.0.7``, ``10.0.0.0/8``, ``::1``.
+        """Return the proxies from texts such as ``10.0.0.7``, ``10.0.0.0/8``, ``::1``.
 
         Raises:
             InvalidInput: A text is neither an address nor a network.
@@ -71,16 +71,15 @@ class TrustedProxies:
         return cls(tuple(found))
 
     def has(self, address: Address | None) -> bool:
-        """Return whether an address is that of a trusted proxy."""
+        """Return whether an address belongs to a trusted proxy."""
         return address is not None and any(address in network for network in self.networks)
 
     def apply(self, scope: Scope) -> None:
-        """Replace scheme, host and client of a request by those that a trusted proxy names.
+        """Replace scheme, host and client of a request by the values from trusted proxies.
 
-        Each proxy adds the address that asked it at the end of ``X-Forwarded-For``, so the client
-        is the last address in it that is no trusted proxy; scheme and host are read at the same
-        place, or, of a shorter list, at its beginning. ``Forwarded`` counts where none of the
-        ``X-Forwarded-`` headers is there.
+        Each proxy appends its client's address to ``X-Forwarded-For``, so the client is the last
+        address there that is not a trusted proxy. Scheme and host are read at the same position, or
+        at the start of a shorter list. ``Forwarded`` is used if no ``X-Forwarded-`` header exists.
         """
         client = scope.get("client")
         if not self.networks or not client or not self.has(_address(client[0])):
@@ -101,7 +100,7 @@ class TrustedProxies:
 
 
 class BehindProxies:
-    """An app that sees of each request what trusted proxies say of it."""
+    """An app whose requests have the scheme, host and client that trusted proxies report."""
 
     def __init__(self, app: App, proxies: TrustedProxies) -> None:
         self._app, self._proxies = app, proxies
@@ -114,7 +113,7 @@ class BehindProxies:
 
 
 def _forwarded(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, list[str]]:
-    """Return what proxies said of a request, each in its turn: the nearest one is the last."""
+    """Return the values of proxy headers by field, nearest proxy last."""
     found: dict[str, list[str]] = {"for": [], "proto": [], "host": []}
     for name, value in headers:
         if name in _FORWARDED:
@@ -128,7 +127,7 @@ def _forwarded(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, list[str]]:
 
 
 def _hops(headers: Sequence[tuple[bytes, bytes]]) -> Iterator[dict[str, str]]:
-    """Yield the elements of ``Forwarded`` (RFC 7239), which commas outside of quotes divide."""
+    """Yield the elements of ``Forwarded`` (RFC 7239), separated by commas outside quotes."""
     whole = ",".join(value.decode("latin-1") for name, value in headers if name == b"forwarded")
     hop: dict[str, str] = {}
     end = 0
@@ -143,18 +142,18 @@ def _hops(headers: Sequence[tuple[bytes, bytes]]) -> Iterator[dict[str, str]]:
 
 
 def _at(said: Sequence[str], passed: int) -> str:
-    """Return what the proxy said that is *passed* places before the nearest one."""
+    """Return the value of the proxy that is *passed* steps before the nearest one."""
     return "" if not said else said[max(0, len(said) - 1 - passed)]
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is one of this machine alone."""
+    """Return whether an address is a loopback address."""
     address = _address(host)
     return address is not None and address.is_loopback
 
 
 def _address(text: str) -> Address | None:
-    """Return the address in a text, which may have a port; None: it has none, but a name."""
+    """Return the IP address in a text with or without a port; None if it has a name."""
     bare = text.strip()
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]

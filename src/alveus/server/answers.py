@@ -1,4 +1,4 @@
-"""How answers are sent; an error is a status by its class, and JSON as on the command line."""
+"""Responses: JSON as on the command line; an error's class determines its status."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from alveus.values.storable import Value
 from alveus.values.wire import unique_fields
 
 RETRY_AFTER_S = 1
-"""When a client is to come again that found the store busy."""
+"""The Retry-After of a busy store."""
 
 STATUS: Mapping[type[AlveusError], int] = {
     InternalError: 500,
@@ -53,18 +53,18 @@ STATUS: Mapping[type[AlveusError], int] = {
     errors.ModelFailed: 502,
     errors.Unusable: 503,
 }
-"""The status of an error is that of its nearest class here."""
+"""Statuses by error class; an error has the status of its nearest class."""
 
 OTHERWISE = 409
 
 CUT = 100
-"""Characters of a parameter's name that an error repeats."""
+"""The most characters of a parameter's name in an error."""
 
 
 class _WholeText(PathConvertor):
-    """The rest of an address, with its lines.
+    """The rest of an address, including line ends.
 
-    Starlette's ``path`` reads a name that ends with a line's end as the name without it.
+    Starlette's ``path`` drops a line end at the end of a name.
     """
 
     regex = "(?s:.*)"
@@ -74,26 +74,26 @@ register_url_convertor("whole", _WholeText())
 
 
 class _StrictRequest(Request):
-    """A request whose body has no field twice: one of the values would be lost."""
+    """A request that refuses duplicate fields in its body: one value would be lost."""
 
     async def json(self) -> Json:
-        """Return the body."""
+        """Return the body as JSON."""
         return json.loads(await self.body(), object_pairs_hook=unique_fields)
 
 
 class PlainRoute(APIRoute):
-    """Sends what a route returns as it is: plain JSON, which FastAPI would look through again.
+    """Sends a route's result as plain JSON, without FastAPI's validation of responses.
 
-    Headers that a route sets on its `Response` parameter go with it. Who has no token is told
-    before the body is read, so nobody else can fill the server's RAM. An error that nobody
-    expected is logged, and becomes an `InternalError`.
+    Keeps headers that a route sets on its `Response` parameter. Refuses a caller without a token
+    before reading the body, so that such callers cannot fill the server's RAM. Logs an unexpected
+    error and returns an `InternalError`.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
         super().__init__(path, _sending(endpoint, facts.get("status_code") or 200), **facts)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         answer = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
@@ -109,13 +109,13 @@ class PlainRoute(APIRoute):
 
 
 class StrictRoute(PlainRoute):
-    """Refuses a parameter that it does not know: without its ``key``, a request means knowledge.
+    """Refuses unknown parameters: a request without its ``key`` would mean knowledge.
 
-    One that takes one value and is there twice is refused too: the other would be lost.
+    Also refuses a repeated single-value parameter: one value would be lost.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         answer, known = super().get_route_handler(), dict(_parameters(self.dependant))
 
         async def handler(request: Request) -> Response:
@@ -136,7 +136,7 @@ class StrictRoute(PlainRoute):
 
 
 def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """Yield the names of the query of a route, and of what it depends on: each if it is a list."""
+    """Yield each query parameter of a route and its dependencies, and whether it is a list."""
     for field in dependant.query_params:
         kind = field.field_info.annotation
         yield field.alias, any(get_origin(part) is list for part in (kind, *get_args(kind)))
@@ -166,12 +166,12 @@ def _sending(endpoint: Callable[..., Any], status: int) -> Callable[..., Any]:
 
 
 def status_of(error: AlveusError) -> int:
-    """Return the status that an error is answered with."""
+    """Return the HTTP status of an error."""
     return next((STATUS[kind] for kind in type(error).__mro__ if kind in STATUS), OTHERWISE)
 
 
 def error_answer(error: AlveusError) -> Response:
-    """Return an error as an answer."""
+    """Return the response of an error."""
     status = status_of(error)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}  # noqa: PLR2004 - of HTTP
     if status == 401:  # noqa: PLR2004 - of HTTP
@@ -187,9 +187,9 @@ def problem(
     facts: Mapping[str, Json] | None = None,
     headers: Mapping[str, str] | None = None,
 ) -> Response:
-    """Return an answer that says what is wrong."""
+    """Return an error response."""
     told: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
-    # In ASCII: a message may quote half a character, which no encoding has.
+    # In ASCII: a message may quote a lone surrogate, which UTF-8 cannot encode.
     content = json.dumps({"error": told})
     return Response(content, status, dict(headers or {}), media_type="application/json")
 

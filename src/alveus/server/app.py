@@ -1,4 +1,4 @@
-"""The app: routes, limits, what errors are, and how it begins and ends."""
+"""The app: routes, limits, error responses, start and end."""
 
 from __future__ import annotations
 
@@ -35,11 +35,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ServerLimits:
-    """What a client may ask for.
+    """The limits of a client's requests.
 
     Attributes:
-        body_bytes: Largest body of a request.
-        rate: Requests a second of one token, or, without tokens, of one address; None: any.
+        body_bytes: The largest body of a request.
+        rate: Requests per second of one token, or of one address without tokens; None means no
+        limit.
     """
 
     body_bytes: int = 10_000_000
@@ -59,10 +60,10 @@ def create_app(
 
     Args:
         open_space: Opens the memory of a space.
-        tokens: Who may do what; None: whoever comes from this machine may do anything.
-        model: Finds facts where a client asks to learn; None: rules do.
-        telemetry: Emits a span for each request; *open_space* opens memories with the same one.
-        origins: Of pages that may ask, besides the server's own.
+        tokens: The tokens and their rights; None means that local callers may do everything.
+        model: Finds facts when a client requests learning; None means built-in rules.
+        telemetry: Emits a span for each request. *open_space* uses the same object.
+        origins: Further page origins that may send requests, besides the server's.
     """
     memories = Memories(open_space)
 
@@ -79,7 +80,7 @@ def create_app(
         lifespan=life,
         generate_unique_id_function=lambda route: route.name,
         redoc_url=None,
-        docs_url=None,  # its page loads scripts of others
+        docs_url=None,  # its page loads third-party scripts
         redirect_slashes=False,  # a redirect would name a scheme and a host
     )
     app.state.ends = Flag()
@@ -103,7 +104,7 @@ def create_app(
         }
     }
     app.add_middleware(BodyLimit, most=limits.body_bytes, refusal=json.dumps(too_large).encode())
-    _watch(app, memories, limits)  # what is too large is counted too
+    _watch(app, memories, limits)  # before the body limit, to count refused bodies
     if telemetry is not None:
         from alveus.server.request_spans import RequestSpans
 
@@ -124,7 +125,7 @@ def _answer_errors(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     def unknown(request: Request, error: HTTPException) -> Response:
         message = f"{request.method} {request.url.path}: {error.detail}; /openapi.json lists all"
-        if request.url.path == "/":  # what a browser asks for first
+        if request.url.path == "/":  # a browser's first request
             message += ", and /ui/ shows the memory"
         if error.status_code == 400:  # noqa: PLR2004 - of HTTP; FastAPI raises it for this alone
             message = f"body: {_no_body(error.__cause__)}"
@@ -138,7 +139,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 def _no_body(cause: BaseException | None) -> str:
-    """Return why a body could not be read, and not for the form of its JSON."""
+    """Return why a body could not be read, apart from invalid JSON."""
     if isinstance(cause, UnicodeDecodeError):
         return "is not UTF-8"
     if isinstance(cause, ClientDisconnect):
@@ -151,7 +152,7 @@ def _no_body(cause: BaseException | None) -> str:
 
 
 def _unreadable(error: RequestValidationError) -> str:
-    """Return which part of a request cannot be used, and why."""
+    """Return which part of a request is invalid, and why."""
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return f"body: is not JSON ({first['ctx']['error']} at character {first['loc'][-1]})"
@@ -162,7 +163,7 @@ def _unreadable(error: RequestValidationError) -> str:
 
 
 def _methods_at(app: FastAPI, scope: Scope) -> list[str]:
-    """Return what the address of a request can be asked."""
+    """Return the methods that the address of a request supports."""
     methods = [
         method
         for method in METHODS
@@ -172,7 +173,7 @@ def _methods_at(app: FastAPI, scope: Scope) -> list[str]:
 
 
 def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
-    """Have hosts, origins and rates checked before anything else, and requests counted."""
+    """Check hosts, origins and rates before anything else, and count requests."""
     rate = None if limits.rate is None else RateLimit(limits.rate)
     metrics = ServerMetrics()
     app.add_middleware(WatchedRequests, state=app.state, rate=rate, metrics=metrics)
@@ -181,7 +182,7 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
 
     @router.get("/metrics", tags=["health"], responses=RESPONSES | sends("text/plain"))
     def read_metrics(request: Request) -> Response:
-        """Read counters of requests, as Prometheus reads them."""
+        """Read counters of requests, in Prometheus format."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
         caller.check("admin")
         return Response(metrics.text(), media_type=CONTENT_TYPE)
@@ -195,12 +196,12 @@ def _add_health(app: FastAPI, memories: Memories) -> None:
 
     @app.get("/health", tags=["health"], responses=RESPONSES)
     def read_health() -> dict[str, str]:
-        """Say that the process is there."""
+        """Report that the process is alive."""
         return {"status": "ok", "version": __version__}
 
     @router.get("/ready", tags=["health"], responses=RESPONSES)
     def read_readiness(request: Request) -> dict[str, str]:
-        """Say whether the store answers, for whoever has a token for its space."""
+        """Report whether the store responds, to callers with a token for its space."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
         used = memories_for(request.scope, memories)
         used.of(caller.token.space or "default").store.run(0)

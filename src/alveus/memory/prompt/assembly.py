@@ -347,9 +347,7 @@ class _Choice:
     def explain_absence(self, searches: Mapping[Part, Found], *, has_unnamed: bool) -> list[Piece]:
         """Return a left-out piece that says why nothing from memory is shown, if so.
 
-        Without room for the reason, it is said without it.
-
-        Exchanges that are shown are memory: beside them, only withheld hits are worth a sentence.
+        Without tokens for the reason, only the fact is stated.
 
         Args:
             has_unnamed: Whether exact values exist that the request does not name.

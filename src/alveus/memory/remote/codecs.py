@@ -285,7 +285,7 @@ def argument_json(hint: object, value: object, name: str) -> Json:
     Raises:
         NotSent: The value is not of its annotated type.
         OnlyLocal: The value needs local access to the store.
-        InvalidInput: It cannot be stored.
+        InvalidInput: The value cannot be stored.
     """
     arms = arms_of(hint)
     if value is None and type(None) in arms:
@@ -344,7 +344,7 @@ def item_json(item: Item, given: frozenset[str] | None = None) -> dict[str, Json
         given: Fields that are written even with default values.
 
     Raises:
-        InvalidInput: It cannot be stored.
+        InvalidInput: The value cannot be stored.
     """
     check_item(item, given)
     plain = cast("dict[str, Any]", request_json(item))
@@ -434,7 +434,7 @@ def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa:
     """Return the argument from its JSON; a value of another type is left for the call to check.
 
     Args:
-        talks: Returns the conversation of a name.
+        talks: Returns a conversation by name.
 
     Raises:
         InvalidInput: The JSON cannot be read.

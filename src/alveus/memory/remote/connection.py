@@ -1,4 +1,4 @@
-"""Requests to a server of alveus: kept connections, repetitions, errors as they were raised."""
+"""Requests to an alveus server: persistent connections, retries, and rebuilt errors."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ Json: TypeAlias = Any
 """What `json.loads` returns and `json.dumps` accepts."""
 
 TOKEN_VARIABLE = "ALVEUS_TOKEN"  # noqa: S105 - the name of a variable
-"""The environment variable that holds a token, where none is passed."""
+"""The environment variable of the token, used when no token is passed."""
 
 TIMEOUT_S = 30.0
-"""How long a call of a server may take, unless `Memory.open` was told."""
+"""The default limit of a call to a server, with its retries."""
 
 _BLANK = re.compile("[\x00-\x20\x7f]")
 
 VERSION_HEADER = "Alveus-Version"
-"""The header of answers that says which version of alveus the server is."""
+"""The response header with the server's version of alveus."""
 
 TIMEZONE_HEADER = "Alveus-Timezone"
-"""The header of requests that says where the reader is."""
+"""The request header with the reader's zone."""
 
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -70,11 +70,11 @@ UNAUTHENTICATED = 401
 
 @dataclass(frozen=True, slots=True)
 class ServerAddress:
-    """Where a server is, and who asks.
+    """The address of a server, with the token.
 
     Attributes:
-        url: As a message shows it; without a slash at its end.
-        timeout_s: How long a call may take, with all its repetitions.
+        url: The URL as messages show it, without a slash at its end.
+        timeout_s: The limit of a call with all its retries.
     """
 
     url: str
@@ -83,7 +83,7 @@ class ServerAddress:
     read_only: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse what no request could be made with."""
+        """Refuse values that no request can use."""
         self.parts()
         if (
             type(self.timeout_s) not in (int, float)
@@ -100,10 +100,10 @@ class ServerAddress:
             )
 
     def parts(self) -> tuple[bool, str, int | None, str]:
-        """Return whether it is https, its host, its port, and the path before all addresses.
+        """Return whether the URL is https, its host, its port, and its path prefix.
 
         Raises:
-            InvalidInput: It is no address of a server; the message shows no password.
+            InvalidInput: The URL is not a server's; the message shows no password.
         """
         try:
             split = urlsplit(self.url)
@@ -128,7 +128,7 @@ class _Answer(NamedTuple):
 
 
 class _TimelyReader(io.RawIOBase):
-    """Reads from a socket until a moment: its own timeout begins anew with each byte."""
+    """Reads from a socket until a deadline; the socket's timeout would restart at each byte."""
 
     def __init__(self, sock: socket, raw: SocketIO, deadline: float) -> None:
         super().__init__()
@@ -153,7 +153,7 @@ class _TimelyReader(io.RawIOBase):
 
 
 class _TimelyResponse(HTTPResponse):
-    """An answer that has to be whole in time."""
+    """A response whose whole body must arrive before the deadline."""
 
     def __init__(self, deadline: float, sock: socket, **options: Any) -> None:  # noqa: ANN401 - of `http.client`
         super().__init__(sock, **options)
@@ -162,15 +162,15 @@ class _TimelyResponse(HTTPResponse):
 
 
 class ServerConnection(ProcessBound):
-    """The way to a server, for any number of threads: each keeps a connection of its own.
+    """Connections to a server, for any number of threads: one connection per thread.
 
-    A request that gets no answer is repeated until the timeout, a writing one under one
-    idempotency key: the server does it once. In a forked child it makes connections of its own.
+    A request without a response is retried until the timeout. Retries of a writing request share
+    one idempotency key, so the server runs it once. A forked child opens its connections anew.
 
     Attributes:
-        timezone: Where the reader is.
-        names_zone: Whether the server is told the name of that; else the offset of now, which a
-            server without time zone data knows as well.
+        timezone: The reader's zone.
+        names_zone: Whether requests carry the name of the zone; else its current offset, which a
+            server without time zone data also understands.
     """
 
     def __init__(self, address: ServerAddress) -> None:
@@ -179,7 +179,7 @@ class ServerConnection(ProcessBound):
         self._opened: list[tuple[threading.Thread, HTTPConnection]] = []
         self._lock = threading.Lock()
         self._generation = FORKS.generation
-        self._ended = list[bool]()  # of all variants of it
+        self._ended = list[bool]()  # shared by all copies
 
     def close(self) -> None:
         """Close all connections; later requests raise `StoreClosed`."""
@@ -189,17 +189,17 @@ class ServerConnection(ProcessBound):
                 self._opened.pop()[1].close()
 
     def get(self, path: str, **query: object) -> Json:
-        """Return the answer to a GET."""
+        """Return the response to a GET."""
         return self._ask("GET", path, None, query, None)
 
     def read(self, path: str, body: object, **query: object) -> Json:
-        """Return the answer to a POST that changes nothing."""
+        """Return the response to a POST that changes nothing."""
         return self._ask("POST", path, body, query, None)
 
     def write(
         self, path: str, body: object, idempotency_key: str | None = None, **query: object
     ) -> Json:
-        """Return the answer to a POST that takes effect once, however often it is sent.
+        """Return the response to a POST that takes effect once, however often it is sent.
 
         Raises:
             StoreReadOnly: The memory was opened with ``mode="ro"``.
@@ -212,13 +212,13 @@ class ServerConnection(ProcessBound):
         return self._ask("POST", path, body, query, named)
 
     def check(self, space: str) -> None:
-        """Ask the server once.
+        """Send one request to check the server.
 
         Raises:
-            NotAStore: Something else is there.
-            ServerUnreachable: Nothing is.
-            AccessDenied: The token does not open the space.
-            Unsupported: It is a server of another version.
+            NotAStore: The URL belongs to something other than alveus.
+            ServerUnreachable: No server responds.
+            AccessDenied: The token does not allow the space.
+            Unsupported: The server has another version.
         """
         found = self._ask("GET", "/v1/keys", None, {"space": space, "limit": 1}, None, tries=1)
         if not isinstance(found, dict) or "keys" not in found:
@@ -283,7 +283,7 @@ class ServerConnection(ProcessBound):
         headers: Mapping[str, str],
         deadline: float,
     ) -> _Answer:
-        """Send a request over the connection of this thread, or a new one if that has gone."""
+        """Send a request over this thread's connection, or a new one if that was closed."""
         kept = self._kept()
         if kept is not None:
             try:
@@ -291,7 +291,7 @@ class ServerConnection(ProcessBound):
             except TimeoutError:
                 raise
             except (HTTPException, OSError):
-                pass  # a server closes connections that nothing came over for a while
+                pass  # a server closes idle connections
         return self._exchanged(self._new(), method, target, content, headers, deadline)
 
     def _exchanged(
@@ -334,7 +334,7 @@ class ServerConnection(ProcessBound):
         made = (HTTPSConnection if is_https else HTTPConnection)(host, port)
         with self._lock:
             ended = [each for each in self._opened if not each[0].is_alive()]
-            for each in ended:  # nothing tells when a thread ends
+            for each in ended:  # a thread's end is not reported
                 each[1].close()
                 self._opened.remove(each)
             self._opened.append((threading.current_thread(), made))
@@ -356,11 +356,11 @@ class ServerConnection(ProcessBound):
             raise self._foreign("its answer is no JSON") from None
 
     def _check_version(self, answer: _Answer) -> None:
-        """Refuse what another version of alveus says, whose answers have other fields.
+        """Refuse responses of another alveus version, whose fields may differ.
 
         Raises:
-            NotAStore: It names no version.
-            Unsupported: The server is none of this version; the message names both.
+            NotAStore: The response names no version.
+            Unsupported: The server has another version; the message names both.
         """
         told, own = answer.version, own_version()
         if told is None:
@@ -387,7 +387,7 @@ class ServerConnection(ProcessBound):
         return ServerUnreachable(self.address.url, what, idempotency_key=idempotency_key)
 
     def _error(self, answer: _Answer, idempotency_key: str | None) -> AlveusError:
-        """Return the error that an answer tells of, as the server raised it."""
+        """Return the error of a response, as the server raised it."""
         try:
             told = json.loads(answer.content)["error"]
             name, message = str(told["type"]), str(told["message"])
@@ -413,13 +413,13 @@ def connected(
     token: str | None,
     timeout_s: float | None,
 ) -> ServerConnection:
-    """Return the way to a server of alveus, which was asked once.
+    """Return a checked connection to an alveus server.
 
     Args:
-        given: Names of arguments of `Memory.open` that were passed, and that only a store takes.
+        given: Passed arguments of `Memory.open` that only a local store accepts.
 
     Raises:
-        Unsupported: There are such.
+        Unsupported: *given* is not empty.
         ServerUnreachable, NotAStore, AccessDenied: See the messages.
     """
     if given:
@@ -439,7 +439,7 @@ def connected(
 
 
 def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> AlveusError:
-    """Return the error of a class of `alveus.errors` with what it said and its attributes."""
+    """Return an error of a class of `alveus.errors`, with its message and attributes."""
     kind: Any = getattr(errors, name, None)
     if not (isinstance(kind, type) and issubclass(kind, AlveusError)):
         kind = AlveusError
@@ -450,20 +450,20 @@ def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> AlveusError
 
 
 def own_version() -> str:
-    """Return the version of this alveus; its package stands above all rooms, which import none."""
+    """Return the version of this alveus. Imports late: the package imports all modules."""
     return import_module("alveus").__version__
 
 
 def token_from(given: str | None) -> str | None:
-    """Return the token to use: that which is given, or that of the environment."""
+    """Return the given token, else the token of the environment."""
     return given if given is not None else os.environ.get(TOKEN_VARIABLE) or None
 
 
 def header_text(idempotency_key: str) -> str:
-    """Return a key as a header can carry it.
+    """Return an idempotency key as a header value.
 
     Raises:
-        InvalidInput: It cannot.
+        InvalidInput: A header cannot carry the key.
     """
     text = checked_name(idempotency_key, "an idempotency key")
     if not (text.isascii() and text.isprintable() and text.strip() == text):
@@ -475,10 +475,10 @@ def header_text(idempotency_key: str) -> str:
 
 
 def _body(response: HTTPResponse) -> bytes:
-    """Return the body of an answer.
+    """Return the body of a response.
 
     Raises:
-        IncompleteRead: It was cut off: also in its head, which `http.client` takes for a whole one.
+        IncompleteRead: The response was cut off, also in its head, which `http.client` accepts.
     """
     is_bounded = response.chunked or response.length is not None
     content = response.read()
@@ -488,9 +488,10 @@ def _body(response: HTTPResponse) -> bytes:
 
 
 def _has_more(sock: socket) -> bool:
-    """Return whether something came after the last answer: its end, or one that nobody asked for.
+    """Return whether a socket has data after the last response: its end, or an unrequested
+    response.
 
-    Such a one, as of a proxy that sent a request twice, would be taken for the next answer.
+    A proxy that sent a request twice causes the latter; it would be read as the next response.
     """
     try:
         with DefaultSelector() as coming:
@@ -501,7 +502,7 @@ def _has_more(sock: socket) -> bool:
 
 
 def _wait_s(answer: _Answer, problem: AlveusError, pause_s: float) -> float | None:
-    """Return how long to wait before the same request may be answered; None: it never is."""
+    """Return the wait before a retry of the same request; None means no retry."""
     is_busy = answer.status == BUSY and isinstance(problem, (Unavailable, StoreClosed))
     is_away = isinstance(problem, ServerUnreachable)
     if not is_busy and not is_away and answer.status != TOO_MANY:

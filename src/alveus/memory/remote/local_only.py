@@ -1,4 +1,4 @@
-"""What needs the store itself, and so is refused over HTTP: by name, with what to do instead."""
+"""Calls that need local access to the store: refused over HTTP, with an alternative."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ INSTEAD = "open the server's file or database itself, or do it on the server's m
 
 
 def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
-    """Return a function that raises `Unsupported`, whatever it is called with."""
+    """Return a function that always raises `Unsupported`."""
 
     def refuse(*_args: object, **_options: object) -> NoReturn:
         raise unsupported(what, instead)
@@ -22,16 +22,16 @@ def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
 
 
 def unsupported(what: str, instead: str = INSTEAD) -> Unsupported:
-    """Return the error of something that cannot be done over HTTP."""
+    """Return the error of a call that is not available over HTTP."""
     return Unsupported(f"{what} is not done over HTTP; {instead}")
 
 
 class _NoStore:
-    """Stands where the store and what works with it would be.
+    """A placeholder for the engine and the store.
 
     Attributes:
-        wait_s: How long a change is tried again while others change the same.
-        timezone: Where the reader is.
+        wait_s: How long a change is retried while other writers conflict.
+        timezone: The reader's zone.
     """
 
     def __init__(self, wait_s: float, timezone: Zone) -> None:
@@ -43,5 +43,5 @@ class _NoStore:
 
 
 def no_engine(wait_s: float, timezone: Zone) -> Engine:
-    """Return what stands for the engine of a memory that is behind a server."""
+    """Return a placeholder for the engine of a memory behind a server."""
     return cast("Engine", _NoStore(wait_s, timezone))

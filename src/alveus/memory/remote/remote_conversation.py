@@ -1,4 +1,4 @@
-"""The conversations of a key of a server: each call is a request."""
+"""Conversations behind a server: each call is a request."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from alveus.values.times import Zone
 
 @sends(AsyncConversation)
 class RemoteConversation(ConversationMemory):
-    """A conversation behind a server; what is not here goes to its set."""
+    """A conversation behind a server; calls not defined here go to its set."""
 
     def __init__(self, writer: RemoteWriter, ref: SetRef, zone: Zone | None = None) -> None:
         super().__init__(writer, ref, zone)

@@ -1,4 +1,4 @@
-"""The facts of a key of a server: each call is a request."""
+"""Facts behind a server: each call is a request."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ def learn_json(
     model: ChatModel | None,
     options: LearnOptions | None,
 ) -> dict[str, Any]:
-    """Return the body of a request to learn; texts and messages are added to *learned* before.
+    """Return the body of a learn request; adds texts and messages to *learned* first.
 
     Raises:
-        Unsupported: A model is given: the server has its own.
+        Unsupported: A model is given; the server uses its configured model.
     """
     check_model(model)
     given = None if options is None else checked_options(options)

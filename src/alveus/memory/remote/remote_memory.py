@@ -1,4 +1,4 @@
-"""A memory behind a server: the same calls, each a request; what cannot be is refused by name."""
+"""A memory behind a server: each call is a request; calls that need the store are refused."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ from alveus.values.storable import choice
 from alveus.values.times import Zone
 
 PAGE = 1_000
-"""Keys that are asked for at a time."""
+"""Keys per request."""
 
 
 class OwnerCalls:
-    """Calls of a key, or of knowledge, each a request."""
+    """The calls of a key or a knowledge; each is one request."""
 
     in_batch = False
 
@@ -83,9 +83,9 @@ class OwnerCalls:
 
 
 class BatchCalls:
-    """Calls of a batch: the server answers each as if it were committed, and commits all at once.
+    """The calls of a batch: the server runs each without a commit, and commits all at the end.
 
-    Nothing of a batch is kept at the server before that: each request carries all of it.
+    The server keeps no state of a batch: each request carries all its calls so far.
     """
 
     in_batch, read_only = True, False
@@ -108,17 +108,17 @@ class BatchCalls:
         return self._connection.timezone
 
     def begin(self) -> None:
-        """Ask from which commit on the batch reads exact memory."""
+        """Request the base commit of the batch, whose exact memory it reads."""
         self._told = self._ask([], dry_run=True)
         self.open = True
 
     def read(self, call: str, **arguments: object) -> Json:
-        """See `RemoteCalls.read`: with what the batch changed."""
+        """See `RemoteCalls.read`; the result includes the batch's changes."""
         self._has_read |= call.startswith("exact.")
         return self._tried({"call": call, **arguments})["answers"][-1]
 
     def write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
-        """See `RemoteCalls.write`: it is committed when the block ends."""
+        """See `RemoteCalls.write`; the write is committed when the block ends."""
         if idempotency_key is not None:
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
@@ -130,12 +130,12 @@ class BatchCalls:
 
     @property
     def has_changes(self) -> bool:
-        """Whether there is something to commit."""
+        """Whether the batch has writes."""
         return self._told["changes"]
 
     @property
     def base(self) -> int:
-        """The commit as of which exact memory is read; 0 before the batch begins."""
+        """The commit whose exact memory is read; 0 before the batch begins."""
         return self._told.get("base", 0)
 
     @property
@@ -145,7 +145,7 @@ class BatchCalls:
         return [Touched(each["key"], each["set"], each["id"], each["version"]) for each in told]
 
     def commit(self) -> Json:
-        """Have the server commit all of it; return what it says of the commit."""
+        """Make the server commit the batch; return its report of the commit."""
         return self._ask(self._writes, touched=self._told["touched"])["commit"]
 
     def _tried(self, call: Json) -> dict[str, Any]:
@@ -208,7 +208,7 @@ class RemotePrompts(Prompts):
     _writer: RemoteWriter
 
     def _assembled(self, request: ContextRequest) -> Context:
-        as_of_text(request.as_of)  # the request has not looked at it
+        as_of_text(request.as_of)  # the request does not check it
         given = {each.name: getattr(request, each.name) for each in fields(request)}
         exact = ALL if request.exact == [()] else request.exact
         sent = _CONTEXT.sent({**given, "budget_tokens": request.budget, "exact": exact})
@@ -220,7 +220,7 @@ _CONTEXT = calls_of(AsyncSets)["key.context"]
 
 @sends(AsyncKey)
 class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
-    """All memory of one key, behind a server."""
+    """The memory of one key behind a server."""
 
     def __init__(self, connection: ServerConnection, scope: Scope) -> None:
         calls = OwnerCalls(connection, scope)
@@ -233,7 +233,7 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
 
     @property
     def engine(self) -> NoReturn:
-        """Refused: there is no store here."""
+        """Raise `Unsupported`: a memory behind a server has no store here."""
         raise unsupported("key.engine")
 
     @property
@@ -279,7 +279,7 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         options: LearnOptions | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> LearnReport:
-        """See `KeyMemory.learn`: the server's model finds the facts, or rules if it has none."""
+        """See `KeyMemory.learn`; the server's model finds the facts, or rules without a model."""
         if progress is not None:
             raise unsupported("learn(progress=…)", "the report says how many messages were read")
         asked = learn_json(self.conversation(LEARNED), source, model, options)
@@ -291,8 +291,8 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
 class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
     """Changes of one key and of knowledge behind a server, committed together.
 
-    Each call in the block is a request, which changes nothing; the end of the block is one more,
-    which makes all of it one commit.
+    Each call in the block is a request that changes nothing. The end of the block sends one more
+    request, which commits all calls together.
     """
 
     def __init__(
@@ -328,7 +328,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
             return
         done = self._calls.commit()
         if done is not None:
-            # A key that nobody passed was never used before: its commit is this one.
+            # A generated key was never used before: its commit is this one.
             adopted = done["adopted"] and self._is_named
             self.committed = Commit(done["number"], done["time"], adopted, result=None)
 
