@@ -1,4 +1,4 @@
-"""The addresses of calls: one by itself, and several of one key that are committed together."""
+"""The routes of calls: single calls, and batches of one key committed together."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from alveus.store import Scope
 router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES, tags=["calls"])
 
 MOST_CALLS = 1_000
-"""Calls of one batch; `add_many` is one."""
+"""The most calls of one batch; `add_many` counts as one."""
 
 
 class BatchBody(BaseModel):
-    """Calls that are made together, or not at all."""
+    """Calls that are committed together, or not at all."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     calls: Annotated[list[Call], Field(max_length=MOST_CALLS)]
@@ -50,14 +50,14 @@ class BatchBody(BaseModel):
 
 
 class _DryRun(Exception):
-    """Ends a block that is not to be committed."""
+    """Ends a batch's block without a commit."""
 
 
 @router.post("/call", **schemas.answers(schemas.CallAnswer))
 def make_call(
     at: InOwner, body: Annotated[Call, Body()], idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Make one call of the memory of a key, or of knowledge, by its name in Python."""
+    """Make one call of the memory of a key, or of knowledge. The call has its Python name."""
     owner = at.open(body.access)
     if body.in_knowledge and not isinstance(owner, KnowledgeMemory):
         owner = at.caller.knowledge(at.space, body.access)
@@ -69,11 +69,11 @@ def make_call(
 
 @router.post("/batch", **schemas.answers(schemas.BatchAnswer))
 def make_batch(at: InKey, body: BatchBody, idempotency_key: asked.Repeatable = None) -> Document:
-    """Make several calls in one commit: all of them, or, if one is refused, none.
+    """Make several calls in one commit: all of them, or none if one is refused.
 
-    A program that needs answers on the way asks with `dry_run` after each call: with all its calls
-    so far, one `Idempotency-Key`, and the `base` of the first answer. In the end it asks without
-    `dry_run`, with the calls that write, and with `touched` of the last answer.
+    A program that needs results between calls sends `dry_run` after each call, with all calls so
+    far, one `Idempotency-Key`, and the `base` of the first response. At the end it sends the
+    writing calls without `dry_run`, with `touched` of the last response.
     """
     memory = at.open("write")
     if any(call.in_knowledge and call.access == "write" for call in body.calls):
@@ -101,7 +101,7 @@ def make_batch(at: InKey, body: BatchBody, idempotency_key: asked.Repeatable = N
 
 
 def _is_repetition(memory: KeyMemory, idempotency_key: str | None) -> bool:
-    """Return whether a batch was committed before: it changes nothing then."""
+    """Return whether a batch was committed before, so that it changes nothing now."""
     if idempotency_key is None:
         return False
     engine = memory.engine
@@ -112,11 +112,11 @@ def _is_repetition(memory: KeyMemory, idempotency_key: str | None) -> bool:
 def _answers(
     to: CallTarget, batch: KeyBatch, body: BatchBody, is_repetition: Callable[[], bool]
 ) -> Iterator[Document]:
-    """Yield what the calls of a batch answer, as they are made.
+    """Make the calls of a batch and yield their results.
 
     Raises:
-        _DryRun: All are made, and the block is to leave nothing.
-        StaleItem, SetMoved: They rest on other items than was told.
+        _DryRun: All calls ran, and the batch is a dry run.
+        StaleItem, SetMoved: The calls touch other item versions than the request names.
     """
     if body.has_read:
         batch.short_term.is_exist()
@@ -136,13 +136,13 @@ def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> 
 
 
 def _answer(call: Call, to: CallTarget, again: BatchBody | None) -> Document:
-    """Make a call in a batch; return what it answers.
+    """Make a call in a batch; return its result.
 
     Args:
-        again: The batch, if a dry run answered this call before.
+        again: The batch, if an earlier dry run made this call.
 
     Raises:
-        StaleItem, SetMoved: It is refused, and was not before: others changed what it rests on.
+        StaleItem, SetMoved: The call fails now but did not before: its items changed meanwhile.
     """
     try:
         return call.answer(to)
@@ -159,11 +159,11 @@ def _answer(call: Call, to: CallTarget, again: BatchBody | None) -> Document:
 
 
 def _compare(before: Sequence[Touched], now: Sequence[Touched]) -> None:
-    """Refuse a batch whose changes rest on other items, or versions, than was told.
+    """Refuse a batch that touches other items or versions than the request names.
 
     Raises:
-        StaleItem: One of them has another version.
-        SetMoved: There are others.
+        StaleItem: An item has another version.
+        SetMoved: The batch touches other items.
     """
     for told, found in zip(before, now, strict=False):
         if told[:3] == found[:3] and told.version != found.version:

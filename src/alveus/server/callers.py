@@ -1,4 +1,4 @@
-"""Who asks, and what of the memory he may have."""
+"""The caller of a request, and the memory that its token allows."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from alveus.sets import MemorySet
 from alveus.values.lazy_dataclass import dataclass
 
 MOST_SPACES = 64
-"""Spaces that are open at once; for one more, one that no request uses is closed."""
+"""The most open spaces; opening another one closes an unused one."""
 
 _USES = "alveus.uses"
 
 SCHEMES = ("bearer ", "token ")
-"""Before a secret in the header ``Authorization``; the second is mem0's."""
+"""The schemes before a secret in the header ``Authorization``; the second is mem0's."""
 
 
 class Unauthenticated(AlveusError):
-    """A request has no token, or one that is not known."""
+    """A request has no token, or an unknown one."""
 
 
 class Memories:
-    """The memories of one store, a space each; opened when they are first asked for."""
+    """The memories of one store, one per space, opened at first use."""
 
     def __init__(self, open_space: Callable[[str], Memory]) -> None:
         self._open = open_space
         self._memories: OrderedDict[str, Memory] = OrderedDict()
         self._uses = Counter[str]()
         self._opening = threading.Lock()  # held while a space is opened or closed
-        self._lock = threading.Lock()  # of the fields; never held over either
+        self._lock = threading.Lock()  # guards the fields; not held during open or close
         self._closed = False
 
     def of(self, space: str, uses: set[str] | None = None) -> Memory:
         """Return the memory of a space.
 
         Args:
-            uses: The spaces that a request uses, to which it is added: they stay open until
-                `end_uses`. None: it is used at once, and not after.
+            uses: The spaces that a request uses; *space* is added and stays open until `end_uses`.
+                None means that the memory is used at once and not kept.
 
         Raises:
-            InvalidInput: It is no name, or too many others are used.
+            InvalidInput: The name is invalid, or too many other spaces are in use.
         """
         memory = self._in_use(space, uses)
         if memory is None:
@@ -62,14 +62,14 @@ class Memories:
         return memory
 
     def _in_use(self, space: str, uses: set[str] | None) -> Memory | None:
-        """Return a memory that is open, with its use noted; None: it is to be opened."""
+        """Return an open memory and record its use; None if the space is not open."""
         with self._lock:
             if self._closed:
                 raise StoreClosed("the server is stopping")
             return self._noted(space, uses) if space in self._memories else None
 
     def _noted(self, space: str, uses: set[str] | None) -> Memory:
-        """Return an open memory; under the lock."""
+        """Return an open memory and record its use. The caller holds the lock."""
         self._memories.move_to_end(space)
         if uses is not None and space not in uses:
             uses.add(space)
@@ -77,7 +77,7 @@ class Memories:
         return self._memories[space]
 
     def _make_room(self) -> None:
-        """Close the space that was used least recently, if there are too many."""
+        """Close the least recently used space, if too many are open."""
         with self._lock:
             if len(self._memories) < MOST_SPACES:
                 return
@@ -91,7 +91,7 @@ class Memories:
         closing.close()
 
     def end_uses(self, uses: set[str]) -> None:
-        """Note that a request has ended which used these spaces."""
+        """Record that a request that used these spaces has ended."""
         if not uses:
             return
         with self._lock:
@@ -101,7 +101,7 @@ class Memories:
                     del self._uses[space]
 
     def close(self) -> None:
-        """Close all of them."""
+        """Close all memories."""
         with self._opening:
             with self._lock:
                 self._closed = True
@@ -112,7 +112,7 @@ class Memories:
 
 
 class RequestMemories:
-    """The memories that one request uses: they stay open until it has ended."""
+    """The memories of one request; they stay open until it ends."""
 
     def __init__(self, memories: Memories) -> None:
         self._memories, self._uses = memories, set[str]()
@@ -122,18 +122,18 @@ class RequestMemories:
         return self._memories.of(space, self._uses)
 
     def end(self) -> None:
-        """Let them be closed."""
+        """Allow the memories to be closed."""
         self._memories.end_uses(self._uses)
 
 
 def memories_for(scope: MutableMapping[str, Any], memories: Memories) -> RequestMemories:
-    """Return the memories that a request uses; `end_uses` ends that."""
+    """Return the memories of a request; call `end_uses` after it."""
     found: RequestMemories = scope.setdefault(_USES, RequestMemories(memories))
     return found
 
 
 def end_uses(scope: MutableMapping[str, Any]) -> None:
-    """Note that a request has ended, with its answer."""
+    """Record that a request and its response have ended."""
     used: RequestMemories | None = scope.get(_USES)
     if used is not None:
         used.end()
@@ -141,10 +141,10 @@ def end_uses(scope: MutableMapping[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Whoever asks, and the memories of the server.
+    """The caller of a request, with the memories of the server.
 
     Attributes:
-        timezone: Where he is; None: where the server is.
+        timezone: The caller's zone; None means the server's.
     """
 
     token: Token
@@ -155,7 +155,7 @@ class Caller:
         """Return the memory of a space.
 
         Raises:
-            AccessDenied: The token does not reach so far.
+            AccessDenied: The token does not allow the access.
         """
         self.token.check_space(space)
         self.check(access)
@@ -166,7 +166,7 @@ class Caller:
         """Return the memory of a space, for what tells of all its keys, or reaches any of them.
 
         Raises:
-            AccessDenied: The token is not "admin", or is for some keys alone.
+            AccessDenied: The token is not "admin", or is limited to some keys.
         """
         memory = self.memory(space, "admin")
         if self.token.keys:
@@ -177,10 +177,10 @@ class Caller:
         return memory
 
     def all_spaces(self, space: str) -> Memory:
-        """Return the memory of a space, for what tells of all spaces of the store.
+        """Return the memory of a space, for calls on all spaces of the store.
 
         Raises:
-            AccessDenied: The token is not "admin", or is for some keys, or one space, alone.
+            AccessDenied: The token is not "admin", or is limited to some keys or one space.
         """
         memory = self.whole(space)
         if self.token.space is not None:
@@ -191,7 +191,7 @@ class Caller:
         return memory
 
     def check(self, access: Access) -> None:
-        """Refuse a token that does not reach so far."""
+        """Refuse a token that does not allow *access*."""
         self.token.check(access)
 
     def key(self, space: str, key: str, access: Access) -> KeyMemory:
@@ -201,7 +201,7 @@ class Caller:
         return memory.key(key)
 
     def knowledge(self, space: str, access: Access) -> KnowledgeMemory:
-        """Return the knowledge of a space, which a token for some keys alone does not write."""
+        """Return the knowledge of a space; a token limited to some keys may not write it."""
         memory = self.memory(space, access)
         if self.token.keys and access != "read":
             raise AccessDenied(
@@ -211,16 +211,16 @@ class Caller:
         return memory.knowledge
 
     def owner(self, space: str, key: str | None, access: Access) -> KeyMemory | KnowledgeMemory:
-        """Return the memory of a key, or the knowledge where none is named."""
+        """Return the memory of a key, or the knowledge if *key* is None."""
         if key is None:
             return self.knowledge(space, access)
         return self.key(space, key, access)
 
     def shown(self, answer: dict[str, Any], space: str, key: str | None) -> dict[str, Any]:
-        """Return an answer of a key, or of knowledge, as the token may see it.
+        """Return a result of a key, or of knowledge, as the token may see it.
 
-        Knowledge may be made of items of any key, and of any space that shares it: a token for
-        some is not told their ids.
+        Knowledge may be derived from items of any key and of any space that shares it: a limited
+        token does not see their ids.
         """
         whole = (None, self.memories.of(space).knowledge.name)
         if key is not None or (not self.token.keys and self.token.space in whole):
@@ -228,7 +228,7 @@ class Caller:
         return cast("dict[str, Any]", without_sources(answer))
 
     def set(self, space: str, key: str | None, name: str, access: Access) -> MemorySet:
-        """Return a set of a key, or of the knowledge where no key is named."""
+        """Return a set of a key, or of the knowledge if *key* is None."""
         return self.owner(space, key, access).set(name)
 
 
@@ -238,19 +238,19 @@ def caller_of(
     memories: Memories | RequestMemories,
     timezone: str | None = None,
 ) -> Caller:
-    """Return who asks, by the headers ``Authorization`` and ``Alveus-Timezone``.
+    """Return the caller, by the headers ``Authorization`` and ``Alveus-Timezone``.
 
     Raises:
-        Unauthenticated: The server has tokens, and this is none of them.
+        Unauthenticated: The server has tokens, and the header holds none of them.
     """
     return Caller(token_of(authorization, tokens), memories, timezone)
 
 
 def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
-    """Return the token of whoever asks, by the header ``Authorization``.
+    """Return the caller's token, by the header ``Authorization``.
 
     Raises:
-        Unauthenticated: The server has tokens, and this is none of them.
+        Unauthenticated: The server has tokens, and the header holds none of them.
     """
     if tokens is None:
         return ANYBODY

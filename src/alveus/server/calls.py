@@ -1,6 +1,6 @@
-"""The calls that requests carry, of the memory of a key or of knowledge.
+"""The calls that requests carry, on the memory of a key or on knowledge.
 
-Each is the call in Python of the same name; the classes of `alveus.memory.aio` list them.
+Each is the Python call of the same name; the classes of `alveus.memory.aio` list them.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ from alveus.store.items import Item
 
 
 class SetLife(BaseModel):
-    """How long items of a set stay that do not say."""
+    """The default lifetime of items of a set."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     after_s: Annotated[float, Field(gt=0, le=asked.LONGEST_S)]
     refresh: Literal["write", "read"] = "write"
 
     def ttl(self) -> Ttl:
-        """Return it as sets take it."""
+        """Return the lifetime as sets accept it."""
         return Ttl(timedelta(seconds=self.after_s), self.refresh)
 
 
@@ -55,11 +55,11 @@ SpanS = Annotated[float, Field(ge=0, le=asked.LONGEST_S)]
 """A span of time in seconds."""
 
 OF_KNOWLEDGE = frozenset({"item_type", "admission"})
-"""What a set of knowledge may be defined by."""
+"""The definition options of a knowledge set."""
 
 
 class DefinitionOptions(BaseModel):
-    """How a set is to be; what is left out is as by default. See `Definition` of alveus."""
+    """The definition of a set; omitted options have defaults. See `Definition` of alveus."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     capacity: int | None = None
@@ -75,11 +75,11 @@ class DefinitionOptions(BaseModel):
     item_type: str | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return what was given, as sets take it.
+        """Return the given options, as sets accept them.
 
         Raises:
-            InvalidInput, RuleFailed: It cannot be used.
-            Unsupported: It names code, which is not run for who asks over a network.
+            InvalidInput, RuleFailed: An option is invalid.
+            Unsupported: An option names code, which the server does not run for network clients.
         """
         given = {name: getattr(self, name) for name in self.model_fields_set}
         if isinstance(given.get("compaction"), dict):
@@ -113,7 +113,7 @@ class NamedSet(BaseModel):
     ttl: SetLife | None = None
 
     def open(self, to: CallTarget) -> MemorySet:
-        """Return it."""
+        """Return the set."""
         owner = to.sets(knowledge=self.knowledge)
         given = self.definition
         if self.made is not None and self.name not in owner.sets(prefix=self.name):
@@ -146,13 +146,13 @@ class SetCall(MemoryCall):
         return self.set.open(to)
 
     def committed(self, to: CallTarget) -> Document:
-        """Make a call that is no commit, once under the idempotency key of the request."""
+        """Make a call that does not commit, once per idempotency key of the request."""
         plain = self.model_dump(mode="json", warnings=False)
         return to.answer_once(lambda: self.made(to._replace(once=None)), plain)
 
 
 class OriginCall(SetCall):
-    """A call that returns items of other sets: those that the token does not reach are left out."""
+    """A call that returns items of other sets; items that the token may not see are omitted."""
 
     @property
     def shows_knowledge(self) -> bool:
@@ -165,7 +165,7 @@ class OriginCall(SetCall):
 
 
 class _SeenOrigins(NamedTuple):
-    """The origins of the items of a set, as a token may see them."""
+    """The sources of the items of a set, as a token may see them."""
 
     all: ItemOrigins
     may_see: Callable[[Scope], bool]
@@ -180,7 +180,7 @@ class _SeenOrigins(NamedTuple):
 
 
 class RedefineSet(SetCall):
-    """Change how a set is kept; what is left out stays."""
+    """Change the definition of a set; omitted options stay."""
 
     call: Literal["set.redefine"]
     definition: DefinitionOptions
@@ -221,7 +221,7 @@ class OwnerCall(MemoryCall):
 
 
 class QuarantineCall(MemoryCall):
-    """A call of what rules of admission keep out of sets."""
+    """A call on the quarantine: items that admission rules hold back from sets."""
 
     name: Annotated[str | None, Field(description="The set; left out: all of them.")] = None
     of_knowledge: bool = False
@@ -238,7 +238,7 @@ class QuarantineCall(MemoryCall):
 
 
 class CompareMoments(MemoryCall):
-    """Return what changed in the memory of a key between two moments; see `Memory.diff`."""
+    """Return the changes in the memory of a key between two moments; see `Memory.diff`."""
 
     access: ClassVar[Access] = "read"
     call: Literal["key.diff"]
@@ -306,8 +306,8 @@ class ConversationCall(MemoryCall):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`.
 
-        Under its idempotency key, `add` keeps the times that messages have. A client that made up
-        a key to repeat its request wants the time of the commit instead.
+        With an idempotency key, `add` keeps the times of messages. A client that generated a key to
+        repeat its request wants the time of the commit instead.
         """
         return super().answer(to) if self.keeps_times else self.committed(to)
 

@@ -1,4 +1,4 @@
-"""Pages of other origins that may ask the server (CORS), each of which is named."""
+"""Cross-origin requests (CORS) from pages of named origins."""
 
 from __future__ import annotations
 
@@ -18,26 +18,24 @@ MAY_SEND = (
     "Alveus-Timezone, Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
     "Mcp-Protocol-Version, Mcp-Session-Id, traceparent"
 )
-"""Headers that a page may send, besides those that any page may, and those that it asks for.
-
-Clients of other systems name themselves in headers that nothing here reads.
+"""Headers that a page may send, in addition to the safelisted ones and those in its preflight.
 """
 
 MAY_READ = f"ETag, {VERSION_HEADER}, Retry-After, Mcp-Session-Id"
-"""Headers of an answer that a page may read, besides those that any page may."""
+"""Response headers that a page may read, in addition to the safelisted ones."""
 
 _NAMES = re.compile(r"[A-Za-z0-9-]+(?:[ \t]*,[ \t]*[A-Za-z0-9-]+)*", re.ASCII)
 """The names of headers, as a preflight lists them."""
 
 KEPT_S = 600
-"""How long a browser may go by the answer to a preflight."""
+"""How long a browser may cache the response to a preflight."""
 
 
 def origins_of(texts: Sequence[str]) -> frozenset[str]:
-    """Return the origins that texts name, exactly as browsers send them.
+    """Return the origins in texts, exactly as browsers send them.
 
     Raises:
-        InvalidInput: A text is no origin, or one that no browser sends so.
+        InvalidInput: A text is not an origin in the form that browsers send.
     """
     for text in texts:
         scheme = text.partition(":")[0]
@@ -52,10 +50,10 @@ def origins_of(texts: Sequence[str]) -> frozenset[str]:
 
 
 class CrossOrigin:
-    """Lets pages of some origins read answers; without origins, no answer has a header of CORS.
+    """Lets pages of some origins read responses; without origins, sends no CORS headers.
 
-    A preflight is answered before a token is asked for: browsers send none with it. No answer
-    allows credentials: a page sends its token itself, and the server has no cookies.
+    A preflight needs no token, because browsers send none with it. No response allows credentials:
+    a page sends its token itself, and the server has no cookies.
     """
 
     def __init__(self, app: App, origins: Collection[str]) -> None:
@@ -88,7 +86,7 @@ class CrossOrigin:
 
 
 async def _answer_preflight(send: Send, may_send: str, refused: str | None) -> None:
-    """Answer what a browser asks before a request of a page of another origin."""
+    """Answer the preflight of a request from a page of another origin."""
     if refused is None:
         allowed = ", ".join(sorted(METHODS)).encode()
         headers = [

@@ -1,7 +1,7 @@
-"""What is committed, as server-sent events: whichever process commits it.
+"""Commits of all processes as server-sent events.
 
-The id of an event is the number of a commit. A client that sends the last one back, as
-`EventSource` does by itself, misses nothing and gets nothing twice.
+The id of an event is its commit number. A client that sends the last id back, as `EventSource` does
+automatically, receives every event once.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from alveus.store.times import FOREVER
 EVENTS = "text/event-stream"
 
 AT_ONCE = {"X-Accel-Buffering": "no"}
-"""Has nginx, and others that read it, pass events on as they come."""
+"""Makes nginx, and other proxies that read this header, forward events at once."""
 
 FOLLOW_S = 0.25
-"""How often is looked for commits of others."""
+"""How often a stream checks for commits of other processes."""
 
 ALIVE_S = 15.0
-"""How long nothing may come from a stream whose server is still there."""
+"""The longest silence of a live stream; then it sends a comment."""
 
 MOST_LOOKED_AT = 200
-"""Commits of the store that are looked at in one step of a stream."""
+"""The most commits that one step of a stream reads."""
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
@@ -50,7 +50,7 @@ LastEventId = Annotated[
 
 
 class _FollowedKeys(NamedTuple):
-    """Whose commits a stream tells: of one key, or of all that begin so, with knowledge or not."""
+    """The keys of a stream: one key or all keys with a prefix, with or without knowledge."""
 
     memory: Memory
     key: str | None
@@ -58,7 +58,7 @@ class _FollowedKeys(NamedTuple):
     knowledge: bool
 
     def takes(self, scope: Scope) -> bool:
-        """Return whether a commit is told."""
+        """Return whether the stream includes commits of a scope."""
         if scope.key is None:
             return self.knowledge and scope.space == self.memory.knowledge.name
         if scope.space != self.memory.space:
@@ -66,7 +66,9 @@ class _FollowedKeys(NamedTuple):
         return scope.key.startswith(self.prefix) if self.key is None else scope.key == self.key
 
     def events(self, after: int) -> tuple[list[str], int, bool]:
-        """Return events of commits past *after*, up to which one, and whether it was the last."""
+        """Return events after commit *after*, the last commit read, and whether it is the
+        latest.
+        """
         store = self.memory.store
         looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
         found = [
@@ -111,10 +113,10 @@ def follow_events(
     followed: Annotated[_FollowedKeys, Depends(_followed)],
     begin: Annotated[int | None, Depends(_position)],
 ) -> Response:
-    """Follow what changes, of a key, of keys that begin so, or of all of a space.
+    """Follow the commits of a key, of keys with a prefix, or of a whole space.
 
-    Each event is a commit, and says what it changed; without a position, those from now on.
-    What was forgotten since is left out.
+    Each event is a commit with its changes. Without a position, the stream starts now. Forgotten
+    data is omitted.
     """
     if begin is not None and begin > (last := _last(followed.memory)):
         raise NotFound(
@@ -129,7 +131,7 @@ def follow_events(
 def follow_commits(
     caller: Asking, request: Request, space: asked.Space = asked.DEFAULT
 ) -> Response:
-    """Follow the number of the last commit of the store, as server-sent events."""
+    """Follow the number of the store's last commit, as server-sent events."""
     memory = caller.memory(space, "read")
     numbers = _numbers(memory, caller, request)
     return StreamingResponse(numbers, media_type=EVENTS, headers=AT_ONCE)
@@ -140,13 +142,13 @@ async def _events(
 ) -> AsyncGenerator[str]:
     try:
         seen = await run_in_threadpool(_last, followed.memory) if begin is None else begin
-        yield f"id: {seen}\n\n"  # no event, but from now on there is a position to return to
+        yield f"id: {seen}\n\n"  # no event, but gives the client a position to resume from
         quiet_s = 0.0
         while True:
             told, seen, is_all = await run_in_threadpool(followed.events, seen)
-            if await _is_over(caller, request):  # a read may have waited for those of other streams
+            if await _is_over(caller, request):  # a read may have waited for other streams
                 return
-            if told:  # at once: that a client has gone is noticed between two writes alone
+            if told:  # at once: only a second write shows that a client has gone
                 yield "".join(told)
             quiet_s = 0.0 if told else quiet_s + FOLLOW_S
             if quiet_s > ALIVE_S:
@@ -182,11 +184,11 @@ def _last(memory: Memory) -> int:
 
 
 async def _is_over(caller: Caller, request: Request) -> bool:
-    """Return whether the server ends, the client has gone, or its token is another by now."""
+    """Return whether the server ends, the client has gone, or its token has changed."""
     state = request.app.state
     try:
         token = token_of(request.headers.get("authorization"), state.tokens)
-    except (Unauthenticated, InvalidInput, NotFound):  # it is told when the client comes again
+    except (Unauthenticated, InvalidInput, NotFound):  # the client's next request reports it
         return True
     return state.ends.is_set() or token != caller.token or await request.is_disconnected()
 

@@ -1,4 +1,4 @@
-"""Calls of exact memory as requests carry them."""
+"""The calls on exact memory that requests carry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _Write(MemoryCall):
     expires_at: asked.Moment | None = None
 
     def lasting(self) -> dict[str, Any]:
-        """Return how long what is written lasts, as calls take it."""
+        """Return the lifetime arguments of a write, as calls accept them."""
         return {"ttl": asked.span(self.ttl_s), "expires_at": self.expires_at}
 
 
@@ -34,17 +34,17 @@ class _TreeRead(MemoryCall):
     as_of: str | None = None
 
     def tree(self, to: CallTarget) -> MemoryObject:
-        """Return the root, as it was then."""
+        """Return the root of the tree, as of the requested moment."""
         moment = asked.as_of(self.as_of)
         return to.tree() if moment is None else to.tree().at(moment)
 
     def place(self, to: CallTarget) -> MemoryObject:
-        """Return the object that is read."""
+        """Return the object to read."""
         return self.tree(to).get_object(tuple(self.path))
 
 
 class ReadValue(_TreeRead):
-    """Read a value; of an object only that it is one."""
+    """Read a value; for an object, only its kind."""
 
     call: Literal["exact.get"]
 
@@ -54,7 +54,7 @@ class ReadValue(_TreeRead):
 
 
 class HasValue(_TreeRead):
-    """Tell whether a value or an object is there."""
+    """Return whether a value or an object exists."""
 
     call: Literal["exact.is_exist"]
 
@@ -64,7 +64,7 @@ class HasValue(_TreeRead):
 
 
 class FieldNames(_TreeRead):
-    """List the names of fields in the order in which they were made."""
+    """List the names of fields in the order of creation."""
 
     call: Literal["exact.get_field_names"]
 
@@ -74,7 +74,7 @@ class FieldNames(_TreeRead):
 
 
 class ListNames(_TreeRead):
-    """List names of fields in their own order, from one on, so many of them."""
+    """List up to a number of field names in sorted order, from a given name on."""
 
     call: Literal["exact.names"]
     prefix: str = ""
@@ -91,7 +91,7 @@ class ListNames(_TreeRead):
 
 
 class ReadFields(_TreeRead):
-    """Read the fields of an object; of those that are objects, only that they are."""
+    """Read the fields of an object; for nested objects, only their kind."""
 
     call: Literal["exact.get_fields"]
 
@@ -102,7 +102,7 @@ class ReadFields(_TreeRead):
 
 
 class Subtree(_TreeRead):
-    """Read an object and all below it: a node each, objects before their fields."""
+    """Read an object and everything below it as nodes, objects before their fields."""
 
     call: Literal["exact.to_dict"]
 
@@ -124,7 +124,7 @@ class WriteValue(_Write):
 
 
 class NewObject(_Write):
-    """Make an object; one that is there stays."""
+    """Create an object; an existing one stays."""
 
     call: Literal["exact.new_object"]
     overwrite: bool = False
@@ -136,7 +136,7 @@ class NewObject(_Write):
 
 
 class RemoveValue(MemoryCall):
-    """Remove a value, or an object with all below it."""
+    """Delete a value, or an object with everything below it."""
 
     call: Literal["exact.delete"]
     path: Names
@@ -147,7 +147,7 @@ class RemoveValue(MemoryCall):
 
 
 class MoveValue(MemoryCall):
-    """Move a value, or an object with all below it."""
+    """Move a value, or an object with everything below it."""
 
     call: Literal["exact.move"]
     path: Names
@@ -160,7 +160,7 @@ class MoveValue(MemoryCall):
 
 
 class ClearObject(MemoryCall):
-    """Remove all below an object, which stays; an empty path is the root."""
+    """Delete everything below an object, which stays; an empty path is the root."""
 
     call: Literal["exact.clear"]
     path: Names
@@ -172,7 +172,7 @@ class ClearObject(MemoryCall):
 
 
 class AppendValue(_Write):
-    """Add to the end of a list; begin one if nothing is there."""
+    """Append to a list; create the list if it does not exist."""
 
     call: Literal["exact.append"]
     value: Any
@@ -184,7 +184,7 @@ class AppendValue(_Write):
 
 
 class IncrementValue(_Write):
-    """Add to a number; 0 if nothing is there."""
+    """Add to a number; a missing one counts as 0."""
 
     call: Literal["exact.increment"]
     by: Any = 1
@@ -197,7 +197,7 @@ class IncrementValue(_Write):
 
 
 class ReplaceValue(_Write):
-    """Set a value if what is there is `expected`; without that: if nothing is there."""
+    """Set a value if the current one is `expected`; without `expected`, if none exists."""
 
     call: Literal["exact.update"]
     value: Any
@@ -213,7 +213,7 @@ class ReplaceValue(_Write):
 
 
 class NewNode(BaseModel):
-    """A value, or, without one, an object, of a tree that is copied."""
+    """A node of a copied tree: a value, or an object without one."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     path: Names
@@ -221,7 +221,7 @@ class NewNode(BaseModel):
 
 
 class CopyObject(_Write):
-    """Copy an object of this memory, or one that is sent, with all below it."""
+    """Copy an object of this memory, or one in the request, with everything below it."""
 
     call: Literal["exact.copy"]
     source: Annotated[list[str] | None, Field(description="The object, by its path.")] = None
@@ -237,7 +237,7 @@ class CopyObject(_Write):
         return {"result": None}
 
     def _sent(self) -> MemoryObject:
-        """Return what was sent, as an exact memory of its own."""
+        """Return the nodes of the request as a separate exact memory."""
         made = root_of(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
         for node in self.nodes or ():
             if "value" in node.model_fields_set:
@@ -248,7 +248,7 @@ class CopyObject(_Write):
 
 
 def found_form(found: object) -> Document:
-    """Return what was found in exact memory, as JSON: a value, an object, or nothing."""
+    """Return a result from exact memory as JSON: a value, an object, or nothing."""
     if found is MISSING:
         return {"found": "nothing"}
     if isinstance(found, MemoryObject):

@@ -1,7 +1,7 @@
-"""The pages of the inspector: files of the package, sent as they are, under a strict policy.
+"""The inspector's pages: static files of the package, with a strict content policy.
 
-They load nothing from elsewhere, and hold no data: what they show they ask of the addresses that
-programs ask too, with the token of whoever looks.
+They load nothing from other hosts and contain no data: they request it from the public API with the
+user's token.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""No script but those of the package; no text becomes markup, not even by a mistake."""
+"""Allows only the package's scripts; prevents text from becoming markup."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -36,12 +36,12 @@ HEADERS = {
 
 
 def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
-    """Have an app show the inspector at ``/ui``.
+    """Add the inspector to an app at ``/ui``.
 
     Args:
-        space: The space that it shows.
-        writes: Whether its pages offer to change the memory; what the addresses allow is up to
-            the app and its tokens.
+        space: The space to show.
+        writes: Whether its pages offer changes of the memory; the app and its tokens decide which
+            changes are allowed.
     """
     files = {path.name: path.read_bytes() for path in FILES.iterdir() if path.suffix in KINDS}
 
@@ -56,7 +56,7 @@ def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
 
     @app.get("/ui", include_in_schema=False)
     def first_page(request: Request) -> Response:
-        # Relative, as the names of its files are: those would lead elsewhere without the slash.
+        # Relative, like the names of its files, which need the slash to resolve.
         return page("index.html") if has_last_slash(request.scope) else RedirectResponse("ui/")
 
     @app.get("/ui/{name}", include_in_schema=False)

@@ -1,4 +1,4 @@
-"""The addresses that the inspector adds: what changed, from what, when, and what is held back."""
+"""The inspector's routes: changes, lineage, growth, quarantine."""
 
 from __future__ import annotations
 
@@ -34,28 +34,28 @@ from alveus.values.storable import moment
 from alveus.values.times import format_time
 
 GROWTH_POINTS = 48
-"""Moments between the first commit and the last one at which the growth is told."""
+"""Moments between the first and the last commit for which the growth is reported."""
 
 MOST_COMMITS = 50
-"""Commits that one answer tells of: each is read with what it changed."""
+"""The most commits of one response, each with its changes."""
 
 COMMITS_LOOKED_THROUGH = 500
-"""Commits, of other spaces too, that are looked at for one answer."""
+"""The most commits read for one response, including other spaces'."""
 
 MOST_SHOWN = 200
-"""Items of either side of a compaction that one answer tells of."""
+"""The most items on each side of a compaction in one response."""
 
 KEYS_LOOKED_THROUGH = 500
-"""Keys whose quarantine one answer tells of."""
+"""The most keys whose quarantine one response lists."""
 
 MOST_POINTS = 100_000
-"""Points of a map that one answer tells of; of more items some are left out, from everywhere."""
+"""The most points of a map in one response; of more items an even sample is returned."""
 
 MAP_DIGITS = 4
-"""Of the places of points, between -1 and 1: a screen shows no more."""
+"""Digits of coordinates between -1 and 1; a screen shows no more."""
 
 MOST_MOMENTS = 2_000
-"""Commits of an exact tree that one answer names: the last ones."""
+"""The most commits of an exact tree in one response: the last ones."""
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
@@ -69,9 +69,9 @@ def list_commits(
     before: Annotated[int | None, Query(ge=1, lt=1 << 62)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_COMMITS)] = 20,
 ) -> Document:
-    """Tell what the last commits of a space changed; go on with `before`, the `next` of it.
+    """Return the changes of a space's last commits; continue with `before` = `next`.
 
-    Commits of other spaces are left out; where there are many, there may be fewer than `limit`.
+    Commits of other spaces are omitted; if there are many, a page may have fewer than `limit`.
     """
     memory = caller.whole(space)
     last = memory.store.commit_at(FOREVER) + 1
@@ -94,10 +94,10 @@ def list_commits(
 
 @router.get("/growth", tags=["history"])
 def read_growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
-    """Tell how the store grew, at moments from its first commit to its last one.
+    """Return the growth of the store, at moments from its first to its last commit.
 
-    `commits` are those there were, `items` those of the items that are there now; of all spaces,
-    so a token that is for one alone is refused.
+    `commits` counts all commits; `items` counts the present items by creation time. Both cover all
+    spaces, so a token limited to one space is refused.
     """
     store = caller.all_spaces(space).store
     last = store.commit_at(FOREVER)
@@ -117,7 +117,7 @@ def read_growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
 
 @router.get("/spaces", tags=["keys"])
 def list_spaces(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
-    """List the spaces of the store that whoever asks may see."""
+    """List the spaces of the store that the caller may see."""
     if caller.token.space is not None:
         return {"spaces": [caller.token.space]}
     return {"spaces": sorted({*caller.whole(space).store.spaces(), space})}
@@ -125,13 +125,13 @@ def list_spaces(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
 
 @router.get("/facts/entities", tags=["facts"])
 def list_entities(at: InKey) -> Document:
-    """List the people, places and things that a key knows facts of, with how many name each."""
+    """List the entities with facts in a key, with their number of facts."""
     return {"entities": at.open("read").facts.entities()}
 
 
 @router.get("/exact/commits", tags=["history"])
 def commits_of_tree(at: InKey) -> Document:
-    """List the commits that changed the exact memory of a key, the oldest first."""
+    """List the commits that changed the exact memory of a key, oldest first."""
     key = at.open("read")
     store = key.engine.store
     numbers = store.node_commits(Scope(key.space, key.key), ())
@@ -148,7 +148,7 @@ def commits_of_tree(at: InKey) -> Document:
 def changes_of_tree(
     at: InKey, since: CommitNumber, until: Annotated[CommitNumber | None, Query()] = None
 ) -> Document:
-    """Tell what changed in the exact memory of a key between two commits, or until now."""
+    """Return the changes in a key's exact memory between two commits, or until now."""
     at.open("read")
     memory = at.caller.memories.of(at.space)
     return forms.fields_of(memory.diff(at.key, since, until, sets=[]))
@@ -160,9 +160,10 @@ def map_of_items(
     sets: Annotated[list[str] | None, Query(description="Their names; none: all.")] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_POINTS)] = MOST_POINTS,
 ) -> Response:
-    """Tell where items are that mean nearly the same: columns of one length.
+    """Return a map of items, similar ones close together, as columns of one length.
 
-    `set` and `speaker` are places in `sets` and `speakers`, -1: nobody; `times` are seconds.
+    `set` and `speaker` are indexes in `sets` and `speakers`; -1 means no speaker. `times` are in
+    seconds.
     """
     points = at.open("read").points(sets=sets, limit=limit)
     set_names = sorted({*points.sets})
@@ -180,15 +181,15 @@ def map_of_items(
         "speaker": [of_speaker.get(name, -1) for name in points.speakers],
         **forms.attributes(points, "share unplaced left_out"),
     }
-    # Columns of a hundred thousand plain values: FastAPI would look at each of them.
+    # Columns of a hundred thousand plain values: FastAPI would validate each one.
     return Response(json.dumps(told, separators=(",", ":")), media_type="application/json")
 
 
 @router.post("/items/get", tags=["items"])
 def read_items(at: InSet, body: asked.ItemIds) -> Document:
-    """Read items by their ids, in that order, null for those that are not there.
+    """Read items by their ids, in that order; null for missing items.
 
-    It does not count as a read of them: nobody but a person has seen them.
+    The read does not count as a use of the items: only a person sees them.
     """
     of = at.open("read")
     last = at.owner.caller.memories.of(at.owner.space).store.commit_at(FOREVER)
@@ -200,25 +201,25 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
 
 @router.get("/item/lineage", tags=["history"])
 def read_lineage(at: InSet, id: asked.ItemId) -> Document:
-    """Tell what an item was derived from, to any depth: nodes, and pairs of places in them."""
+    """Return an item's sources to any depth: nodes, and pairs of indexes in them."""
     return forms.fields_of(at.open("read").inside.lineage(id, may_see=at.may_see))
 
 
 @router.get("/item/relatives", tags=["history"])
 def list_relatives(at: InSet, id: asked.ItemId) -> Document:
-    """Tell what an item was made of, and what was made of it: nodes, and pairs of places."""
+    """Return an item's sources and derived items: nodes, and pairs of indexes."""
     return relatives(*_within(at), id, may_see=at.may_see)
 
 
 @router.get("/item/readings", tags=["history"])
 def list_readings(at: InSet, id: asked.ItemId) -> Document:
-    """Tell which of the last runs of its key looked an item up, and by which questions."""
+    """List the last runs of the key that read an item, with their queries."""
     memory, ref = _within(at)
     return {"readings": [] if ref.scope.key is None else readings(memory.store, ref, id)}
 
 
 def _within(at: SetPlace) -> tuple[Memory, SetRef]:
-    """Return the memory, and what its store calls the set, for whoever may read it."""
+    """Return the memory and the store's reference of the set, if the caller may read it."""
     at.open("read")
     memory, key = at.owner.caller.memories.of(at.owner.space), at.owner.key
     scope = Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
@@ -229,7 +230,9 @@ def _within(at: SetPlace) -> tuple[Memory, SetRef]:
 def read_compaction(
     at: InSet, id: Annotated[int, Query(description="The id of a compaction.", ge=1, lt=1 << 62)]
 ) -> Document:
-    """Tell which items a compaction retired, and which stand for them, `MOST_SHOWN` of each."""
+    """Return up to `MOST_SHOWN` items that a compaction retired, and up to as many that replace
+    them.
+    """
     memory, ref = _within(at)
     store = memory.store
     done = store.compaction(id)
@@ -248,7 +251,7 @@ def read_compaction(
 
 @router.get("/run", tags=["runs"])
 def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAULT) -> Document:
-    """Tell what a run did: each step, what it read and wrote, called, sent and put out."""
+    """Return the trace of a run: each step with its reads, writes, calls and outputs."""
     memory = caller.whole(space)
     row = run_of(memory, run)
     told = forms.run_fields(row) | {"error": forms.error_of(row)}
@@ -257,7 +260,7 @@ def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAUL
 
 @router.get("/quarantine", tags=["quarantine"], **schemas.answers(schemas.HeldList))
 def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
-    """List what rules of admission hold back of a key, or of knowledge."""
+    """List the quarantined items of a key, or of knowledge."""
     found = at.open("read").quarantine.list(limit=limit)
     return at.shown({"held": [*map(forms.fields_of, found)]})
 
@@ -266,9 +269,9 @@ def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
 def list_all_quarantine(
     caller: Asking, space: asked.Space = asked.DEFAULT, after: str | None = None
 ) -> Document:
-    """List what is held back of all keys, and of knowledge, so many keys at a time.
+    """List the quarantined items of all keys and of knowledge, some keys at a time.
 
-    Go on with `after`, the `next` of it.
+    Continue with `after` = `next` of the last response.
     """
     memory = caller.whole(space)
     keys = list(islice(memory.keys(after=after), KEYS_LOOKED_THROUGH))
@@ -285,7 +288,7 @@ def list_all_quarantine(
 def release_held(
     at: InOwner, id: asked.ItemId, idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Move an item from quarantine into its set."""
+    """Move an item from quarantine to its set."""
     return {"id": at.open("write").quarantine.release(id, idempotency_key=idempotency_key)}
 
 

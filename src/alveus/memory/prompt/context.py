@@ -404,15 +404,16 @@ class Prompts:
     ) -> Context:
         """Return a prompt for *query* from the key's memory, with the reason for each piece.
 
-        Its messages are the instructions with what is remembered, the last exchanges, and the
-        query. What is remembered is quoted, so that nothing in it can pose as an instruction or as
-        another message; if nothing of memory is shown, a sentence says why. Never over budget,
-        neither the messages nor the text; the newest exchange is in it wherever it fits beside
-        instructions and query; a tool call is shown with what answers it, or not at all. With a
-        budget, an item or a recent message that has more than 150 tokens and more than an eighth
-        of what the instructions and the query leave is cut: an item to the lines and sentences
-        that match the query, a message to its beginning and its end. The same call on the same
-        memory gives the same context.
+        Its messages are the instructions with the remembered data, the last exchanges, and the
+        query. Remembered data is quoted, so that no text in it can pose as an instruction or
+        another message. If nothing from memory is shown, a sentence says why. The same call on the
+        same memory returns the same context.
+
+        Neither the messages nor the text exceed the budget. The newest exchange is included if it
+        fits beside instructions and query. A tool call is shown together with its answer, or not at
+        all. With a budget, an item or a recent message is cut if it has more than 150 tokens and
+        more than an eighth of the tokens that instructions and query leave: an item to the lines
+        and sentences that match the query, a message to its beginning and end.
 
         Args:
             query: The user's question; None means no query and no search.

@@ -488,8 +488,7 @@ def _body(response: HTTPResponse) -> bytes:
 
 
 def _has_more(sock: socket) -> bool:
-    """Return whether a socket has data after the last response: its end, or an unrequested
-    response.
+    """Return whether a socket has unread data: its end, or an unrequested response.
 
     A proxy that sent a request twice causes the latter; it would be read as the next response.
     """
