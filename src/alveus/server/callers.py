@@ -163,7 +163,7 @@ class Caller:
         return memory if self.timezone is None else memory.in_timezone(self.timezone)
 
     def whole(self, space: str) -> Memory:
-        """Return the memory of a space, for what tells of all its keys, or reaches any of them.
+        """Return the memory of a space, for calls on all of its keys.
 
         Raises:
             AccessDenied: The token is not "admin", or is limited to some keys.

@@ -18,7 +18,9 @@ MAY_SEND = (
     "Alveus-Timezone, Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
     "Mcp-Protocol-Version, Mcp-Session-Id, traceparent"
 )
-"""Headers that a page may send, in addition to the safelisted ones and those in its preflight.
+"""Headers that a page may send, besides the safelisted ones and those in its preflight.
+
+Clients of other systems identify themselves in headers that the server ignores.
 """
 
 MAY_READ = f"ETag, {VERSION_HEADER}, Retry-After, Mcp-Session-Id"

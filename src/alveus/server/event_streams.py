@@ -66,9 +66,7 @@ class _FollowedKeys(NamedTuple):
         return scope.key.startswith(self.prefix) if self.key is None else scope.key == self.key
 
     def events(self, after: int) -> tuple[list[str], int, bool]:
-        """Return events after commit *after*, the last commit read, and whether it is the
-        latest.
-        """
+        """Return events after commit *after*, the last commit read, and whether none is newer."""
         store = self.memory.store
         looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
         found = [

@@ -230,9 +230,7 @@ def _within(at: SetPlace) -> tuple[Memory, SetRef]:
 def read_compaction(
     at: InSet, id: Annotated[int, Query(description="The id of a compaction.", ge=1, lt=1 << 62)]
 ) -> Document:
-    """Return up to `MOST_SHOWN` items that a compaction retired, and up to as many that replace
-    them.
-    """
+    """Return the items that a compaction retired and added, up to `MOST_SHOWN` of each."""
     memory, ref = _within(at)
     store = memory.store
     done = store.compaction(id)

@@ -1,4 +1,4 @@
-"""Where an item came from and went to: what it was made of, what was made of it, who read it."""
+"""The trace of an item: its sources, the items derived from it, and the runs that read it."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from alveus.values.storable import moment
 from alveus.values.times import format_time
 
 MOST_RELATIVES = 200
-"""Items on either side of one that are told; what is nearer comes first."""
+"""The most related items on each side, nearest first."""
 
 MOST_RUNS = 200
-"""Runs that are looked through, the last ones of the key."""
+"""The most runs of a key that are searched, latest first."""
 
 Links = Callable[[Sequence[int]], list[tuple[int, int]]]
 
@@ -26,7 +26,7 @@ Visible = Callable[[Sequence[int]], list[int]]
 
 
 class _Side(NamedTuple):
-    """Versions on one side of an item: how many steps away each is, and which is made of which."""
+    """Versions on one side of an item: their distances in steps, and the links between them."""
 
     depths: dict[int, int]
     pairs: set[tuple[int, int]]
@@ -34,18 +34,18 @@ class _Side(NamedTuple):
 
 
 def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> dict[str, Json]:
-    """Return what an item was made of and what was made of it, to any depth, as a graph.
+    """Return an item's sources and the items derived from it, to any depth, as a graph.
 
     Nodes are versions, the item itself first; `depth` is above zero for what it was made of, below
     for what was made of it. Edges are pairs of places in them: (what was derived, what from). What
     was made for another key than that of the item is counted, not named.
 
     Args:
-        may_see: What an item was made of is told as erased if its key is another one's, and what
-            is beyond such an item, on either side, is not told.
+        may_see: Decides which scopes are shown. A source of another scope is shown as erased, and
+            nothing beyond it is shown.
 
     Raises:
-        NotFound: The set never had such an item.
+        NotFound: The set never contained the item.
     """
     store = memory.store
     versions = [stored.row for stored in store.versions(ref, item_id)]
@@ -85,10 +85,10 @@ def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> 
 
 
 def _walk(links: Links, rows: Sequence[int], visible: Visible, *, ends: int) -> _Side:
-    """Follow links from *rows*, which are as far away as can be told: 0 steps.
+    """Follow links from *rows*, which have distance 0.
 
     Args:
-        ends: Which of a pair (row, source's row) is farther away.
+        ends: The index of the farther row in a pair (row, source's row).
     """
     depths, pairs, level, depth = dict.fromkeys(rows, 0), set[tuple[int, int]](), rows, 0
     while level and len(depths) <= MOST_RELATIVES:
@@ -119,7 +119,7 @@ def _node(stored: StoredItem | None, depth: int) -> dict[str, Json]:
 
 
 def readings(store: Store, ref: SetRef, item_id: str) -> list[dict[str, Json]]:
-    """Return the steps of the last runs of an item's key that looked it up, the latest first."""
+    """Return the steps of the last runs of the item's key that read the item, latest first."""
     runs = store.runs(ref.scope.space, key=ref.scope.key, limit=MOST_RUNS)
     return [told for run in runs for told in _readings_of(store, run, ref, item_id)]
 

@@ -1,6 +1,6 @@
-"""The forms in which what a memory holds is shown to programs: of the command line, of the server.
+"""JSON forms of a memory's data, for programs that use the command line or the server.
 
-A value is as in exports: bytes, NaN and large numbers are objects of one field.
+A value has the form of exports: bytes, NaN and large numbers are one-field objects.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def wired(value: Value) -> Json:
 
 
 def fields_of(thing: object) -> dict[str, Json]:
-    """Return an object that a call of a memory returned as JSON; see `alveus.memory.remote.codecs`.
+    """Return the result of a memory's call as JSON; see `alveus.memory.remote.codecs`.
 
-    Times are ISO 8601, in UTC; the `time` of an item has the offset that it came with.
+    Times are ISO 8601 in UTC; the `time` of an item keeps its offset.
     """
     from alveus.memory.remote.codecs import to_json
 
@@ -37,12 +37,12 @@ def fields_of(thing: object) -> dict[str, Json]:
 
 
 def replaced_field(replaced: int) -> dict[str, Json]:
-    """Return what an answer says of characters that were no text; nothing of none."""
+    """Return the field with the number of replaced characters; no field if it is 0."""
     return {REPLACED: replaced} if replaced else {}
 
 
 def attributes(thing: object, names: str) -> dict[str, Json]:
-    """Return the attributes of *thing* that *names* lists, as JSON; a moment is ISO 8601."""
+    """Return the attributes of *thing* listed in *names* as JSON; times are ISO 8601."""
     return {name: _attribute(getattr(thing, name)) for name in names.split()}
 
 
@@ -53,7 +53,7 @@ def _attribute(found: object) -> Json:
 
 
 def without_sources(told: Json) -> Json:
-    """Return an answer in which no item says of which others it was made."""
+    """Return a response with the sources of all items removed."""
     if isinstance(told, Mapping):
         if "sources" in told and "set" in told:  # an item, whose value may be anything
             return {**told, "sources": []}
@@ -64,12 +64,12 @@ def without_sources(told: Json) -> Json:
 
 
 def error_of(row: Run) -> dict[str, Any] | None:
-    """Return what is kept of the error that parked a run."""
+    """Return the stored error that parked a run."""
     return None if row.error is None else cast("dict[str, Any]", wire.decode(row.error))
 
 
 def run_fields(row: Run) -> dict[str, Json]:
-    """Return how far a run is, as JSON."""
+    """Return the state of a run as JSON."""
     error = error_of(row)
     return {
         "run": row.id,
@@ -86,11 +86,11 @@ def run_fields(row: Run) -> dict[str, Json]:
 
 
 COMMIT_SHOWS = 20
-"""Paths, and items, that are named of one commit; of the others it is said how many there are."""
+"""The most paths and items listed per commit; the rest is counted."""
 
 
 def commit_fields(done: Effects) -> dict[str, Json]:
-    """Return a commit and what it changed, as JSON."""
+    """Return a commit and its changes as JSON."""
     begun, put = done.begun_items, [path for path, _ in done.put_nodes]
     replaced = {(item.set, item.record.id) for item in begun}
     ended = [item for item in done.ended_items if (item.set, item.record.id) not in replaced]

@@ -1,4 +1,4 @@
-"""What a client may ask of a server: how much at once, how often, and without the body."""
+"""Limits of requests: body size and rate. Also HEAD requests."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 OTHER = "_OTHER"
-"""Any other method: there is no end of them. OpenTelemetry's semantic conventions say so."""
+"""The name of all other methods, to bound their number; from OpenTelemetry's conventions."""
 
 MOST_CLIENTS = 10_000
-"""Clients whose rate is remembered; the one that was seen least recently is forgotten."""
+"""Clients whose rate is tracked; the least recently seen one is dropped."""
 
 
 def method_of(scope: Scope) -> str:
-    """Return the method of a request, as metrics and spans name it: one of a few."""
+    """Return the method of a request for metrics and spans: one of a few names."""
     return scope["method"] if scope["method"] in METHODS else OTHER
 
 
 class HeadAnswers:
-    """Answers HEAD as GET is answered, without the body: no route knows of it."""
+    """Answers HEAD like GET, without the body; routes do not handle HEAD."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -42,16 +42,16 @@ class HeadAnswers:
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                scope["method"] = "HEAD"  # as whoever sends and counts the answer has to see it
+                scope["method"] = "HEAD"  # for the layers that send and count the response
                 await send(message)
-                await send({"type": "http.response.body"})  # the end, which a stream takes for one
+                await send({"type": "http.response.body"})  # the end of the body; it also stops a stream
 
         scope["method"] = "GET"
         await self._app(scope, receive, answer)
 
 
 class BodyLimit:
-    """Refuses the body of a request once it has more than *most* bytes, whatever it announces."""
+    """Refuses a request body of more than *most* bytes, whatever length it declares."""
 
     def __init__(self, app: App, *, most: int, refusal: bytes) -> None:
         self._app, self._most, self._refusal = app, most, refusal
@@ -68,7 +68,7 @@ class BodyLimit:
             message = await receive()
             seen += len(message.get("body", b""))
             if seen > self._most:
-                return {"type": "http.disconnect"}  # what follows is not read
+                return {"type": "http.disconnect"}  # the rest is not read
             return message
 
         async def answer(message: Message) -> None:
@@ -89,7 +89,7 @@ async def _refuse(send: Send, body: bytes) -> None:
 
 
 class RateLimit:
-    """Lets a client do so many requests a second, and twice as many at once."""
+    """Limits a client to a number of requests per second, with bursts of twice as many."""
 
     def __init__(self, rate: float) -> None:
         self._rate, self._most = rate, 2 * rate
@@ -97,7 +97,7 @@ class RateLimit:
         self._lock = threading.Lock()
 
     def wait_s(self, client: str) -> float:
-        """Count a request of a client; return how long it must wait first, 0 if it need not."""
+        """Count a request of a client; return how long it must wait first, or 0."""
         now = time.monotonic()
         with self._lock:
             left, seen = self._left.pop(client, (self._most, now))

@@ -1,4 +1,4 @@
-"""A server that listens until a signal comes."""
+"""The HTTP server: listens until it receives a signal."""
 
 from __future__ import annotations
 
@@ -23,31 +23,33 @@ from alveus.server.limits import App, Message, Receive, Scope, Send
 from alveus.values.forks import handle_ends
 
 GRACE_S = 5
-"""How long requests that were begun may take to end."""
+"""How long running requests may take after a signal."""
 
 
 KEEP_ALIVE_S = 130
-"""How long a connection is kept on which nothing comes.
+"""How long an idle connection is kept.
 
-Longer than proxies before it keep theirs (Caddy 120 s, nginx and load balancers 60 s): a request
-that one of them sends while the server closes the connection is lost, and answered with 502.
+Longer than proxies keep theirs (Caddy 120 s, nginx and load balancers 60 s): a request that a proxy
+sends while the server closes the connection is lost and gets status 502.
 """
 
 
 REQUEST_S = 30
-"""How long a client may take for the head of a request, and between two parts of its body."""
+"""The limit for the head of a request, and for the wait between two parts of its body."""
 
 
 MOST_FILES = 65_536
-"""Open files, connections among them, that are allowed where the system lets a process say so."""
+"""The limit of open files, including connections, if the system allows it."""
 
 
 SAID_EVERY_S = 60
-"""How often is said that no connection can be taken."""
+"""The interval of the log line that no connection can be accepted."""
 
 
 SWITCH_S = 0.0005
-"""After which a call of the memory lets the event loop go on; Python's own 5 ms are long for it."""
+"""The thread switch interval during memory calls; Python's default of 5 ms delays the event
+loop.
+"""
 
 
 _LOG = logging.getLogger(__name__)
@@ -56,16 +58,16 @@ _PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"clo
 
 
 class LoopFaults:
-    """Logs what fails in an event loop; once in a while, that no connection can be taken.
+    """Logs errors of an event loop, and now and then that no connection can be accepted.
 
-    asyncio tells of each one that waits, thousands in a second, with a traceback.
+    asyncio reports each waiting connection, thousands per second, with a traceback.
     """
 
     def __init__(self) -> None:
         self._said = -float(SAID_EVERY_S)
 
     def note(self, loop: asyncio.AbstractEventLoop, fault: dict[str, Any]) -> None:
-        """Log a fault, as `asyncio.loop.set_exception_handler` has it."""
+        """Log a fault in the form of `asyncio.loop.set_exception_handler`."""
         error = fault.get("exception")
         if not (isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE)):
             loop.default_exception_handler(fault)
@@ -80,7 +82,7 @@ class LoopFaults:
 
 
 class _ListeningServer(uvicorn.Server):
-    """Says where it listens, once it does, and that it stops, before it waits for requests."""
+    """Reports its address once it listens, and reports a stop before it waits for requests."""
 
     def __init__(
         self,
@@ -98,9 +100,10 @@ class _ListeningServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Have signals end it in good order; by uvicorn's own the process would die of them then.
+        """Make signals end the server cleanly; with uvicorn's handler the process would die of
+        them.
 
-        A closed terminal, too, unless it was started to outlive that, as by `nohup`.
+        A closed terminal also ends it, unless it ignores SIGHUP, as with `nohup`.
         """
         take_back = handle_ends(self.handle_exit)
         try:
@@ -109,12 +112,12 @@ class _ListeningServer(uvicorn.Server):
             take_back()
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Note what came, and end."""
+        """Record the signal and end."""
         self.came.append(sig)
         super().handle_exit(sig, frame)
 
     async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Ask the app; a request that outlasts the end of the server is answered with 503."""
+        """Call the app; a request that outlasts the server's end gets status 503."""
         has_answer = scope["type"] != "http"
         is_read = has_answer
 
@@ -147,15 +150,15 @@ class _ListeningServer(uvicorn.Server):
                 await send({"type": "http.response.body", "body": b"the server has ended\n"})
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections whose request does not come, once a second; return whether to end."""
+        """Close connections without a request, once per second; return whether to end."""
         if counter % 10 == 0:
             self._close_unasked(time.monotonic())
         return await super().on_tick(counter)
 
     def _close_unasked(self, now: float) -> None:
-        """Close connections on which the head of a request was awaited for too long.
+        """Close connections that waited too long for the head of their first request.
 
-        Whoever has asked before may be silent for as long as `KEEP_ALIVE_S` has it.
+        Connections with an earlier request may be idle for `KEEP_ALIVE_S`.
         """
         begun: dict[Any, tuple[object, float]] = {}
         for connection in self.server_state.connections:
@@ -171,7 +174,7 @@ class _ListeningServer(uvicorn.Server):
                 connection.transport.close()
 
     async def main_loop(self) -> None:
-        """Serve; if nobody can be told where, end."""
+        """Serve; end if the address cannot be reported."""
         asyncio.get_running_loop().set_exception_handler(LoopFaults().note)
         try:
             self._told()
@@ -181,7 +184,7 @@ class _ListeningServer(uvicorn.Server):
         await super().main_loop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Have streams end, which would go on for good; then wait for requests."""
+        """End the streams, which have no end by themselves; then wait for requests."""
         self._stops()
         await super().shutdown(sockets)
 
@@ -195,17 +198,17 @@ def listen(
     stops: Callable[[], object] = lambda: None,
     proxies: TrustedProxies = TrustedProxies(),  # noqa: B008 - frozen
 ) -> None:
-    """Serve an app until a signal comes.
+    """Serve an app until the process receives a signal.
 
     Args:
-        port: 0: any that is free.
-        told: Called with the address, once the server listens.
-        stops: Called when a signal came, before requests that were begun are waited for.
-        proxies: Whose word counts for the scheme, the host and the client of a request.
+        port: The port; 0 means any free one.
+        told: Called with the address once the server listens.
+        stops: Called after a signal, before running requests are waited for.
+        proxies: The proxies whose headers set the scheme, host and client of a request.
 
     Raises:
-        Unusable: It cannot listen there.
-        OSError: *told* could not tell.
+        Unusable: The server cannot listen at this address.
+        OSError: *told* failed.
         KeyboardInterrupt: The signal was that of Ctrl-C.
     """
     config = uvicorn.Config(
@@ -214,7 +217,7 @@ def listen(
         log_level="warning",
         access_log=False,
         server_header=False,
-        proxy_headers=False,  # uvicorn trusts 127.0.0.1, and what a variable names
+        proxy_headers=False,  # uvicorn trusts 127.0.0.1 and an environment variable
         timeout_graceful_shutdown=GRACE_S,
         timeout_keep_alive=KEEP_ALIVE_S,
     )
@@ -242,7 +245,7 @@ def listen(
 
 
 def _allow_connections() -> None:
-    """Let this process open more files, as far as the system lets it: shells say 1,024."""
+    """Raise this process's limit of open files, if allowed: shells set 1,024."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
     if allowed != resource.RLIM_INFINITY and allowed < wanted:

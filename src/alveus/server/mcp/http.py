@@ -1,4 +1,4 @@
-"""MCP over streamable HTTP: whoever asks is checked before a request is read."""
+"""MCP over streamable HTTP: the caller is checked before a request is read."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 PATH = "/mcp"
 
 SESSION = b"mcp-session-id"
-"""The header that names a session."""
+"""The header with the session's id."""
 
 BODY_BYTES = 1_000_000
-"""Largest request: a text of the longest kind, in escapes, has a tenth of this."""
+"""The largest request; the longest text, with escapes, has a tenth of this size."""
 
 REFUSED = -32_000
 """The JSON-RPC code of a request that was refused before it was read."""
@@ -47,14 +47,14 @@ def create_mcp_app(
     """Return the ASGI app of a server; the memory stays open when it ends.
 
     Args:
-        tokens: Who may ask; None: whoever comes from this machine, and no page of a browser that
-            was loaded from another one.
-        asker: Who asks, if their token, if any, may write.
-        origins: Of pages that may ask, with a token where there are tokens.
+        tokens: The accepted tokens; None means local callers only, without browser pages of other
+            origins.
+        asker: The caller, for requests whose token, if any, may write.
+        origins: Further page origins that may send requests, with a token if the server has tokens.
     """
-    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # at port 80 without one
+    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # port 80 is omitted
     security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=tokens is None,  # no page can send a token it does not have
+        enable_dns_rebinding_protection=tokens is None,  # with tokens, a page without one can do nothing
         allowed_hosts=own,
         allowed_origins=[*(f"http://{name}" for name in own), *origins],
     )
@@ -71,16 +71,16 @@ def create_mcp_app(
 
 
 def let_calls_end() -> None:
-    """Have no answer of this process cut off by a signal that ends it: `McpApp.stop` is told.
+    """Let responses of this process finish when a signal ends it; `McpApp.stop` ends streams.
 
-    What sends answers as streams would end all of them within half a second, and a call that was
-    done would get no answer.
+    The library for server-sent events would otherwise end every stream within half a second, and a
+    finished call would get no response.
     """
     AppStatus.disable_automatic_graceful_drain()
 
 
 class McpApp:
-    """Lets in who has a token for the key, and has the request say what they may do."""
+    """Accepts callers with a token for the key, and records their rights in the request."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class McpApp:
         self._turns, self._stops = _Turns(), asyncio.Event()
 
     def stop(self) -> None:
-        """End streams that would go on for good; calls go on. In the thread of the event loop."""
+        """End streams; calls finish. Call it in the event loop's thread."""
         self._stops.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -111,7 +111,7 @@ class McpApp:
             except AlveusError as error:
                 await _refuse(send, error)
                 return
-            scope["user"] = _user(token)  # a session is of the token that began it
+            scope["user"] = _user(token)  # a session belongs to the token that began it
             scope[ASKER] = self._asker if token.may("write") else _reader(token)
             if scope["method"] == "GET":
                 await _until(self._stops, self._app, scope, receive, send)
@@ -134,16 +134,16 @@ class McpApp:
 
 
 class _Turns:
-    """Has a request wait for another one of its session and id, as its repetition is.
+    """Makes a request wait for another request of the same session and id, its repetition.
 
-    `mcp` would send both answers over the connection that came last; the other would wait for good.
+    `mcp` would send both responses over the latest connection; the other would wait forever.
     """
 
     def __init__(self) -> None:
         self._locks = WeakValueDictionary[tuple[bytes, str], asyncio.Lock]()
 
     def of(self, scope: Scope, told: object) -> AbstractAsyncContextManager[object]:
-        """Return what waits for the turn of a request, and ends it."""
+        """Return a context that waits for the turn of a request."""
         session = next((value for name, value in scope["headers"] if name == SESSION), None)
         request_id = _request_id(told)
         if session is None or request_id is None:
@@ -152,7 +152,7 @@ class _Turns:
 
 
 def _request_id(told: object) -> str | None:
-    """Return the id of a request, 1 and "1" as the one that they are to `mcp`; None: it is none."""
+    """Return the id of a request as text (`mcp` treats 1 and "1" as equal); None if it has none."""
     if not isinstance(told, dict) or "method" not in told:
         return None
     request_id = cast("dict[str, Any]", told).get("id")
@@ -162,7 +162,7 @@ def _request_id(told: object) -> str | None:
 async def _until(
     stops: asyncio.Event, app: App, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Serve a stream until it ends, or the server stops: to the app, the client is gone then."""
+    """Serve a stream until it ends or the server stops, which the app sees as a disconnect."""
     is_open = False
 
     async def received() -> Message:
@@ -181,19 +181,19 @@ async def _until(
 
     await app(scope, received, answer)
     if is_open and stops.is_set():
-        await send({"type": "http.response.body"})  # the end: what was sent is whole
+        await send({"type": "http.response.body"})  # ends the response properly
 
 
 async def _with_body_checked(
     app: App, scope: Scope, receive: Receive, send: Send, turns: _Turns
 ) -> None:
-    """Serve a request once all of it is there, unless `mcp` would take it for another one.
+    """Serve a request once its body is complete, unless `mcp` would misread it.
 
-    Of two fields of one name `mcp` keeps the last. It leaves out an id that is none, as 1.5 and
-    null are, and answers what then is a notification with 202.
+    Of two fields with one name `mcp` keeps the last. It drops an invalid id, such as 1.5 or null,
+    and answers the request as a notification with 202.
     """
     body = await _whole(receive)
-    if body is None:  # the client has gone; or it is there, but was waited for too long
+    if body is None:  # the client has gone, or was too slow
         message = "the body did not come as a whole; nothing was done"
         await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
         return
@@ -227,7 +227,7 @@ async def _with_body_checked(
 
 
 async def _whole(receive: Receive) -> bytes | None:
-    """Return the body of a request, or more of it than is taken; None: the rest does not come."""
+    """Return the body of a request, or an over-long beginning; None if the rest does not arrive."""
     body = bytearray()
     while len(body) <= BODY_BYTES:
         message = await receive()
@@ -240,7 +240,7 @@ async def _whole(receive: Receive) -> bytes | None:
 
 
 def _is_question(told: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Return whether a message that `mcp` read is a request, and no notification or answer."""
+    """Return whether a parsed message is a request, not a notification or a response."""
     method = told.get("method")
     return method is not None and not method.startswith("notifications/")
 

@@ -1,4 +1,4 @@
-"""Prompts that a user of a client may choose: answer from memory, and keep a conversation."""
+"""MCP prompts for users: answer from memory, and keep a conversation."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ PROMPTS = (
 
 
 def get(key: KeyMemory, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
-    """Return a prompt, ready to be sent to a model.
+    """Return a prompt, ready for a model.
 
     Raises:
-        NotFound: There is none of that name.
-        InvalidInput: It needs other arguments.
+        NotFound: The prompt does not exist.
+        InvalidInput: The prompt needs other arguments.
     """
     prompt = next((prompt for prompt in PROMPTS if prompt.name == name), None)
     if prompt is None:

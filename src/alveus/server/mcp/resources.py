@@ -1,4 +1,4 @@
-"""What a client may attach to a conversation: sets, blocks and single memories, by their URI."""
+"""MCP resources that a client may attach: sets, blocks and single memories, by URI."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ TEMPLATES = (
 
 
 def listed(key: KeyMemory) -> list[types.Resource]:
-    """Return the resources of a key that have an address of their own: its sets, and each block."""
+    """Return the resources of a key that clients list: its sets and each block."""
     sets = types.Resource(
         name="sets",
         title="Sets",
@@ -59,10 +59,10 @@ def listed(key: KeyMemory) -> list[types.Resource]:
 
 
 def read(key: KeyMemory, uri: str) -> types.TextResourceContents:
-    """Return what a resource holds.
+    """Return the content of a resource.
 
     Raises:
-        NotFound: There is none of that URI.
+        NotFound: The resource does not exist.
     """
     found = _read(key, uri)
     if found is None:
@@ -88,7 +88,7 @@ def _read(key: KeyMemory, uri: str) -> tuple[str, str] | None:
 
 
 def _parts(uri: str) -> tuple[str, list[str]]:
-    """Return of what kind a resource is, and the names in its path."""
+    """Return the kind of a resource and the names in its path."""
     try:
         split = urlsplit(uri)
         names = [unquote(name, errors="strict") for name in split.path.split("/")[1:]]

@@ -1,4 +1,4 @@
-"""What a server of MCP serves: one key, its tools, and who may use which of them."""
+"""The key of an MCP server, its tools, and the tools that each caller may use."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import REPLACED, valid_text
 
 TOOLS = ("remember", "recall", "context", "correct", "forget", "list", "explain")
-"""Names of the tools, in the order in which clients list them."""
+"""The tools, in the order of the list that clients get."""
 
 IDEMPOTENCY_KEY = "alveus/idempotency-key"
-"""The name in a request's ``_meta`` under which a client names a call, to repeat it safely."""
+"""The field of a request's ``_meta`` with the client's idempotency key."""
 
 LONGEST_KEY = 1_000
-"""Characters of an idempotency key."""
+"""The longest idempotency key, in characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asker:
-    """Who asks.
+    """The caller of a request.
 
     Attributes:
-        refusal: Why it may only read, as a whole sentence with what to do; None: it may write.
+        refusal: Why the caller may only read, with a remedy, as a sentence; None if it may write.
     """
 
     refusal: str | None = None
@@ -39,8 +39,8 @@ class Asked:
     """A call of a tool, as a client sent it.
 
     Attributes:
-        connection: A random name of the connection; None: the request has none of its own.
-        request_id: As the client numbered it.
+        connection: A random name of the connection; None for a request without a connection.
+        request_id: The client's id of the request.
     """
 
     tool: str
@@ -56,13 +56,13 @@ class Asked:
         return count if isinstance(count, int) else 0
 
     def call_id(self) -> str | None:
-        """Return under what name the call is done once; None: under none.
+        """Return the idempotency key of the call; None if it has none.
 
-        That of the client, which holds across connections and crashes; else, within a connection,
-        the number of the request, for the same tool and arguments.
+        The client's key applies across connections and crashes. Without one, the request id is used
+        within a connection, for the same tool and arguments.
 
         Raises:
-            InvalidInput: What the client sent is no name.
+            InvalidInput: The client's key is invalid.
         """
         named = self.meta.get(IDEMPOTENCY_KEY)
         if named is not None:
@@ -80,7 +80,7 @@ class Asked:
 
 
 class ServedKey:
-    """One key of a memory, as clients of MCP may use it; thread-safe, as the key is."""
+    """One key of a memory for MCP clients; thread-safe, like the key."""
 
     def __init__(
         self, key: KeyMemory, *, set: str = "default", forget: Literal["delete", "erase"] = "delete"
@@ -93,19 +93,19 @@ class ServedKey:
         return self._all if asker.refusal is None else self._reading
 
     def schemas(self, asker: Asker) -> list[ToolSchema]:
-        """Return the tools that somebody may use."""
+        """Return the tools that a caller may use."""
         by_name = {schema.name: schema for schema in self._tools(asker).schemas}
         return [by_name[name] for name in TOOLS if name in by_name]
 
     def input_schema(self, tool: str) -> dict[str, object] | None:
-        """Return the arguments of a tool as JSON Schema; None: there is no such tool."""
+        """Return the JSON Schema of a tool's arguments; None if the tool does not exist."""
         return next((s.input_schema() for s in self._all.schemas if s.name == tool), None)
 
     def call(self, asked: Asked, asker: Asker) -> ToolAnswer:
-        """Do what a model asks for, once by its `Asked.call_id`; mistakes are answered.
+        """Run a model's call once per `Asked.call_id`; the answer describes mistakes.
 
         Raises:
-            AlveusError: The store cannot be used.
+            AlveusError: The store failed.
         """
         if asker.refusal is not None and asked.tool in {*TOOLS} - {*READING}:
             return ToolAnswer(f"{asked.tool} changes the memory. {asker.refusal}", is_error=True)
@@ -119,10 +119,10 @@ class ServedKey:
 
 
 def valid_request(told: object) -> object:
-    """Return a message of JSON-RPC whose arguments and client are text; see `valid_text`.
+    """Return a JSON-RPC message with valid text in its arguments and client; see `valid_text`.
 
-    `mcp` reads no message in which half a surrogate pair is escaped. The number of characters that
-    were replaced is added to ``_meta``. Names and ids stay as they are.
+    `mcp` rejects a message with an escaped lone surrogate. The number of replaced characters is
+    added to ``_meta``. Names and ids do not change.
     """
     if not isinstance(told, dict):
         return told

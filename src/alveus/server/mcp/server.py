@@ -1,4 +1,4 @@
-"""The server of MCP: its handlers, each of which makes one call of a `ServedKey`."""
+"""The MCP server: handlers that each make one call of a `ServedKey`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from alveus.server.unexpected import noted
 
 Result = TypeVar("Result")
 
-# What `mcp` gives a handler; its own name for it has three parameters.
+# The context of a handler; the type of `mcp` has three parameters.
 Ctx: TypeAlias = Any
 
 ASKER = "alveus.asker"
-"""Where the ASGI scope of a request says who asks."""
+"""The key of the caller in the ASGI scope of a request."""
 
 SESSION_HEADER = "mcp-session-id"
 
@@ -50,10 +50,10 @@ TITLES = {
 
 
 class MemoryHandlers:
-    """What the server answers; calls of the memory run in threads.
+    """The handlers of the server; calls of the memory run in threads.
 
     Args:
-        asker: Who asks where a request does not say so, as over stdio.
+        asker: The caller of requests that name none, as over stdio.
     """
 
     def __init__(self, served: ServedKey, asker: Asker) -> None:
@@ -65,21 +65,21 @@ class MemoryHandlers:
         return self._asker if request is None else request.scope[ASKER]
 
     def _connection(self, ctx: Ctx) -> str | None:
-        """Return a name of the connection that no other has; None: each request is alone."""
+        """Return a unique name of the connection; None for a request without a connection."""
         request: Request | None = ctx.request
         return self._process if request is None else request.headers.get(SESSION_HEADER)
 
     async def list_tools(
         self, ctx: Ctx, _: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        """Return the tools that whoever asks may use."""
+        """Return the tools that the caller may use."""
         schemas = self._served.schemas(self._asking(ctx))
         return types.ListToolsResult(tools=[_tool(schema) for schema in schemas])
 
     async def call_tool(
         self, ctx: Ctx, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Do what a model asks for; what is wrong is told to the model."""
+        """Run a model's tool call; the model gets the errors."""
         asked = Asked(
             params.name,
             params.arguments or {},
@@ -104,13 +104,13 @@ class MemoryHandlers:
     async def list_resource_templates(
         self, _ctx: Ctx, _: types.PaginatedRequestParams | None
     ) -> types.ListResourceTemplatesResult:
-        """Return how a single memory, or a block, is addressed."""
+        """Return the URI templates of a single memory and of a block."""
         return types.ListResourceTemplatesResult(resource_templates=[*resources.TEMPLATES])
 
     async def read_resource(
         self, _ctx: Ctx, params: types.ReadResourceRequestParams
     ) -> types.ReadResourceResult:
-        """Return what a resource holds."""
+        """Return the content of a resource."""
         found = await _asked_of_memory(
             lambda: resources.read(self._served.key, params.uri), {"uri": params.uri}
         )
@@ -125,13 +125,13 @@ class MemoryHandlers:
     async def get_prompt(
         self, _ctx: Ctx, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
-        """Return a prompt, with what the memory holds."""
+        """Return a prompt with data from the memory."""
         return await _asked_of_memory(
             lambda: prompts.get(self._served.key, params.name, params.arguments or {})
         )
 
     def server(self) -> Server[Any]:
-        """Return the server that has these handlers."""
+        """Return the server with these handlers."""
         made = Server[Any](
             "alveus",
             version=__version__,
@@ -151,10 +151,10 @@ class MemoryHandlers:
 
 
 async def _explain_errors(ctx: Ctx, call_next: CallNext) -> HandlerResult:
-    """Have a request of another form than the protocol's told what is wrong with it.
+    """Answer a malformed request with the reason.
 
-    Of an error that nobody expected a client is told where the log has it: `mcp` would send its
-    message, which may hold content of the memory.
+    For an unexpected error the client gets a reference into the log: the error's message, which
+    `mcp` would send, may hold data of the memory.
     """
     try:
         return await call_next(ctx)
@@ -183,7 +183,7 @@ def _tool(schema: ToolSchema) -> types.Tool:
 async def _asked_of_memory(
     question: Callable[[], Result], data: dict[str, str] | None = None
 ) -> Result:
-    """Return an answer of the memory; what is wrong becomes an error of the protocol."""
+    """Return a result of the memory; errors become errors of the protocol."""
     try:
         return await asyncio.to_thread(question)
     except (InvalidInput, NotFound) as error:
@@ -193,5 +193,5 @@ async def _asked_of_memory(
 
 
 def _sendable(text: str) -> str:
-    """Return a text that UTF-8 can carry: a lone surrogate is shown as an escape."""
+    """Return a text that UTF-8 can encode; lone surrogates become escapes."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,7 +1,7 @@
-"""MCP over stdin and stdout: one client, until it ends.
+"""MCP over stdin and stdout, for one client.
 
-What the transport of `mcp` leaves open is closed here: a line that is no message is answered, and
-requests that were sent before stdin ended are too.
+In addition to the transport of `mcp`, invalid lines get an error response, and requests sent before
+the end of stdin get their responses.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from alveus.server.mcp.served_key import Asker, ServedKey, valid_request
 from alveus.server.mcp.server import MemoryHandlers
 
 GRACE_S = 30
-"""How long requests that were begun may take once stdin has ended."""
+"""How long running requests may take after the end of stdin."""
 
 
 def serve_stdio(served: ServedKey, asker: Asker) -> None:
-    """Serve one client over stdin and stdout, until it ends.
+    """Serve one client over stdin and stdout until stdin ends.
 
     Raises:
-        BrokenPipeError: It does not read its answers.
+        BrokenPipeError: The client does not read its responses.
     """
     server = MemoryHandlers(served, asker).server()
 
@@ -39,7 +39,7 @@ def serve_stdio(served: ServedKey, asker: Asker) -> None:
             questions = _Questions(incoming, answers)
             await server.run(questions, answers, server.create_initialization_options())
 
-    # A thread waits in a read of stdin, which nothing but its end, or this, interrupts.
+    # A thread is blocked in a read of stdin, which only its end, or this, interrupts.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(serve())
@@ -52,13 +52,13 @@ def serve_stdio(served: ServedKey, asker: Asker) -> None:
 
 
 class _Closes:
-    """A stream that is closed as the one inside it is."""
+    """A stream that closes the stream it wraps."""
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401 - of a private module of `mcp`
         self._inner = inner
 
     async def aclose(self) -> None:
-        """Close it."""
+        """Close the wrapped stream."""
         await self._inner.aclose()
 
     async def __aenter__(self) -> Self:
@@ -74,22 +74,22 @@ class _Closes:
 
 
 class _Answers(_Closes):
-    """What the server sends; knows which requests wait for an answer."""
+    """The server's messages; tracks the requests without a response."""
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401 - the same
         super().__init__(inner)
-        # A client may number two requests the same; and `mcp` takes "1" and 1 for one.
+        # Two requests may have the same id, and `mcp` treats "1" and 1 as equal.
         self._waiting = Counter[str]()
         self._none = asyncio.Event()
         self._none.set()
 
     def expect(self, request_id: types.RequestId) -> None:
-        """Note that a request waits."""
+        """Record that a request waits."""
         self._waiting[str(request_id)] += 1
         self._none.clear()
 
     def drop(self, request_id: object) -> None:
-        """Note that a request waits no more."""
+        """Record that a request no longer waits."""
         self._waiting[str(request_id)] -= 1
         self._waiting = +self._waiting
         if not self._waiting:
@@ -102,7 +102,7 @@ class _Answers(_Closes):
             self.drop(item.message.id)
 
     async def all_sent(self) -> None:
-        """Wait, bounded, until no request waits."""
+        """Wait until no request waits, at most `GRACE_S`."""
         try:
             await asyncio.wait_for(self._none.wait(), GRACE_S)
         except TimeoutError:
@@ -110,7 +110,7 @@ class _Answers(_Closes):
 
 
 class _Questions(_Closes):
-    """What the client sends; ends once all of it is answered."""
+    """The client's messages; ends once all requests have responses."""
 
     def __init__(self, inner: Any, answers: _Answers) -> None:  # noqa: ANN401 - the same
         super().__init__(inner)
@@ -158,7 +158,7 @@ _WITHOUT_ID = types.JSONRPCError(
 
 
 def _is_request_without_id(item: SessionMessage) -> bool:
-    """Return whether it is a request whose id `mcp` left out, as it does with 1.5 and with null."""
+    """Return whether a message is a request whose id `mcp` dropped, such as 1.5 or null."""
     match item.message:
         case types.JSONRPCNotification(method=method):
             return not method.startswith("notifications/")
@@ -167,7 +167,7 @@ def _is_request_without_id(item: SessionMessage) -> bool:
 
 
 def _read_again(error: ValidationError) -> SessionMessage | None:
-    """Return the message that a line is once its arguments are text; None: it is none."""
+    """Return the message of a line after replacing invalid text; None if it is not a message."""
     line = error.errors(include_url=False)[0]["input"]
     try:
         told = valid_request(json.loads(line))
@@ -177,7 +177,7 @@ def _read_again(error: ValidationError) -> SessionMessage | None:
 
 
 def _unreadable(error: ValidationError) -> types.JSONRPCError:
-    """Return the answer to a line that is no message."""
+    """Return the response to a line that is not a message."""
     first = error.errors(include_url=False)[0]
     line, request_id = first["input"], None
     try:
@@ -194,7 +194,7 @@ def _unreadable(error: ValidationError) -> types.JSONRPCError:
 
 
 def _told_id(given: object) -> int | str | None:
-    """Return the id of a request, if an answer can hold it: there are no lone surrogates in one."""
+    """Return the id of a request, if a response can carry it: without lone surrogates."""
     if isinstance(given, str):
         return given if given.encode(errors="ignore").decode() == given else None
     return given if type(given) is int else None
