@@ -36,9 +36,9 @@ class _Side(NamedTuple):
 def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> dict[str, Json]:
     """Return an item's sources and the items derived from it, to any depth, as a graph.
 
-    Nodes are versions, the item itself first; `depth` is above zero for what it was made of, below
-    for what was made of it. Edges are pairs of places in them: (what was derived, what from). What
-    was made for another key than that of the item is counted, not named.
+    Nodes are versions, the item itself first. `depth` is positive for sources and negative for
+    derived items. Edges are pairs of node indexes: (derived, source). Items derived for another key
+    are counted, not named.
 
     Args:
         may_see: Decides which scopes are shown. A source of another scope is shown as erased, and

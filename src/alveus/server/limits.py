@@ -44,7 +44,7 @@ class HeadAnswers:
             if message["type"] == "http.response.start":
                 scope["method"] = "HEAD"  # for the layers that send and count the response
                 await send(message)
-                await send({"type": "http.response.body"})  # the end of the body; it also stops a stream
+                await send({"type": "http.response.body"})  # ends the body, and a stream
 
         scope["method"] = "GET"
         await self._app(scope, receive, answer)

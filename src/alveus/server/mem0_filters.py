@@ -1,4 +1,4 @@
-"""The filters of mem0: the entities that they name, and the same filters as alveus has them."""
+"""The filters of mem0: the entities that they name, and their translation to alveus's filters."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from alveus.server import requests as asked
 from alveus.transfer.mem0 import ENTITIES, KINDS, MARKS, Entity, MemoryPlace, entity_name
 
 Where: TypeAlias = dict[str, Any]
-"""A filter, of mem0 or of alveus."""
+"""A filter of mem0 or of alveus."""
 
 
 def named_entities(filters: Where) -> list[Entity]:
-    """Return entities of which each memory that a filter chooses has one; none: it names no such.
+    """Return entities such that each matching memory has one of them; empty if there are none.
 
-    Of a conjunction, the entities of the part whose last kind comes first are returned.
+    For a conjunction, returns the entities of the part whose last kind comes first.
     """
     found: list[list[Entity]] = []
     for name, operand in filters.items():
@@ -28,7 +28,7 @@ def named_entities(filters: Where) -> list[Entity]:
             found.extend(map(named_entities, _parts(name, operand)))
         elif name == "OR":
             branches = [*map(named_entities, _parts(name, operand))]
-            if all(branches):  # else one of its branches is for anybody
+            if all(branches):  # else a branch matches any entity
                 found.append([each for branch in branches for each in branch])
     named = [each for each in found if each]
     return min(named, key=_last_kind) if named else []
@@ -39,7 +39,7 @@ def _last_kind(entities: list[Entity]) -> int:
 
 
 def _entities(name: str, operand: object) -> list[Entity]:
-    """Return the entities that a part of a filter names."""
+    """Return the entities named by a part of a filter."""
     if isinstance(operand, dict):
         only = cast("dict[str, object]", operand)
         operand = only.get("in") if only.keys() == {"in"} else None
@@ -55,9 +55,9 @@ def _parts(name: str, operand: object) -> list[Where]:
 
 
 def filter_of_key(filters: Where, key: str) -> Where:
-    """Return a filter as alveus has it, for the items of one key.
+    """Return a filter in alveus's form, for the items of one key.
 
-    What names the key itself holds for all of them, whoever wrote them.
+    A condition on the key's entity matches all its items, whoever their author is.
     """
     return {"all": [_clause(name, operand, key) for name, operand in filters.items()] or [{}]}
 
@@ -94,7 +94,7 @@ def _clause(name: str, operand: object, key: str) -> Where:
 
 
 def _among(operand: object, key: str) -> Where:
-    """Return the filter of the items of a key that some ids of memories name."""
+    """Return the filter of a key's items with some memory ids."""
     given = cast("Where", operand).get("in") if isinstance(operand, dict) else operand
     ids = cast("list[object]", given if isinstance(given, list) else [None])
     chosen: list[str] = []
@@ -108,7 +108,7 @@ def _among(operand: object, key: str) -> Where:
 
 
 def _in_categories(operand: object) -> Where:
-    """Return the filter of memories that have one of some categories."""
+    """Return the filter of memories with one of some categories."""
     asked_for = cast("Where", operand) if isinstance(operand, dict) else {"contains": operand}
     ((operator, wanted),) = asked_for.items() if len(asked_for) == 1 else [("", None)]
     several = cast("list[object]", wanted if isinstance(wanted, list) else [wanted])
@@ -120,8 +120,8 @@ def _in_categories(operand: object) -> Where:
 def _owned_by(name: str, operand: object, key: str) -> Where:
     """Return the filter of a key's items that belong to entities.
 
-    The key alone says who its own entity is, and that no entity of a kind before that owns an item:
-    marks, which any writer of the key may have made, name entities of the kinds after it.
+    The key alone determines its entity, and that no entity of an earlier kind has its items. Marks,
+    which any writer of the key may set, name entities of later kinds.
     """
     entities = _entities(name, operand)
     if name in Entity.of_key(key).kinds_after:
@@ -135,16 +135,16 @@ _REFUSED = frozenset(
 
 
 def _metadata_path(name: str) -> str:
-    """Return the name of a field of a memory's metadata as filters have it."""
+    """Return the path of a metadata field in alveus's filters."""
     escaped = name.replace("\\", "\\\\").replace(".", "\\.")
-    if name == MARKS:  # the marks have the name in the item's metadata
+    if name == MARKS:  # the item's metadata uses this name for the marks
         return f"{MARKS}.{MARKS}"
     is_special = escaped.startswith("$") or escaped in ("any", "all", "not")
     return f"\\{escaped}" if is_special else escaped
 
 
 def moment_of(found: object) -> datetime:
-    """Return a time that is seconds since 1970, a date, or ISO 8601."""
+    """Return the time from seconds since 1970, a date, or ISO 8601."""
     try:
         if isinstance(found, (int, float)):
             return datetime.fromtimestamp(found, UTC)
@@ -157,7 +157,7 @@ def moment_of(found: object) -> datetime:
 
 
 def owners_of_new(filters: Where) -> dict[str, str]:
-    """Return the names of the entities that new memories belong to."""
+    """Return the entity names of new memories."""
     found: dict[str, str] = {}
     for name, operand in filters.items():
         if name == "AND":
@@ -182,7 +182,7 @@ def read_filters(text: str) -> Where:
         except InvalidInput:
             raise
         except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
-            continue  # TypeError: a set, say, is a literal, and no JSON
+            continue  # TypeError: a literal such as a set is not JSON
     if not isinstance(found, dict):
         raise InvalidInput('filters must be an object, such as {"user_id": "ada"}')
     return cast("Where", found)

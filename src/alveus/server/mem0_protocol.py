@@ -1,8 +1,7 @@
-"""The addresses that mem0's `MemoryClient` asks, over the memory of alveus.
+"""The routes of mem0's `MemoryClient`, served from the memory of alveus.
 
-`alveus.transfer.mem0` says which key and which fields of an item a memory of mem0 becomes. Messages
-that are kept as they are go to the set "default", facts that are learnt to the set "facts", so that
-alveus's own calls find both.
+`alveus.transfer.mem0` maps mem0's memories to keys and fields of items. Messages kept unchanged go
+to the set "default", learnt facts to the set "facts", so that alveus's calls find both.
 """
 
 from __future__ import annotations
@@ -60,10 +59,10 @@ from alveus.values.storable import Value, checked
 
 
 class _Mem0Errors(PlainRoute):
-    """Answers errors in the form of which the client makes its own."""
+    """Returns errors in the form that mem0's client parses."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         answer = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
@@ -82,7 +81,7 @@ class _Mem0Errors(PlainRoute):
 
 
 class _Mem0Route(_Mem0Errors, StrictRoute):
-    """A route of a call that is served."""
+    """A route of a supported call."""
 
 
 _KEPT = ("retry-after", "www-authenticate")
@@ -91,7 +90,7 @@ router = APIRouter(route_class=_Mem0Route, include_in_schema=False)
 
 
 class _Mem0Body(asked.ValidTexts):
-    """A body; what is not known is refused, because it may be meant to change the answer."""
+    """A body that refuses unknown fields, because they may be meant to change the result."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -105,19 +104,19 @@ class _Mem0Body(asked.ValidTexts):
     async_mode: bool | None = None
 
     def chosen(self) -> Where:
-        """Return the filter, and what of it is given beside it."""
+        """Return the filter, with its parts from other fields."""
         given = {name: getattr(self, name) for name in ENTITIES}
         beside = {
             name: entity_name(name, value) for name, value in given.items() if value is not None
         }
         if not self.filters:
             return beside
-        filters = asked.stored(self.filters)  # it refuses what is nested too deep to be walked
+        filters = asked.stored(self.filters)  # refuses filters that are nested too deep
         return {"AND": [filters, beside]} if beside else filters
 
 
 class _Message(asked.ValidTexts):
-    """A message as models exchange them, with whatever else than a text it has."""
+    """A chat message, possibly with parts other than text."""
 
     TEXTS = ("content", "name")
     model_config = ConfigDict(extra="allow")
@@ -127,7 +126,7 @@ class _Message(asked.ValidTexts):
     name: str | None = None
 
     def read(self) -> tuple[str, list[str]]:
-        """Return the text of its parts, and the types of what else it has."""
+        """Return the text of the parts, and the types of the other parts."""
         content, given = Content(), self.content
         if isinstance(given, dict):
             given = [cast("object", given)]
@@ -179,7 +178,7 @@ class _Change(asked.ValidTexts):
     expiration_date: date | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return what is to change, but for the metadata."""
+        """Return the changed fields, without the metadata."""
         fields: dict[str, Any] = {}
         if self.text is not None:
             fields["value"] = self.text
@@ -193,7 +192,7 @@ class _Change(asked.ValidTexts):
 
 
 class Mem0Change(_Change):
-    """What changes of a memory of mem0."""
+    """Changes of a memory of mem0."""
 
     memory_id: str
 
@@ -205,7 +204,7 @@ class Mem0MemoryId(BaseModel):
 
 
 class Mem0Changes(BaseModel):
-    """Changes of memories of mem0, which are made together."""
+    """Changes of several memories of mem0, made together."""
 
     memories: list[Mem0Change] = Field(min_length=1, max_length=1_000)
 
@@ -217,14 +216,14 @@ class Mem0Deletions(BaseModel):
 
 
 class Mem0Done(BaseModel):
-    """What was done to memories of mem0."""
+    """The result of a change of memories of mem0."""
 
     message: str
     replaced_characters: schemas.Replaced = None
 
 
 class Mem0Problem(BaseModel):
-    """What is wrong, as mem0's client reads it."""
+    """An error, in the form that mem0's client reads."""
 
     detail: str
 
@@ -237,10 +236,10 @@ described = APIRouter(
         for status, says in FAULTS.items()
     },
 )
-"""Calls at an address that takes calls of alveus too, and is described for that."""
+"""Calls at a URL that also serves alveus's calls, and is described as such."""
 
 
-# --- who, and where -------------------------------------------------------------------------------
+# --- finding memories -----------------------------------------------------------------------------
 
 
 def _space(caller: Caller) -> str:
@@ -252,11 +251,11 @@ def _open(caller: Caller, key: str, access: Access) -> KeyMemory:
 
 
 def _place(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
-    """Return the place that an id of mem0 names; its item may have been deleted.
+    """Return the location of a mem0 id; its item may have been deleted.
 
     Raises:
-        InvalidInput: The id cannot be one, or items of several keys have it.
-        NotFound: No item of the space, which the token reaches, has or had this id.
+        InvalidInput: The id is invalid, or items of several keys have it.
+        NotFound: No item that the token may read has or had this id.
     """
     packed, item_id = MemoryPlace.unpacked(memory_id), uuid_of(memory_id)
     if packed is not None:
@@ -281,11 +280,11 @@ def _place(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
 
 
 def _found(caller: Caller, memory_id: str, access: Access) -> tuple[MemoryPlace, MemorySet, Item]:
-    """Return a memory, and where it is.
+    """Return a memory with its location and its set.
 
     Raises:
         InvalidInput: See `_place`.
-        NotFound: There is none of this id.
+        NotFound: The memory does not exist.
     """
     place = _place(caller, memory_id, access)
     inside = _open(caller, place.key, access).set(place.set_name)
@@ -296,10 +295,10 @@ def _found(caller: Caller, memory_id: str, access: Access) -> tuple[MemoryPlace,
 
 
 def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[KeyMemory, Where]]:
-    """Yield the keys that may have memories that a filter chooses, each with the filter for it.
+    """Yield the keys that may have matching memories, each with the filter for the key.
 
-    A memory is in the key of its first entity, and its marks name the others. So a filter that
-    names no user also reads the keys that have items with such marks.
+    A memory is in the key of its first entity, and its marks name the others. So a filter without a
+    user also reads the keys with items that have such marks.
 
     Raises:
         InvalidInput: The filter names no entity.
@@ -331,7 +330,7 @@ def _expiry(day: date | None) -> datetime | None:
     return None if day is None else end_of(day)
 
 
-# --- what clients see -----------------------------------------------------------------------------
+# --- what clients read ----------------------------------------------------------------------------
 
 
 def _shown(key: str, item: Item) -> Document:
@@ -347,7 +346,7 @@ def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) 
 
 @router.get("/v1/ping")
 def ping(caller: Asking) -> Document:
-    """Say that the key is known; the space is what mem0 calls a project."""
+    """Confirm that the token is valid; the space is mem0's project."""
     return {"status": "ok", "org_id": "alveus", "project_id": _space(caller), "user_email": None}
 
 
@@ -358,9 +357,9 @@ def ping(caller: Asking) -> Document:
 def add(
     caller: Asking, request: Request, body: _AddBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Keep messages as they are, or learn facts from them; say what came of it, and what not.
+    """Keep messages unchanged, or learn facts from them; return the results.
 
-    It is done when it is answered: `status` says so to clients that would wait for the event.
+    The work is done before the response; `status` says so to clients that poll for it.
     """
     entities = owners_of_new(body.chosen())
     if not entities:
@@ -381,7 +380,7 @@ def add(
         created=None if body.timestamp is None else moment_of(body.timestamp),
         expires=_expiry(body.expiration_date),
     )
-    # Before facts are learnt, which are marked after that.
+    # Check before learning; the facts are marked after it.
     texts = [[message.role, message.name, text] for message, text in said]
     requested = {**body.model_dump(mode="json", exclude={"messages"}), "said": texts}
     checked([requested, left_out], where="body")
@@ -412,7 +411,7 @@ def _keep(
     replaced: int,
     idempotency_key: str | None,
 ) -> Document:
-    """Keep messages as they are, in one commit; *replaced* is counted in each."""
+    """Keep messages unchanged in one commit; each records *replaced*."""
     made = [
         replace(
             kept,
@@ -435,7 +434,7 @@ def _keep(
 def _learn(
     memory: KeyMemory, request: Request, said: list[tuple[_Message, str]], kept: Mem0Memory
 ) -> Document:
-    """Learn facts, and mark the new ones with what the client says of them, in one commit."""
+    """Learn facts, and mark the new ones with the client's fields, in one commit."""
     messages = [{"role": message.role, "content": text} for message, text in said]
     results: list[Document] = []
     if messages:
@@ -476,7 +475,7 @@ def get_all(
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     page_size: Annotated[int, Query(ge=1, le=1_000)] = 100,
 ) -> Document:
-    """List memories, the latest first, a page at a time."""
+    """List memories, latest first, a page at a time."""
     filters = body.chosen()
     for bound, operator in ((body.start_date, "gte"), (body.end_date, "lte")):
         if bound is not None:
@@ -488,7 +487,7 @@ def get_all(
 
 
 def _page(request: Request, found: Sequence[object], page: int, page_size: int) -> Document:
-    """Return a page of a list, with the addresses of the pages beside it."""
+    """Return a page of a list, with the URLs of the pages next to it."""
     first, last = (page - 1) * page_size, page * page_size
     return {
         "count": len(found),
@@ -499,7 +498,7 @@ def _page(request: Request, found: Sequence[object], page: int, page_size: int) 
 
 
 def _page_url(request: Request, page: int, page_size: int) -> str:
-    """Return the address of a page, without scheme and host: a proxy may have others."""
+    """Return the URL of a page without scheme and host, which a proxy may change."""
     asked = request.url.include_query_params(page=page, page_size=page_size)
     return f"{asked.path}?{asked.query}"
 
@@ -507,7 +506,7 @@ def _page_url(request: Request, page: int, page_size: int) -> str:
 def _listed(
     caller: Caller, filters: Where, access: Access, *, ended: bool
 ) -> list[tuple[str, Item]]:
-    """Return all memories that a filter chooses, each with its key."""
+    """Return all memories that match a filter, each with its key."""
     found: list[tuple[str, Item]] = []
     for memory, where in _chosen(caller, filters, access):
         now = datetime.now(UTC)
@@ -528,7 +527,7 @@ def search(caller: Asking, body: _SearchBody) -> Document:
             body.query, sets=SETS, limit=limit, where=where, min_score=body.threshold
         )
     ]
-    if len({key for key, _ in found}) > 1:  # relevance can be compared across keys, score cannot
+    if len({key for key, _ in found}) > 1:  # only relevance is comparable across keys
         found.sort(key=lambda each: -(each[1].relevance or 0))
     return {
         "results": [_shown(key, hit.item) | {"score": hit.relevance} for key, hit in found[:limit]]
@@ -537,7 +536,7 @@ def search(caller: Asking, body: _SearchBody) -> Document:
 
 @router.get("/v1/memories/{memory_id:whole}/history")
 def history(caller: Asking, memory_id: str) -> list[Document]:
-    """List what became of a memory, the oldest first, also after it was deleted."""
+    """List the versions of a memory, oldest first, even after its deletion."""
     place = _place(caller, memory_id, "read")
     inside = _open(caller, place.key, "read").set(place.set_name)
     versions = inside.history(place.item_id)
@@ -584,9 +583,9 @@ def users(
     page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
     page_size: Annotated[int | None, Query(ge=1, le=1_000)] = None,
 ) -> Document:
-    """List the entities that have memories, of those that the token may read.
+    """List the entities with memories that the token may read.
 
-    Without a size, one page has all of them: a client that deletes all of them asks for one.
+    Without a size, one page has all entities: a client that deletes all of them expects this.
     """
     memory = caller.memory(_space(caller), "read")
     found: list[Document] = []
@@ -594,7 +593,7 @@ def users(
         counts = memory.key(key).sets(counts=True)
         total = sum(counts.get(name, 0) for name in SETS)
         owner = Entity.of_key(key)
-        if total and owner.key == key:  # else it belongs to no entity of mem0
+        if total and owner.key == key:  # else the key belongs to no entity of mem0
             told = {"name": owner.name, "type": owner.kind, "total_memories": total}
             found.append({"id": key, **told})
     return _page(request, found, page, page_size or max(len(found), 1))
@@ -612,7 +611,7 @@ def update(caller: Asking, memory_id: str, body: _Change) -> Document:
 
 
 def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
-    """Return the fields that change; the entities of a memory stay, and what makes a fact one."""
+    """Return the changed fields. A memory's entities stay, and so do a fact's fields."""
     fields = body.fields()
     if body.metadata is not None:
         metadata: dict[str, Value] = asked.stored(body.metadata)
@@ -627,7 +626,7 @@ def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
 
 @described.put("/v1/batch", **schemas.answers(Mem0Done))
 def batch_update(caller: Asking, body: Mem0Changes) -> Document:
-    """Change memories; those of one user are changed in one commit."""
+    """Change memories; memories of one user change in one commit."""
     found = [(_found(caller, each.memory_id, "write"), each) for each in body.memories]
     changes = [(place, _changes(place.key, item, each)) for (place, _, item), each in found]
     for key in dict.fromkeys(place.key for place, _ in changes):
@@ -645,7 +644,7 @@ def batch_update(caller: Asking, body: Mem0Changes) -> Document:
 
 @described.delete("/v1/batch", **schemas.answers(Mem0Done))
 def batch_delete(caller: Asking, body: Mem0Deletions) -> Document:
-    """Retire memories; those of one user in one commit."""
+    """Retire memories; memories of one user in one commit."""
     places = [_found(caller, each.memory_id, "write")[0] for each in body.memories]
     _retire(caller, places)
     return {"message": f"Successfully deleted {len(places)} memories"}
@@ -672,7 +671,7 @@ def delete_all(
     run_id: str | None = None,
     filters: str | None = None,
 ) -> Document:
-    """Retire all memories that are chosen; their history stays."""
+    """Retire all matching memories; their history stays."""
     named = zip(ENTITIES, (user_id, agent_id, app_id, run_id), strict=True)
     given: Where = {entity: name for entity, name in named if name is not None}
     chosen = given if filters is None else {"AND": [read_filters(filters), given]}
@@ -687,7 +686,7 @@ def delete(
     memory_id: str,
     delete_linked: Literal["false"] | None = None,  # noqa: ARG001 - another value is refused
 ) -> Document:
-    """Retire a memory; its history stays. What it superseded stays ended."""
+    """Retire a memory; its history stays. Memories that it superseded stay superseded."""
     place, inside, _ = _found(caller, memory_id, "write")
     inside.delete(place.item_id)
     return {"message": "Memory deleted successfully!"}
@@ -697,7 +696,7 @@ def delete(
 def delete_users(
     caller: Asking, kind: Literal["user", "agent", "app", "run"], name: str
 ) -> Document:
-    """Erase for good what is shown of a user, an agent, an app or a run, with what it came from.
+    """Erase the memories of a user, an agent, an app or a run for good, with their sources.
 
     Other sets of the key, and its exact memory, stay.
     """

@@ -1,4 +1,4 @@
-"""A call of a key's memory as a request carries it, and what it is made on."""
+"""A call that a request carries, and its target: the memory of a key, or knowledge."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class CallTarget(NamedTuple):
     """The memory that a call is made on.
 
     Attributes:
-        once: The idempotency key of the call, if it has one of its own.
-        token: Of whoever asks.
-        renews: Whether a read may have items live longer that expire, as a set asks for.
+        once: The call's separate idempotency key, if any.
+        token: The caller's token.
+        renews: Whether a read may extend the lifetime of items, if their set is configured so.
     """
 
     owner: Owner
@@ -48,7 +48,7 @@ class CallTarget(NamedTuple):
         """Return the root of the exact memory.
 
         Raises:
-            InvalidInput: Knowledge has none.
+            InvalidInput: The target is knowledge, which has none.
         """
         if isinstance(self.owner, KnowledgeMemory):
             raise InvalidInput("exact memory belongs to a key; name one with ?key=")
@@ -56,10 +56,10 @@ class CallTarget(NamedTuple):
         return tree if self.once is None else tree.once(self.once)
 
     def answer_once(self, act: Callable[[], Document], plain: Value) -> Document:
-        """Return what *act* answers, which is no commit that a name could be kept with.
+        """Return the result of *act*, which does not commit; stored under the idempotency key.
 
         Args:
-            plain: What is asked; another request under the same name is refused.
+            plain: The request; another request with the same key is refused.
         """
         if self.once is None:
             return act()
@@ -71,21 +71,21 @@ class CallTarget(NamedTuple):
         """Return a conversation of the key.
 
         Raises:
-            InvalidInput: Knowledge has none.
+            InvalidInput: The target is knowledge, which has none.
         """
         if isinstance(self.owner, KnowledgeMemory):
             raise InvalidInput("a conversation belongs to a key; name one with ?key=")
         return self.owner.conversation(name, timezone=timezone)
 
     def sets(self, *, knowledge: bool) -> Owner:
-        """Return the memory whose sets are meant."""
+        """Return the memory whose sets the call uses."""
         if knowledge and not isinstance(self.owner, KnowledgeMemory):
             return self.owner.knowledge
         return self.owner
 
 
 class MemoryCall(BaseModel):
-    """A call; every field is known."""
+    """A call; unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     access: ClassVar[Access] = "write"
@@ -93,36 +93,36 @@ class MemoryCall(BaseModel):
 
     @property
     def in_knowledge(self) -> bool:
-        """Whether it is to sets of knowledge, though a key is named."""
+        """Whether the call uses sets of knowledge although the request names a key."""
         return False
 
     @property
     def shows_knowledge(self) -> bool:
-        """Whether its answer may hold items of knowledge."""
+        """Whether the result may contain items of knowledge."""
         return self.in_knowledge
 
     @property
     def set_name(self) -> str | None:
-        """The set that it is to."""
+        """The set of the call, if any."""
         return None
 
     def opened(self, to: CallTarget) -> object:
-        """Return the object that the call is made on.
+        """Return the object whose method is called.
 
         Raises:
-            InvalidInput: The memory has none.
+            InvalidInput: The memory has no such object.
         """
         raise NotImplementedError
 
     def answer(self, to: CallTarget) -> Document:
-        """Make the call; return the body of the answer."""
+        """Make the call; return the body of the response."""
         call = self.described
         if call.access == "write" and not call.takes_key:
             return self.committed(to)
         return self.made(to)
 
     def committed(self, to: CallTarget) -> Document:
-        """Make the call in one commit, under the idempotency key of the request."""
+        """Make the call in one commit, with the request's idempotency key."""
         if not isinstance(to.owner, KeyMemory):
             return self.made(to)
         return to.owner.commit(
@@ -130,7 +130,7 @@ class MemoryCall(BaseModel):
         )
 
     def made(self, to: CallTarget) -> Document:
-        """Make the call, whatever it is committed with; return the body of the answer."""
+        """Make the call alone or in a batch; return the body of the response."""
         call, fields = self.described, dict(self)
         sent = {name: fields[name] for name in self.model_fields_set & call.arguments.keys()}
         return {"result": call.on(self.opened(to), sent, to.once, to.conversation)}
@@ -141,13 +141,13 @@ def models_of(
     base: type[MemoryCall],
     others: Mapping[str, type[MemoryCall]] = MappingProxyType({}),
 ) -> list[type[MemoryCall]]:
-    """Return a class for each call of a table: its fields are the arguments, after those of *base*.
+    """Return a class per call of a table: *base*'s fields, then the arguments.
 
-    The call itself checks its arguments, so that errors are the same as in Python; the fields
+    The Python call checks its arguments, so that errors are the same as in Python; the fields only
     describe them.
 
     Args:
-        others: By the name of a call: another base.
+        others: Other base classes, by name of the call.
     """
     calls = calls_of(table).values()
     return [_model_of(call, others.get(call.method.__name__, base)) for call in calls]

@@ -1,8 +1,8 @@
-"""The addresses of Anthropic's Memory Stores, over the memory of alveus.
+"""The routes of Anthropic's Memory Stores, served from the memory of alveus.
 
-A store is a key, ``memory_store:ID``. A version of a memory is an item of the set "versions", and,
-while it is the current one, of the set "memories" too, under the same id: so one version can be
-erased alone, and a search of "memories" finds what holds now. Exact memory says which version is
+A store is a key, ``memory_store:ID``. A version of a memory is an item of the set "versions". The
+current version is also an item of the set "memories", with the same id. So a version can be erased
+alone, and a search of "memories" finds only current versions. Exact memory records which version is
 current.
 """
 
@@ -38,11 +38,11 @@ from alveus.values.storable import REPLACED
 from alveus.values.times import format_time
 
 KIND: Kind = "memory_store"
-"""The kind of identity that a store is."""
+"""The kind of the identity of a store."""
 
 STORE = "memory_store"
-"""Where the exact memory of a key says what store it is, which versions are current, and counts
-writes.
+"""The path in a key's exact memory of the store's description, its current versions and its count
+of writes.
 """
 
 MEMORIES, VERSIONS, REDACTIONS = "memories", "versions", "redactions"
@@ -50,10 +50,10 @@ MEMORIES, VERSIONS, REDACTIONS = "memories", "versions", "redactions"
 MOST_SEGMENTS, LONGEST_PATH, LARGEST_CONTENT, MOST_PAIRS = 20, 1_024, 102_400, 16
 
 FULL_PAGE = 20
-"""The most that a page holds which shows contents."""
+"""The most rows of a page with contents."""
 
 STATUS = {412: 409}
-"""A precondition that does not hold is a conflict in this protocol."""
+"""A failed precondition is a conflict in this protocol."""
 
 TYPES = {
     400: "invalid_request_error",
@@ -67,10 +67,10 @@ TYPES = {
 
 
 class _StoresRoute(PlainRoute):
-    """Answers errors in the form of the protocol."""
+    """Returns errors in the form of the protocol."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return what answers a request."""
+        """Return the handler of a request."""
         answer = super().get_route_handler()
 
         async def handler(request: Request) -> Response:
@@ -130,7 +130,7 @@ class _ChangedMemory(asked.ValidTexts):
 
 
 class _Store(NamedTuple):
-    """A store that a request names."""
+    """The store of a request."""
 
     id: str
     key: KeyMemory
@@ -138,30 +138,30 @@ class _Store(NamedTuple):
 
     @classmethod
     def at(cls, caller: Caller, store_id: str, access: Access) -> _Store:
-        """Return the store of an id, which has to begin as the token's keys do."""
+        """Return the store of an id, which must have the prefix of the token's keys."""
         memory = caller.memory(caller.token.space or asked.DEFAULT, access)
         caller.token.check_key(store_id)
         return cls(store_id, memory.key(identity_key(KIND, store_id)), caller.token.name)
 
     @property
     def told(self) -> Mapping[str, Any] | None:
-        """What it is; None: the key is no store."""
+        """The description of the store; None if the key is not a store."""
         return _about(self.key)
 
     def now(self) -> str:
-        """Return the time, by the clock of the memory."""
+        """Return the time of the memory's clock."""
         return format_time(datetime.fromtimestamp(self.key.engine.clock() / 1e6, UTC))
 
     def item(self, memory_id: str) -> Item:
         """Return a memory.
 
         Raises:
-            NotFound: There is none of this id.
+            NotFound: The memory does not exist.
         """
         return _current(self.key, memory_id)
 
     def write(self, change: Callable[[KeyBatch, Mapping[str, Any]], object]) -> None:
-        """Commit a change that sees no other one of this store; it is given what the store is.
+        """Commit a change, isolated from other changes of the store; *change* gets the description.
 
         Raises:
             NotFound: The store was deleted meanwhile.
@@ -177,11 +177,11 @@ class _Store(NamedTuple):
         self.key.commit(alone)
 
     def missing(self) -> NotFound:
-        """Return the error that says that there is no such store."""
+        """Return the error of a missing store."""
         return NotFound(f"there is no store {self.id!r}")
 
     def check_open(self, about: Mapping[str, Any]) -> None:
-        """Refuse a store that is archived."""
+        """Refuse an archived store."""
         if about.get("archived_at"):
             raise InvalidInput(f"store {self.id!r} is archived; it is read and deleted only")
 
@@ -204,16 +204,16 @@ def _present(item: Item | None, name: str) -> Item:
 
 
 class _StorePlace(NamedTuple):
-    """The store that an address names, whoever asks."""
+    """The store that a request names, before the check of access."""
 
     caller: Asking
     store_id: str
 
     def open(self, access: Access) -> _Store:
-        """Return it, if whoever asks may use it so.
+        """Return the store, if the caller has this access.
 
         Raises:
-            NotFound: There is no such store.
+            NotFound: The store does not exist.
         """
         store = _Store.at(self.caller, self.store_id, access)
         if store.told is None:
@@ -233,7 +233,7 @@ AtStore = Annotated[_StorePlace, Depends(_place)]
 
 @router.post("")
 def create_store(caller: Asking, body: _StoreBody) -> Document:
-    """Make a store, whose id begins as the token's keys do."""
+    """Create a store; its id has the prefix of the token's keys."""
     if body.name is None:
         raise InvalidInput("body.name: a store needs a name")
     store = _Store.at(caller, f"{caller.token.keys}memstore_{uuid4().hex}", "write")
@@ -257,7 +257,7 @@ def list_stores(
     created_at_gte: Annotated[datetime | None, Query(alias="created_at[gte]")] = None,
     created_at_lte: Annotated[datetime | None, Query(alias="created_at[lte]")] = None,
 ) -> Document:
-    """List the stores that the token may use, the latest first."""
+    """List the stores that the token may use, latest first."""
     memory = caller.memory(caller.token.space or asked.DEFAULT, "read")
     keys = memory.keys(prefix=identity_key(KIND, caller.token.keys))
     ids = (key.removeprefix(identity_key(KIND, "")) for key in keys)
@@ -274,13 +274,13 @@ def list_stores(
 
 @router.get("/{store_id}")
 def read_store(at: AtStore) -> Document:
-    """Read what a store is."""
+    """Read the description of a store."""
     return _shown_store(at.open("read"))
 
 
 @router.post("/{store_id}")
 def change_store(at: AtStore, body: _StoreBody) -> Document:
-    """Change what a store is; what is left out stays."""
+    """Change the description of a store; omitted fields stay."""
     store = at.open("write")
 
     def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
@@ -293,14 +293,14 @@ def change_store(at: AtStore, body: _StoreBody) -> Document:
 
 @router.delete("/{store_id}")
 def delete_store(at: AtStore) -> Document:
-    """Erase a store with all in it, for good."""
+    """Erase a store with all its contents for good."""
     at.open("write").key.forget()
     return {"id": at.store_id, "type": "memory_store_deleted"}
 
 
 @router.post("/{store_id}/archive")
 def archive_store(at: AtStore) -> Document:
-    """Let a store be read and deleted only, from now on."""
+    """Archive a store: from now on it can only be read and deleted."""
     store = at.open("write")
 
     def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
@@ -313,7 +313,7 @@ def archive_store(at: AtStore) -> Document:
 
 
 def _changed(told: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, Any]:
-    """Return what a store is once it is changed."""
+    """Return the changed description of a store."""
     metadata = {**told["metadata"], **(body.metadata or {})}
     metadata = {name: value for name, value in metadata.items() if value is not None}
     if len(metadata) > MOST_PAIRS:
@@ -334,7 +334,7 @@ def _shown_store(store: _Store) -> Document:
 
 @router.post("/{store_id}/memories")
 def create_memory(at: AtStore, body: _NewMemory, view: View = "basic") -> Document:
-    """Keep a text under a path that no other memory has."""
+    """Create a memory with a text, at a path that no other memory has."""
     store, memory_id = at.open("write"), f"mem_{uuid4().hex}"
     path, content = _checked_path(body.path), _checked_content(body.content)
 
@@ -360,7 +360,7 @@ def list_memories(
     page: str | None = None,
     view: View = "basic",
 ) -> Document:
-    """List memories by path; with a depth of 1, what lies deeper as its folders."""
+    """List memories by path; with depth 1, deeper memories appear as folders."""
     if not (path_prefix.startswith("/") and path_prefix.endswith("/")):
         raise InvalidInput(f"path_prefix must begin and end with a slash, not {path_prefix!r}")
     shown: dict[str, Document] = {}
@@ -386,7 +386,7 @@ def read_memory(at: AtStore, memory_id: str, view: View = "full") -> Document:
 def change_memory(
     at: AtStore, memory_id: str, body: _ChangedMemory, view: View = "basic"
 ) -> Document:
-    """Change the text or the path of a memory, if its text is still the one that was read."""
+    """Change the text or the path of a memory, if its text is still the expected one."""
     store = at.open("write")
     new_path = None if body.path is None else _checked_path(body.path)
     new_content = None if body.content is None else _checked_content(body.content)
@@ -418,7 +418,7 @@ def change_memory(
 def delete_memory(
     at: AtStore, memory_id: str, expected_content_sha256: str | None = None
 ) -> Document:
-    """Delete a memory; its versions stay, and one more says that it was deleted."""
+    """Delete a memory; its versions stay, and a new version records the deletion."""
     store = at.open("write")
 
     def change(batch: KeyBatch, _: Mapping[str, Any]) -> None:
@@ -523,11 +523,11 @@ def list_versions(  # noqa: PLR0913, PLR0917 - as the protocol has it
     page: str | None = None,
     view: View = "basic",
 ) -> Document:
-    """List versions, the latest first; the name of a token is the id of its key."""
+    """List versions, latest first; a token's name is its API key id."""
     asked_for = {"memory": memory_id, "operation": operation, "by": api_key_id}
     where = {name: value for name, value in asked_for.items() if value is not None}
     key = at.open("read").key
-    # A version is marked as redacted before it goes: read in this order, one of the two is there.
+    # A version is marked as redacted before its item is erased: this order finds one of the two.
     live = {item.id: item for item in key.set(VERSIONS).list(where=where)}
     redacted = {item.id: item for item in key.set(REDACTIONS).list(where=where)}
     shown = [
@@ -535,7 +535,7 @@ def list_versions(  # noqa: PLR0913, PLR0917 - as the protocol has it
         for each in live | redacted
     ]
     if session_id is not None or service_account_id is not None:
-        shown = []  # nothing here is written by such
+        shown = []  # sessions and service accounts write nothing here
     shown = [
         each for each in shown if _is_between(each["created_at"], created_at_gte, created_at_lte)
     ]
@@ -550,7 +550,7 @@ def read_version(at: AtStore, version_id: str, view: View = "full") -> Document:
 
 @router.post("/{store_id}/memory_versions/{version_id}/redact")
 def redact_version(at: AtStore, version_id: str) -> Document:
-    """Erase what a version holds, for good; that it was stays."""
+    """Erase the content of a version for good; the version's record stays."""
     store = at.open("write")
     item = store.key.set(VERSIONS).get(version_id)
     if item is not None:
@@ -615,15 +615,15 @@ def _is_between(time: str, first: datetime | None, last: datetime | None) -> boo
 
 
 _PLACES: Mapping[str, tuple[str, ...]] = {"path": ("path",), "latest": ("created_at", "id")}
-"""By which fields rows are ordered."""
+"""The fields that order rows."""
 
 
 def _paged(
     rows: Sequence[Document], page: str | None, limit: int, *, order: Literal["path", "latest"]
 ) -> Document:
-    """Return the rows past the place that *page* names, and the page that follows.
+    """Return the rows after position *page*, and the token of the next page.
 
-    The row that was there may be gone by now: who deletes what a page shows goes on after it.
+    The row at the position may be deleted by now, as when a client deletes each page it reads.
     """
 
     def place(row: Document) -> list[str]:
@@ -643,10 +643,10 @@ def _paged(
 
 
 def _place_named(page: str, names: int) -> list[str]:
-    """Return the place of the last row before a page.
+    """Return the position of the last row before a page.
 
     Raises:
-        InvalidInput: It is no page of such an answer.
+        InvalidInput: *page* is not the token of such a page.
     """
     try:
         found: Any = json.loads(urlsafe_b64decode(page.encode()))

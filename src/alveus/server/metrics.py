@@ -1,4 +1,4 @@
-"""What a server measures of itself, for Prometheus: requests, how long they took, what waits."""
+"""Metrics of a server for Prometheus: requests, their duration, and waiting work."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 ELSEWHERE = "elsewhere"
-"""The route of a request that found none: there is no end of addresses."""
+"""The route name of requests without a route, to bound the number of names."""
 
 
 class ServerMetrics:
@@ -32,11 +32,11 @@ class ServerMetrics:
         )
 
     def count(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request; *route* is the address as the app knows it, without names."""
+        """Count a request; *route* is the app's path pattern, without names of the memory."""
         where = route or ELSEWHERE
         self._requests.labels(method, where, str(status)).inc()
         self._seconds.labels(where).observe(seconds)
 
     def text(self) -> bytes:
-        """Return all of it as Prometheus reads it."""
+        """Return all counters in Prometheus format."""
         return generate_latest(self._registry)

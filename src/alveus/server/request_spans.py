@@ -1,6 +1,6 @@
-"""A span for each request, in which the spans of the memory are, as OpenTelemetry takes them.
+"""An OpenTelemetry span per request, the parent of the memory's spans.
 
-It tells method, route and status; never an address with its names, a header, or a body.
+A span has method, route and status; never a URL with its names, a header, or a body.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ FAILED = 500
 
 
 class RequestSpans:
-    """Tells of each request, from its head to the end of its answer.
+    """Emits a span for each request, from its head to the end of its response.
 
-    A request with the header ``traceparent`` is a child of the span that this names.
+    With the header ``traceparent``, the request's span is a child of the span named there.
     """
 
     def __init__(self, app: App, *, telemetry: OpenTelemetry) -> None:

@@ -1,4 +1,4 @@
-"""What requests carry: bodies, and how their texts are read."""
+"""The bodies and parameters of requests, and how their texts are parsed."""
 
 from __future__ import annotations
 
@@ -76,17 +76,17 @@ Count: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 DEFAULT = DEFAULT_SPACE
 
 ANY = "*"
-"""The If-Match of whatever is there."""
+"""The If-Match that any existing value matches."""
 
 _ETAG = re.compile(r'(?:W/)?(?:"([^"]*)"|([^",\s]+))')
 
 _COMPRESSED = re.compile(r"(?:-{1,2}|;)(?:gzip|br|zstd|deflate)$")
-"""What Apache, Caddy and Jetty add to the ETag of an answer that they compress."""
+"""The suffix that Apache, Caddy and Jetty add to the ETag of a compressed response."""
 
 _COMMIT = re.compile("[0-9]{1,19}")
 
 LONGEST_S = LONGEST_TTL.total_seconds()
-"""The longest span that can be asked for, in seconds."""
+"""The longest accepted span, in seconds."""
 
 
 Seconds: TypeAlias = Annotated[
@@ -95,7 +95,7 @@ Seconds: TypeAlias = Annotated[
 
 
 def _moment(value: object) -> datetime:
-    """Return the time that a text of a body is; pydantic alone takes 2025 for seconds of 1970."""
+    """Return the time of a text in a body; pydantic alone reads 2025 as seconds since 1970."""
     try:
         return value if isinstance(value, datetime) else parse_time(value)
     except InvalidInput as error:
@@ -103,11 +103,11 @@ def _moment(value: object) -> datetime:
 
 
 Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
-"""A time of a body: ISO 8601, with a zone."""
+"""A time in a body: ISO 8601, with a zone."""
 
 
 class Fault(BaseModel):
-    """What went wrong: the class of the error, what to do about it, and its attributes."""
+    """An error: its class, a remedy, and its attributes."""
 
     type: str
     message: str
@@ -115,19 +115,19 @@ class Fault(BaseModel):
 
 
 class Problem(BaseModel):
-    """An answer that says what is wrong."""
+    """An error response."""
 
     error: Fault
 
 
 class _Body(BaseModel):
-    """A body whose every field is known."""
+    """A body that refuses unknown fields."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
 
 class ValidTexts(BaseModel):
-    """A body of another system's protocol, whose texts are repaired before they are read.
+    """A body of another system's protocol, whose texts are repaired before parsing.
 
     See `valid_text`. Names of the protocol, such as ids, are no texts, and stay as they came.
     """
@@ -155,7 +155,7 @@ class ValidTexts(BaseModel):
 
 
 class ItemBody(_Body):
-    """What is known of an item; what is left out is not."""
+    """The fields of an item; omitted fields are unknown."""
 
     value: Any = None
     text: str | None = None
@@ -175,7 +175,7 @@ class ItemBody(_Body):
     valid_to: Moment | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return the fields that were given, but the value, as calls take them."""
+        """Return the given fields without the value, as calls accept them."""
         given = {name: getattr(self, name) for name in self.model_fields_set}
         given.pop("value", None)
         if "metadata" in given and given["metadata"] is not None:
@@ -187,20 +187,20 @@ class ItemBody(_Body):
         return given
 
     def changes(self) -> dict[str, Any]:
-        """Return what is given of an item, as `update` takes it."""
+        """Return the given fields of an item, as `update` accepts them."""
         given = self.fields()
         given["value"] = stored(self.value) if "value" in self.model_fields_set else ...
         return given
 
     def valid_changes(self) -> ValidText[dict[str, Any]]:
-        """Return what `changes` does, with texts that can be stored; see `valid_text`."""
+        """Return the result of `changes` with storable texts; see `valid_text`."""
         given = self.changes()
         said, replaced = valid_text({name: given[name] for name in ITEM_TEXTS if name in given})
         return ValidText(given | said, replaced)
 
 
 class NewItem(ItemBody):
-    """An item to be added."""
+    """An item to add."""
 
     id: str | None = None
     sources: list[str] | None = None
@@ -209,14 +209,14 @@ class NewItem(ItemBody):
 
 
 class NewItems(_Body):
-    """Items to be added in one commit."""
+    """Items to add in one commit."""
 
     items: list[NewItem] = Field(min_length=1, max_length=10_000)
     on_existing: Literal["error", "keep", "update"] = "error"
 
 
 class SearchBody(_Body):
-    """A question to items."""
+    """A search for items."""
 
     query: str
     sets: list[str] | None = None
@@ -228,7 +228,7 @@ class SearchBody(_Body):
 
 
 class ContextBody(_Body):
-    """A question that a prompt is made for."""
+    """A request for a prompt."""
 
     query: str | None
     budget_tokens: int | None = Field(None, ge=1)
@@ -251,7 +251,7 @@ class ValueBody(_Body):
 
 
 class ForgetBody(_Body):
-    """What is to be erased: these items, those that match, or the whole key."""
+    """The data to erase: items by id, items by filter, or the whole key."""
 
     ids: list[str] | None = None
     where: dict[str, Any] | None = None
@@ -260,13 +260,13 @@ class ForgetBody(_Body):
 
 
 class ItemIds(_Body):
-    """Items of a set by their names."""
+    """Ids of items of a set."""
 
     ids: list[str] = Field(max_length=1_000)
 
 
 class LearnSettings(_Body):
-    """How messages are read; see `LearnOptions` of alveus."""
+    """The options of learning; see `LearnOptions` of alveus."""
 
     batch_messages: int = 50
     batch_tokens: int = 6_000
@@ -277,13 +277,13 @@ class LearnSettings(_Body):
     calls_per_hour: int | None = None
 
     def options(self) -> LearnOptions:
-        """Return them as calls take them."""
+        """Return the options as calls accept them."""
         given = self.model_dump()
         return LearnOptions(idle=timedelta(seconds=given.pop("idle_s")), **given)
 
 
 class LearnBody(_Body):
-    """Texts that facts are learnt from, or a conversation of the key."""
+    """Texts to learn facts from, or a conversation of the key."""
 
     texts: list[str] | None = Field(None, min_length=1, max_length=1_000)
     conversation: str | None = None
@@ -291,12 +291,12 @@ class LearnBody(_Body):
 
 
 def item_of(body: NewItem) -> Item:
-    """Return the item that a body describes."""
+    """Return the item of a body."""
     return Item(stored(body.value), **body.fields())
 
 
 def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return a JSON value as one that can be stored: bytes and others come as in exports."""
+    """Return the storable value of JSON: bytes and others have the form of exports."""
     try:
         return wire.decode_user_json(json.dumps(value))
     except RecursionError:
@@ -311,17 +311,17 @@ def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
 
 
 def etags_of(text: str) -> frozenset[str]:
-    """Return the ETags of an If-Match, without quotes, and as the server sent them.
+    """Return the ETags of an If-Match as the server sent them, without quotes.
 
-    A proxy that compresses an answer makes its ETag weak (W/"3"), or adds the compression
-    ("3-gzip"); what was read is the same.
+    A proxy that compresses a response makes its ETag weak (W/"3") or adds the compression
+    ("3-gzip"); both name the same value.
     """
     found = (quoted or bare for quoted, bare in _ETAG.findall(text))
     return frozenset(_COMPRESSED.sub("", etag) for etag in found)
 
 
 def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON
-    """Return the filter that a text is, as JSON."""
+    """Return the filter from its JSON text."""
     if text is None:
         return None
     try:
@@ -333,7 +333,7 @@ def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON
 
 
 def path_of(text: str) -> str | tuple[str, ...]:
-    """Return the path that a text is."""
+    """Return the path from its text."""
     if not text.startswith("["):
         return text
     try:
@@ -346,14 +346,14 @@ def path_of(text: str) -> str | tuple[str, ...]:
 
 
 def as_of(text: str | int | None) -> AsOf | None:
-    """Return the commit number or the time that a text is."""
+    """Return the commit number or the time from its text."""
     if isinstance(text, int):
         return text
     return _read(text, lambda it: int(it) if _COMMIT.fullmatch(it) else parse_time(it))
 
 
 def valid_at(text: str | None) -> ValidAt | None:
-    """Return the time that a text is, or the word "any"."""
+    """Return the time from its text, or the word "any"."""
     return _read(text, lambda it: "any" if it == "any" else parse_time(it))
 
 
@@ -362,12 +362,12 @@ def _read(text: str | None, read: Callable[[str], T]) -> T | None:
 
 
 def span(seconds: float | None) -> timedelta | None:
-    """Return a span of time."""
+    """Return a span of seconds as a timedelta."""
     return None if seconds is None else timedelta(seconds=seconds)
 
 
 def filters(body: SearchBody | ContextBody) -> dict[str, Any]:
-    """Return what narrows a search, as calls take it."""
+    """Return the filters of a search, as calls accept them."""
     return {"where": body.where, "as_of": as_of(body.as_of), "valid_at": valid_at(body.valid_at)}
 
 

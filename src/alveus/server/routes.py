@@ -1,6 +1,7 @@
-"""The addresses of the server: each checks who asks, makes one call of `Memory`, and shows it.
+"""The routes of the server: each checks the caller, makes one call of `Memory`, and returns the
+result.
 
-Names are parameters, not parts of an address: a key, an id or a path may hold any character.
+Names are query parameters, so that a key, an id or a path may hold any character.
 """
 
 from __future__ import annotations
@@ -65,10 +66,10 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
 
 def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[str, Any]]:
-    """Describe an answer that is no JSON; what is wrong is told in JSON all the same.
+    """Return the description of a non-JSON response; its errors are still JSON.
 
     Args:
-        each: The schema of the JSON that each part of it is.
+        each: The schema of each part's JSON.
     """
     schema: Document = {"type": "string"}
     if each is not None:
@@ -89,14 +90,14 @@ Asking = Annotated[Caller, Depends(_caller)]
 
 
 class KeyPlace(NamedTuple):
-    """A key that a request names."""
+    """The key of a request."""
 
     caller: Caller
     space: str
     key: str
 
     def open(self, access: Access) -> KeyMemory:
-        """Return its memory, if whoever asks may use it so."""
+        """Return the memory, if the caller has this access."""
         return self.caller.key(self.space, self.key, access)
 
 
@@ -105,14 +106,14 @@ async def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAUL
 
 
 class OwnerPlace(NamedTuple):
-    """A key, or knowledge, that a request names."""
+    """The key of a request, or knowledge."""
 
     caller: Caller
     space: str
     key: str | None
 
     def open(self, access: Access) -> KeyMemory | KnowledgeMemory:
-        """Return its memory, if whoever asks may use it so."""
+        """Return the memory, if the caller has this access."""
         if self.key is None:
             return self.caller.knowledge(self.space, access)
         return self.caller.key(self.space, self.key, access)
@@ -129,7 +130,7 @@ async def _owner(
 
 
 class SetPlace(NamedTuple):
-    """A set that a request names."""
+    """The set of a request."""
 
     owner: OwnerPlace
     name: str
@@ -139,7 +140,7 @@ class SetPlace(NamedTuple):
         return self.owner.shown(answer)
 
     def open(self, access: Access) -> MemorySet:
-        """Return it, if whoever asks may use it so."""
+        """Return the set, if the caller has this access."""
         return self.owner.open(access).set(self.name)
 
     def may_see(self, scope: Scope) -> bool:
@@ -155,7 +156,7 @@ async def _set(
 
 
 class Page(NamedTuple):
-    """Which part of a list is asked for."""
+    """The requested page of a list."""
 
     after: str | None
     newest_first: bool
@@ -187,7 +188,7 @@ def list_keys(
     after: str | None = None,
     limit: asked.Count = 100,
 ) -> Document:
-    """List the keys of a space, sorted; go on after the last one with `after`."""
+    """List the keys of a space, sorted; continue after the last one with `after`."""
     memory = caller.memory(space, "read")
     begin, longer = sorted((prefix, caller.token.keys), key=len)
     if not longer.startswith(begin):
@@ -210,7 +211,7 @@ def list_sets(at: InOwner) -> Document:
 def read_value(
     at: InKey, response: Response, path: asked.ExactPath = "", as_of: asked.AsOfText = None
 ) -> Document:
-    """Read a value, or an object with all below it."""
+    """Read a value, or an object with everything below it."""
     tree = at.open("read").short_term
     moment = asked.as_of(as_of)
     found = _found_at(tree if moment is None else tree.at(moment), path)
@@ -229,7 +230,7 @@ def write_value(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Set a value; with If-Match only if it is still the one that was read."""
+    """Set a value; with If-Match only if the current value has that ETag."""
     tree = at.open("write").short_term
     value, replaced = valid_text(asked.stored(body.value))
     names, ttl = asked.path_of(path), asked.span(body.ttl_s)
@@ -251,7 +252,7 @@ def remove_value(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Remove a value, or an object with all below it; see `PUT` for If-Match."""
+    """Delete a value, or an object with everything below it; see `PUT` for If-Match."""
     names, tree = asked.path_of(path), at.open("write").short_term
     if if_match is not None:
         matching = _Matching(path, if_match, idempotency_key)
@@ -272,16 +273,16 @@ def _found_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
 
 
 def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
-    """Return an object as a dict, with those below it."""
+    """Return an object and its nested objects as dicts."""
     if not isinstance(found, MemoryObject):
         return found
     return {name: _plain(found.get((name,))) for name in found.get_field_names()}
 
 
 class _Matching(NamedTuple):
-    """A change of exact memory that is made only if a value is the one that was read.
+    """A change of exact memory on the condition that a value has one of some ETags.
 
-    The etag ``*`` is that of any value: the change is made only if there is one.
+    The ETag ``*`` matches any existing value.
     """
 
     path: str
@@ -289,10 +290,10 @@ class _Matching(NamedTuple):
     idempotency_key: str | None
 
     def change(self, at: KeyPlace, change: Callable[[MemoryObject], R]) -> R:
-        """Make it, in one step with the comparison; repeated, it compares what was there then.
+        """Make the change atomically with the comparison; a repetition compares the earlier value.
 
         Raises:
-            CompareFailed: The value is another one by now, or gone.
+            CompareFailed: The value has changed, or no longer exists.
         """
         matching = asked.etags_of(self.etag)
         while True:
@@ -302,11 +303,11 @@ class _Matching(NamedTuple):
                         raise CompareFailed(self.path)
                     return change(batch.short_term)
             except StaleRun:
-                continue  # somebody changed the tree meanwhile, which may be another place of it
+                continue  # another writer changed the tree, maybe at another path
 
 
 def _fits(tree: MemoryObject, path: str, etags: frozenset[str]) -> bool:
-    """Return whether there is a value that has one of *etags*."""
+    """Return whether a value exists and has one of *etags*."""
     try:
         found = _found_at(tree, path)
     except NotFound:
@@ -329,7 +330,7 @@ def list_items(
     as_of: asked.AsOfText = None,
     valid_at: asked.ValidAtText = None,
 ) -> Document:
-    """List the items of a set by time; go on after the last one with `after`, its id."""
+    """List the items of a set by time; continue after the last one with `after`, its id."""
     found = at.open("read").list(
         where=asked.where_of(where),
         limit=page.limit + 1,
@@ -346,7 +347,7 @@ def list_items(
 def add_items(
     at: InSet, body: asked.NewItems, idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Add items, all in one commit."""
+    """Add items in one commit."""
     into = at.open("write")
     made = [valid_item(asked.item_of(each)) for each in body.items]
     ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
@@ -375,7 +376,7 @@ def change_item(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Change what is given, as a new version; what is left out stays."""
+    """Change the given fields of an item, as a new version; omitted fields stay."""
     of = at.open("write")
     changes, replaced = body.valid_changes()
     version = _version(if_match)
@@ -400,7 +401,7 @@ def delete_item(
 
 @router.get("/item/history", tags=["items"], **schemas.answers(schemas.ItemVersions))
 def list_versions(at: InSet, id: asked.ItemId) -> Document:
-    """Read every version of an item, the oldest first, also after it was deleted."""
+    """Read every version of an item, oldest first, even after its deletion."""
     versions = at.open("read").history(id)
     return at.shown({"versions": [*map(forms.fields_of, versions)]})
 
@@ -411,7 +412,7 @@ def _item_answer(item: Item, response: Response) -> Document:
 
 
 def _version(etag: str | None) -> int | None:
-    """Return the version that an item is to have; None: any."""
+    """Return the required version of an item; None means any."""
     if etag is None or etag.strip() == asked.ANY:
         return None
     numbers = asked.etags_of(etag)
@@ -428,7 +429,7 @@ def _version(etag: str | None) -> int | None:
 
 @router.post("/search", tags=["search"], **schemas.answers(schemas.SearchAnswer))
 def search(at: InOwner, body: asked.SearchBody) -> Document:
-    """Find what answers a question best, in the sets of a key, or in knowledge."""
+    """Find the items that match a query best, in the sets of a key or in knowledge."""
     hits = at.open("read").search(
         body.query,
         sets=body.sets,
@@ -441,7 +442,7 @@ def search(at: InOwner, body: asked.SearchBody) -> Document:
 
 @router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
 def make_context(at: InKey, body: asked.ContextBody) -> Document:
-    """Make a prompt from the memory of a key, and say what is in it and why."""
+    """Make a prompt from the memory of a key, with the reason for each piece."""
     sources = {
         name: value
         for name in ("sets", "knowledge", "exact")
@@ -469,7 +470,7 @@ def list_facts(
     limit: asked.Count = 100,
     valid_at: asked.ValidAtText = None,
 ) -> Document:
-    """List what was learnt of a key's conversations."""
+    """List the facts learnt from a key's conversations."""
     facts = at.open("read").facts
     found = facts.list(subject=subject, limit=limit, valid_at=asked.valid_at(valid_at))
     return {"facts": [*map(forms.fields_of, found)]}
@@ -477,13 +478,13 @@ def list_facts(
 
 @router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
 def read_entity(at: InKey, name: str) -> Document:
-    """Read what is known of a person, a place or a thing."""
+    """Read the facts of an entity: a person, a location or a thing."""
     return forms.fields_of(at.open("read").about(name))
 
 
 @router.get("/profile", tags=["facts"], **schemas.answers(schemas.ProfileAnswer))
 def read_profile(at: InKey, name: str | None = None, budget: asked.Count = 300) -> Document:
-    """Read what is always told of somebody, in so many tokens at most."""
+    """Read the profile of an entity, with at most `budget` tokens."""
     found = at.open("read").profile(name, budget=budget)
     return {**forms.fields_of(found), "text": found.text}
 
@@ -492,9 +493,9 @@ def read_profile(at: InKey, name: str | None = None, budget: asked.Count = 300) 
 def learn(
     at: InKey, request: Request, body: asked.LearnBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Learn facts from texts, or from a conversation from where it stopped last time.
+    """Learn facts from texts, or from the new messages of a conversation.
 
-    A repetition of a request that was cut off goes on where that stopped.
+    A repetition of an interrupted request continues it.
     """
     memory = at.open("write")
     if (body.texts is None) == (body.conversation is None):
@@ -520,7 +521,7 @@ def learn(
 def list_compactions(
     at: InKey, set_name: asked.SetName = "default", limit: asked.Count = 100
 ) -> Document:
-    """List what compacted a set, the latest first."""
+    """List the compactions of a set, latest first."""
     found = at.open("read").set(set_name).compactions(limit=limit)
     return {"compactions": [*map(forms.fields_of, found)]}
 
@@ -532,7 +533,7 @@ def undo_compaction(
     set_name: asked.SetName = "default",
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Bring back what a compaction retired, and remove what it added."""
+    """Restore the items that a compaction retired, and delete the items it added."""
     done = at.open("write").set(set_name).undo(id, idempotency_key=idempotency_key)
     return forms.attributes(done, "restored missing removed erased")
 
@@ -544,9 +545,10 @@ def forget(
     set_name: asked.SetName = "default",
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Erase items, or a whole key, for good; the receipt says what keeps it elsewhere.
+    """Erase items, or a whole key, for good; the receipt names remaining copies.
 
-    Repeated under one name it erases nothing more, and the receipt says how far it is by now.
+    A repetition with the same idempotency key erases nothing more and returns the receipt's present
+    state.
     """
     memory = at.open("write")
     if sum((body.ids is not None, body.where is not None, body.everything)) != 1:
@@ -563,7 +565,7 @@ def forget(
 def list_receipts(
     caller: Asking, space: asked.Space = asked.DEFAULT, limit: asked.Count = 100
 ) -> Document:
-    """List what was forgotten, the latest first."""
+    """List the receipts of forgotten data, latest first."""
     found = caller.whole(space).receipts(limit=limit)
     return {"receipts": [*map(forms.fields_of, found)]}
 
@@ -579,7 +581,7 @@ def list_runs(
     before: asked.OptionalRunId = None,
     limit: asked.Count = 100,
 ) -> Document:
-    """List runs of agents, the latest first; go on before the last one with `before`."""
+    """List runs of agents, latest first; continue before the last one with `before`."""
     if of.key is None:
         memory = of.caller.whole(of.space)
     else:
@@ -598,7 +600,7 @@ def retry_run(
     space: asked.Space = asked.DEFAULT,
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Have a parked run tried again by whoever serves its agent."""
+    """Retry a parked run; a process that serves its agent runs it again."""
     memory = caller.whole(space)
     named = _named(memory, idempotency_key, ["retry", run])
     if named is not None and (done := memory.engine.done(named)) is not None:
@@ -615,7 +617,7 @@ def discard_run(
     space: asked.Space = asked.DEFAULT,
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Give a run up: what its finished actions did stays, the rest is never done."""
+    """Discard a run: effects of its finished actions stay, the other actions never run."""
     memory = caller.whole(space)
     named = _named(memory, idempotency_key, ["discard", run])
     if named is None or memory.engine.done(named) is None:
@@ -636,7 +638,7 @@ def run_of(memory: Memory, number: int) -> Run:
     """Return a run of the space of a memory.
 
     Raises:
-        NotFound: It has none of that number.
+        NotFound: The space has no such run.
     """
     row = memory.store.run(number)
     if row is None or row.scope.space != memory.space:
@@ -649,9 +651,9 @@ def run_of(memory: Memory, number: int) -> Run:
 
 @router.get("/stats", tags=["maintenance"], **schemas.answers(schemas.StatsAnswer))
 def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
-    """Read how large the store is, and what waits.
+    """Read the size of the store and its waiting work.
 
-    Figures of all spaces are null for a token that is for one space alone.
+    Figures of all spaces are null for a token limited to one space.
     """
     found = caller.whole(space).stats()
     told = forms.attributes(found, "space knowledge embedder pending queue_age_s failure")
@@ -668,7 +670,7 @@ def export_space(
     key: asked.OptionalKey = None,
     knowledge: bool = True,  # noqa: FBT001, FBT002 - parameters of a request
 ) -> Response:
-    """Export a space, or one key, as JSON lines: one unmoving state, as it is sent."""
+    """Export a space, or one key, as JSON lines: a consistent snapshot."""
     if key is None:
         memory = caller.whole(space)
     else:

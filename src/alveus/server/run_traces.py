@@ -1,4 +1,4 @@
-"""What a run did, put together from what the store keeps of it."""
+"""The trace of a run, assembled from the store's records."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Fields = dict[str, Json]
 
 
 class Search(TypedDict):
-    """What a step asked for, and what it found; knowledge is None for the sets of the key."""
+    """A search of a step and its results; knowledge is None for the key's sets."""
 
     sets: list[str]
     knowledge: str | None
@@ -30,7 +30,7 @@ class Search(TypedDict):
 
 
 class Read(TypedDict):
-    """What a step looked up; a value of sensory memory is known until the run is over."""
+    """A read of a step; a sensory value is known until the run ends."""
 
     short_term: list[Fields]
     sensory: list[Fields]
@@ -39,7 +39,7 @@ class Read(TypedDict):
 
 
 class Wrote(TypedDict):
-    """What a step changed; sensory memory is None once the run is over."""
+    """A write of a step; sensory memory is None after the run's end."""
 
     short_term: list[Fields]
     sensory: list[Fields] | None
@@ -47,7 +47,7 @@ class Wrote(TypedDict):
 
 
 class TraceStep(TypedDict):
-    """A task that is done."""
+    """A finished task."""
 
     step: int
     action: str
@@ -62,14 +62,14 @@ class TraceStep(TypedDict):
 
 
 class OpenStep(TypedDict):
-    """The task that is next, of which durable calls are known already."""
+    """The next task, with the durable calls it has made already."""
 
     step: int
     calls: list[Fields]
 
 
 def input_of(row: Run) -> Value:
-    """Return the data of the input of a run; of an `InputEvent` its value."""
+    """Return the input data of a run; for an `InputEvent`, its value."""
     refuse_forgotten(row)
     fields = _event(wire.decode(row.event))
     data = cast("dict[str, Value]", fields["data"])
@@ -85,7 +85,7 @@ class Trace:
         self._outputs = self._store.run_outputs(row.id)
 
     def document(self) -> Fields:
-        """Return all of it as JSON."""
+        """Return the trace as JSON."""
         return {
             "input": wired(input_of(self._row)),
             "steps": cast("list[Json]", list(self.steps())),
@@ -94,7 +94,7 @@ class Trace:
         }
 
     def unfinished(self) -> OpenStep | None:
-        """Return what is known of the task that is next; None: nothing, or none is."""
+        """Return the known parts of the next task; None if there are none."""
         if self._row.status in ENDED:
             return None
         ordinal = len(self._steps)
@@ -102,7 +102,7 @@ class Trace:
         return OpenStep(step=ordinal, calls=calls) if calls else None
 
     def steps(self) -> Iterator[TraceStep]:
-        """Yield the tasks that are done."""
+        """Yield the finished tasks."""
         now = self._row.now or self._row.accepted
         paths = PathCache(MemoryKind.SENSORY)
         sensory = Overlay.over(None, kind=MemoryKind.SENSORY, now=now, paths=paths)
@@ -160,7 +160,7 @@ class Trace:
         )
 
     def _texts(self, ref: SetRef, ids: Sequence[str], at: int) -> Iterator[Fields]:
-        """Yield items of a set, as they were."""
+        """Yield items of a set as of a commit."""
         for item_id, found in zip(ids, self._store.get(ref, ids, at=at), strict=True):
             text = None if found is None else _text(found)
             yield {"set": ref.name, "knowledge": _knowledge(ref), "id": item_id, "text": text}
@@ -172,7 +172,7 @@ _ROOT = Node(is_object=True)
 
 
 def _path(path: Path) -> Json:
-    """Return a path as the other commands take it: dotted, or a list where a name has a dot."""
+    """Return a path as commands accept it: dotted, or a list if a name has a dot."""
     found = dotted(path)
     return found if isinstance(found, str) else [*found]
 
@@ -192,7 +192,7 @@ def _tree(effects: Effects) -> Iterator[Fields]:
 
 
 def _delta(delta: list[Any]) -> Fields:
-    """Return a change of sensory memory, as `alveus.state.committed_tree` wrote it."""
+    """Return a change of sensory memory in the form of `alveus.state.committed_tree`."""
     kind, path, *rest = delta
     told: Fields = {"path": _path(tuple(path))}
     match kind:

@@ -54,7 +54,7 @@ def create_mcp_app(
     """
     own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # port 80 is omitted
     security = TransportSecuritySettings(
-        enable_dns_rebinding_protection=tokens is None,  # with tokens, a page without one can do nothing
+        enable_dns_rebinding_protection=tokens is None,  # a page cannot send a token it lacks
         allowed_hosts=own,
         allowed_origins=[*(f"http://{name}" for name in own), *origins],
     )
