@@ -100,8 +100,7 @@ class _ListeningServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Make signals end the server cleanly; with uvicorn's handler the process would die of
-        them.
+        """Make signals end the server cleanly; with uvicorn's handler they kill the process.
 
         A closed terminal also ends it, unless it ignores SIGHUP, as with `nohup`.
         """

@@ -1,5 +1,4 @@
-"""The routes of the server: each checks the caller, makes one call of `Memory`, and returns the
-result.
+"""The routes of the server: each checks the caller and makes one call of `Memory`.
 
 Names are query parameters, so that a key, an id or a path may hold any character.
 """

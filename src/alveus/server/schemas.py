@@ -1,7 +1,7 @@
-"""Schemas of requests and answers, for the description of the server.
+"""JSON schemas of requests and responses, for the server's description.
 
-What a call takes and returns is described by the annotations and docstrings of its Python form.
-Schemas describe and do not check: the call checks, and tests compare answers with them.
+A call's schema follows the annotations and docstrings of its Python method. Schemas only describe:
+the call checks its arguments, and tests compare responses with the schemas.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ Replaced: TypeAlias = Annotated[
     int | None,
     Field(description="How many characters of the request were no text: U+FFFD replaces them."),
 ]
-"""Only there where some were."""
+"""Fields that responses omit if empty."""
 
 
 def answers(model: type[BaseModel], *, status: int = 200) -> dict[str, Any]:
-    """Return how a route says that it answers with *model*."""
+    """Return the route options that declare *model* as the response."""
     return {
         "status_code": status,
         "response_model": None,
@@ -49,14 +49,14 @@ def answers(model: type[BaseModel], *, status: int = 200) -> dict[str, Any]:
 
 
 new_model: Any = create_model
-"""Fields that are not known before cannot be passed to it as typed arguments."""
+"""Untyped, because fields computed at run time cannot be typed arguments."""
 
 
 def schema_of(hint: object, *, given: bool = False) -> Any:  # noqa: ANN401 - a type, for pydantic
     """Return the type of the JSON that values annotated with *hint* have.
 
     Args:
-        given: They are arguments, and not results.
+        given: Whether the values are arguments, not results.
     """
     arms: list[Any] = [_schema_of_one(arm, given) for arm in arms_of(hint)]
     if Any in arms:
@@ -97,12 +97,12 @@ _MORE: Mapping[type[Any], Mapping[str, Any]] = {
     LearnReport: {"replaced_characters": (Replaced, None)},
     EntityProfile: {"text": (str, ...)},
 }
-"""Fields that answers have besides those of the object."""
+"""Fields of responses in addition to the object's."""
 
 
 @cache
 def _object_schema(kind: type[Any], *, given: bool) -> type[BaseModel]:
-    """Return the schema of a dataclass: *given* as an argument, any field may be left out."""
+    """Return the schema of a dataclass; *given* as an argument, every field is optional."""
     says, fields = said_of(kind.__doc__, "Attributes"), dict[str, Any]()
     for name, hint in field_hints(kind, given=given).items():
         about = Field(None if given else ..., description=says.get(name))
@@ -118,7 +118,7 @@ def first_of(doc: str | None) -> str:
 
 
 def said_of(doc: str | None, section: str) -> dict[str, str]:
-    """Return what a section of a docstring, "Args" or "Attributes", says of each name."""
+    """Return the descriptions in a docstring's section, "Args" or "Attributes", by name."""
     text = f"{cleandoc(doc or '')}\n\n"
     inside = re.search(rf"^{section}:\n(.*?)\n\n", text, re.DOTALL | re.MULTILINE)
     found: dict[str, str] = {}
@@ -130,7 +130,7 @@ def said_of(doc: str | None, section: str) -> dict[str, str]:
 
 
 def listed(title: str, doc: str, **hints: object) -> type[BaseModel]:
-    """Return the schema of an answer of these fields."""
+    """Return the schema of a response with these fields."""
     return new_model(title, __doc__=doc, **{name: (schema_of(h), ...) for name, h in hints.items()})
 
 
@@ -172,7 +172,7 @@ class KeyPage(BaseModel):
 
 
 class SetAndSize(BaseModel):
-    """A set, and how many items it has."""
+    """A set and its number of items."""
 
     name: str
     items: int
@@ -194,26 +194,26 @@ class ExactValue(BaseModel):
 
 
 class Removed(BaseModel):
-    """Whether there was something to remove."""
+    """Whether a value existed and was deleted."""
 
     removed: bool
 
 
 class AddedIds(BaseModel):
-    """The ids of items that were added, in the order of the request."""
+    """The ids of the added items, in the order of the request."""
 
     ids: list[str]
     replaced_characters: Replaced = None
 
 
 class DeletedCount(BaseModel):
-    """How many items were retired."""
+    """The number of retired items."""
 
     deleted: int
 
 
 class ItemMap(BaseModel):
-    """Where items are that mean nearly the same: columns of one length."""
+    """A map of items, similar ones close together, as columns of one length."""
 
     ids: list[str]
     x: list[float]
@@ -229,7 +229,7 @@ class ItemMap(BaseModel):
 
 
 class RunError(BaseModel):
-    """What parked a run."""
+    """The error that parked a run."""
 
     action: str | None
     type: str
@@ -252,14 +252,14 @@ class RunAnswer(BaseModel):
 
 
 class RunList(BaseModel):
-    """Runs, the latest first."""
+    """Runs, latest first."""
 
     runs: list[RunAnswer]
     more: bool
 
 
 class RunChosen(BaseModel):
-    """The run that has the input now."""
+    """The run that has the input after the call."""
 
     run: int
 
@@ -279,7 +279,7 @@ class StoreFigures(BaseModel):
 
 
 class StatsAnswer(BaseModel):
-    """How large a memory is, and what waits."""
+    """The size of a memory and its waiting work."""
 
     space: str
     knowledge: str
@@ -291,17 +291,17 @@ class StatsAnswer(BaseModel):
 
 
 class HeldId(BaseModel):
-    """The id of an item, in its set once it was released."""
+    """The id of a released item in its set."""
 
     id: str
 
 
 class CallAnswer(RootModel[dict[str, Any]]):
-    """What the call answers in Python, as fields; none if that is nothing."""
+    """The fields of the Python call's result; empty if it returns None."""
 
 
 class TouchedItem(BaseModel):
-    """A version of an item that a batch changes; 0 where it adds one."""
+    """The version of an item that a batch changes; 0 for an added item."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     key: str | None
@@ -311,7 +311,7 @@ class TouchedItem(BaseModel):
 
 
 class BatchCommit(BaseModel):
-    """The commit of a batch; its time in microseconds."""
+    """The commit of a batch; the time is in microseconds."""
 
     number: int
     time: int
@@ -319,7 +319,7 @@ class BatchCommit(BaseModel):
 
 
 class BatchAnswer(BaseModel):
-    """What calls of a batch answer, and its commit, if there was anything to commit."""
+    """The results of a batch's calls, and its commit, if it changed anything."""
 
     base: int = Field(description="The commit as of which exact memory was read.")
     answers: list[CallAnswer]
@@ -329,7 +329,7 @@ class BatchAnswer(BaseModel):
 
 
 class ItemOfCommit(BaseModel):
-    """An item that a commit wrote or removed."""
+    """An item that a commit wrote or deleted."""
 
     kind: Literal["written", "removed"]
     set: str
@@ -338,7 +338,7 @@ class ItemOfCommit(BaseModel):
 
 
 class CommitAnswer(BaseModel):
-    """What a commit changed: of values and items the first ones, and how many there are."""
+    """The changes of a commit: the first values and items, and the number of all."""
 
     number: int
     time: str
@@ -354,7 +354,7 @@ class CommitAnswer(BaseModel):
 
 
 class CommitPage(BaseModel):
-    """Commits, the latest first."""
+    """Commits, latest first."""
 
     commits: list[CommitAnswer]
     next: int | None = Field(description="Go on with it as `before`; null: that was all.")

@@ -1,7 +1,7 @@
-"""Tokens: who may do what over HTTP.
+"""Tokens: the rights of callers over HTTP.
 
-A file holds a token's name, what it may, and the SHA-256 of its secret, never the secret. It is
-read again when it changes, so a token is added, or revoked, without a restart.
+A file stores each token's name, its rights, and the SHA-256 of its secret, never the secret. The
+server reads the file again when it changes, so a token is added or revoked without a restart.
 """
 
 from __future__ import annotations
@@ -28,32 +28,31 @@ from alveus.values.storable import checked_name
 Access: TypeAlias = Literal["read", "write", "admin"]
 
 LEVELS: tuple[str, ...] = get_args(Access)
-"""What a token may, the least first; each may what those before it may."""
+"""The access levels, lowest first; each includes the lower ones."""
 
 SECRET_BYTES = 32
 
 WRITE_WAIT_S = 30.0
-"""How long a change of the file waits for others that are being written."""
+"""How long a change of the file waits for other writers."""
 
 _DIGEST = re.compile("[0-9a-f]{64}")
 
 PREFIX = "alveus_"
-"""With which every secret begins, so that scanners for leaked secrets know it."""
+"""The prefix of every secret, so that scanners for leaked secrets recognize it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What whoever has a secret may do.
+    """The rights of a secret.
 
     Attributes:
-        name: For people, and for revoking it.
+        name: A name for people, and for `revoke`.
         digest: The SHA-256 of the secret, in hexadecimal.
-        access: "read"; "write": change and forget as well; "admin": also export, and runs and
-            receipts of all keys.
-        space: The one space that it may use; None: all.
-        keys: With what the keys have to begin that it may use; a token with such a beginning
-            reads knowledge, and does not write it, and sees nothing that is about all keys.
-        created: When, in ISO 8601.
+        access: "read"; "write", which may also change and forget; "admin", which may also export,
+            and read runs and receipts of all keys.
+        space: The only space that the token may use; None means all.
+        keys: The prefix of the keys that the token may use. A token with a prefix may read
+            knowledge but not write it, and may not make calls on all keys.
     """
 
     name: str
@@ -64,41 +63,41 @@ class Token:
     created: str
 
     def may(self, access: Access) -> bool:
-        """Return whether it reaches as far as *access*."""
+        """Return whether the token allows *access*."""
         return LEVELS.index(self.access) >= LEVELS.index(access)
 
     def check(self, access: Access) -> None:
-        """Refuse what it does not reach.
+        """Raise unless the token allows *access*.
 
         Raises:
-            AccessDenied: It may less than *access*.
+            AccessDenied: The token has a lower level than *access*.
         """
         if not self.may(access):
             raise AccessDenied(f"token {self.name!r} may {self.access}; this needs {access}")
 
     def check_space(self, space: str) -> None:
-        """Refuse a space that it is not for.
+        """Raise unless the token may use the space.
 
         Raises:
-            AccessDenied: It is for another one.
+            AccessDenied: The token is limited to another space.
         """
         if self.space is not None and self.space != space:
             raise AccessDenied(f"token {self.name!r} is for space {self.space!r} alone")
 
     def check_key(self, key: str) -> None:
-        """Refuse a key that it is not for.
+        """Raise unless the token may use the key.
 
         Raises:
-            AccessDenied: It is for others.
+            AccessDenied: The token is limited to other keys.
         """
         if not key.startswith(self.keys):
             raise AccessDenied(f"token {self.name!r} is for keys that begin with {self.keys!r}")
 
     def may_see(self, scope: Scope, *, knowledge: str) -> bool:
-        """Return whether items of *scope* may be shown to whoever reads the items made of them.
+        """Return whether the token may see items of *scope* as sources of other items.
 
         Args:
-            knowledge: The knowledge of the space that is asked.
+            knowledge: The knowledge of the requested space.
         """
         if scope.key is None and scope.space == knowledge:
             return True
@@ -107,7 +106,7 @@ class Token:
 
 
 ANYBODY = Token("local", "", "admin", None, "", "")
-"""Who asks a server that has no tokens, which serves its own machine alone."""
+"""The caller of a server without tokens, which serves only its machine."""
 
 
 class TokenFile:
@@ -120,11 +119,11 @@ class TokenFile:
         self._tokens: tuple[Token, ...] = ()
 
     def tokens(self) -> tuple[Token, ...]:
-        """Return all of them, as the file is now.
+        """Return all tokens of the present file.
 
         Raises:
-            NotFound: There is no such file.
-            InvalidInput: It is not a file of tokens.
+            NotFound: The file does not exist.
+            InvalidInput: The file is not a file of tokens.
         """
         try:
             found = self._path.stat()
@@ -149,9 +148,9 @@ class TokenFile:
         return found
 
     def find(self, secret: str) -> Token | None:
-        """Return the token of a secret; None: there is none.
+        """Return the token of a secret; None if no token has it.
 
-        Takes as long whichever it is, and whether it is one or not.
+        Takes the same time for every secret, valid or not.
         """
         digest = _digest(secret)
         found = None
@@ -161,11 +160,11 @@ class TokenFile:
         return found
 
     def add(self, name: str, *, access: Access, space: str | None, keys: str) -> str:
-        """Add a token, and return its secret, which nobody can read again.
+        """Add a token and return its secret, which cannot be read again later.
 
         Raises:
-            InvalidInput: There is one of that name, or it is to be what there is not.
-            StoreBusy: Others were changing the file for `WRITE_WAIT_S`.
+            InvalidInput: The name is in use, or an argument is invalid.
+            StoreBusy: Other processes were changing the file for `WRITE_WAIT_S`.
         """
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         now = datetime.now(UTC).isoformat(timespec="seconds")
@@ -182,7 +181,7 @@ class TokenFile:
         return secret
 
     def rotate(self, name: str) -> str:
-        """Give a token another secret, and return it; the old one is of no use any more."""
+        """Replace the secret of a token and return the new one; the old one is invalid."""
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         digest = _digest(secret)
         self._replace(
@@ -194,25 +193,25 @@ class TokenFile:
         return secret
 
     def revoke(self, name: str) -> None:
-        """Remove a token: it is of no use from now on."""
+        """Delete a token; its secret is invalid from now on."""
         self._replace(lambda: [each for each in self._with(name) if each.name != name])
 
     def _with(self, name: str) -> tuple[Token, ...]:
-        """Return all tokens, of which one has that name."""
+        """Return all tokens; raise if none has that name."""
         kept = self.tokens()
         if all(each.name != name for each in kept):
             raise NotFound(f"{self._path} has no token {name!r}")
         return kept
 
     def _replace(self, changed: Callable[[], Sequence[Token]]) -> None:
-        """Replace the file as a whole, readable for its owner alone.
+        """Replace the file atomically, readable only by its owner.
 
         Args:
-            changed: Returns the tokens as they are to be, from the file as it is now; called
-                again once no other process can change it.
+            changed: Returns the new tokens from the present file; called again under the lock
+                against other processes.
         """
-        changed()  # what is refused makes no file
-        target = Path(os.path.realpath(self._path))  # what a link leads to; others may read that
+        changed()  # a refused change creates no file
+        target = Path(os.path.realpath(self._path))  # keep a symbolic link in use
         with part_of(target, wait_s=WRITE_WAIT_S) as part:
             text = json.dumps({"tokens": [asdict(token) for token in changed()]}, indent=1)
             with part.open("w", encoding="utf-8") as file:
@@ -236,5 +235,5 @@ def _check(token: Token) -> None:
 
 
 def _digest(secret: str) -> str:
-    """Return what is kept of a secret; it is random, so it needs no slow hash."""
+    """Return the stored digest of a secret. Secrets are random and need no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()

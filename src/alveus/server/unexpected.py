@@ -1,4 +1,4 @@
-"""What becomes of an error that nobody expected: a line of the log, to which the answer refers."""
+"""Unexpected errors: logged with a reference, which the response contains."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _LOG = logging.getLogger(__name__)
 
 
 class InternalError(AlveusError):
-    """What was asked for raised something that is no error of alveus.
+    """A request raised an error that is not an alveus error.
 
     Attributes:
-        reference: Stands in the line of the server's log that has the traceback.
+        reference: Identifies the line with the traceback in the server's log.
     """
 
     def __init__(self, reference: str) -> None:
@@ -26,12 +26,12 @@ class InternalError(AlveusError):
 
 
 def noted(asked: str) -> InternalError:
-    """Log the error that is being handled, with its traceback; return what a client is told.
+    """Log the current error with its traceback; return the error for the client.
 
-    The client is not told what error it is: its message may hold content of the memory.
+    The client does not see the original error: its message may hold data of the memory.
 
     Args:
-        asked: What was asked for, without any name of the memory.
+        asked: The request, without any name of the memory.
     """
     reference = uuid4().hex[:12]
     _LOG.exception("%s failed unexpectedly: %s", asked, reference, extra={"reference": reference})

@@ -1,4 +1,4 @@
-"""What happens around every request: hosts, origins and rates are checked, and it is counted."""
+"""Checks of every request: host, origin and rate; and the count of requests."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from alveus.server.metrics import ServerMetrics
 from alveus.server.tokens import TokenFile
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
-"""Where a server may listen that has no tokens."""
+"""The hosts on which a server without tokens may listen."""
 
 UNCOUNTED = frozenset({"/health", "/ready"})
-"""What is asked so often that it is neither limited nor needs a token."""
+"""Paths that are requested often: they have no rate limit and need no token."""
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that write nothing."""
 
 
 class WatchedRequests:
-    """Lets through what may be asked, and counts it.
+    """Lets allowed requests through, and counts requests.
 
-    It is no middleware of functions: Starlette's takes two tasks for each request, which is as
-    much as an add.
+    A plain ASGI class: Starlette's function middleware creates two tasks per request, which costs
+    as much as an add.
 
     Args:
-        state: Of the app; it has the tokens.
-        rate: What a client may ask for; None: any.
+        state: The app's state, which has the tokens.
+        rate: The rate limit of a client; None means no limit.
     """
 
     def __init__(
@@ -103,12 +103,12 @@ class WatchedRequests:
 
 
 def _is_own(request: Request, origins: Collection[str]) -> bool:
-    """Return whether a request names this machine, and comes from no page but those that may ask.
+    """Return whether a request names this machine and comes from no page of another origin.
 
-    These are the server's own, and those of *origins*. A page that a browser shows may have its
-    own name lead here. Of what a page asks for without reading the answer, such as a picture or a
-    frame, a browser tells no origin, but that the page is another one; a link may lead here. A
-    trusted proxy names the machine that asks.
+    Allowed pages are the server's and those of *origins*. The check matters because a web page may
+    resolve its host name to this machine. For requests whose response a page cannot read, such as
+    pictures or frames, a browser sends no origin, only that the page is from another site;
+    following a link is allowed. A trusted proxy names the client's host.
     """
     told = request.headers
     own = f"{request.url.scheme}://{told.get('host', '')}"
@@ -123,9 +123,9 @@ def _is_own(request: Request, origins: Collection[str]) -> bool:
 
 
 def _is_text(scope: Scope) -> bool:
-    """Return whether an address is text once it is decoded.
+    """Return whether a decoded URL path is valid text.
 
-    Who reads it takes any other bytes for U+FFFD, so two names would be one.
+    Decoding replaces other bytes by U+FFFD, so that two names would become one.
     """
     try:
         unquote_to_bytes((scope.get("raw_path") or b"") + scope["query_string"]).decode()
@@ -135,13 +135,13 @@ def _is_text(scope: Scope) -> bool:
 
 
 def _client_of(request: Request, tokens: TokenFile | None) -> str:
-    """Return by what a client's rate is counted: its token, or where it asks from.
+    """Return the name under which a client's rate is counted: its token or its address.
 
-    Who has no token that is known is counted by the second, so that guessing many gains nothing.
+    Clients without a valid token are counted by address, so that guessing many gains nothing.
     """
     host = request.client.host if request.client else ""
     try:
         token = token_of(request.headers.get("authorization"), tokens)
-    except (Unauthenticated, InvalidInput, NotFound):  # it is told when it is served
+    except (Unauthenticated, InvalidInput, NotFound):  # the handler reports it
         return f"host {host}"
     return f"host {host}" if tokens is None else f"token {token.name}"
