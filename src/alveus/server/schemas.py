@@ -33,7 +33,7 @@ Replaced: TypeAlias = Annotated[
     int | None,
     Field(description="How many characters of the request were no text: U+FFFD replaces them."),
 ]
-"""Fields that responses omit if empty."""
+"""A response has this field only if characters were replaced."""
 
 
 def answers(model: type[BaseModel], *, status: int = 200) -> dict[str, Any]:

@@ -347,7 +347,7 @@ class ServerConnection(ProcessBound):
         with self._lock:
             self._opened = [each for each in self._opened if each[1] is not connection]
 
-    # --- what is wrong ------------------------------------------------------------------------
+    # --- errors -------------------------------------------------------------------------------
 
     def _json(self, answer: _Answer) -> Json:
         try:

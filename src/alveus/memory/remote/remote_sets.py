@@ -1,4 +1,4 @@
-"""The sets of a key of a server: each call is a request."""
+"""Sets behind a server: each call is a request."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ from alveus.store.items import Item
 from alveus.values.storable import Value
 
 PAGE = 256
-"""Items that a walk over a set asks for at a time."""
+"""Items per request of a walk over a set."""
 
 _CALLS = calls_of(AsyncMemorySet)
 
 
 class RemoteWriter(Writer):
-    """What the sets of a key, or of knowledge, are made with behind a server: requests."""
+    """The writer of sets behind a server, of a key or of knowledge; sends requests."""
 
     def __init__(self, calls: RemoteCalls, wait_s: float) -> None:
         super().__init__(no_engine(wait_s, calls.timezone), Scope("", None))
@@ -52,13 +52,13 @@ class RemoteWriter(Writer):
         return stored
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
-        """Refused: the calls of a set are requests."""
+        """Raise `Unsupported`: the calls of a remote set are requests."""
         _ = idempotency_key
         raise unsupported(f"the call {call.name!r}")
 
 
 def owner_in(memory: Memory, scope: Scope) -> Any:  # noqa: ANN401 - a key, or knowledge
-    """Return the key, or the knowledge, that a scope is of, of another memory."""
+    """Return the key or the knowledge of a scope in another memory."""
     return memory.knowledge if scope.key is None else memory.key(scope.key)
 
 
@@ -76,12 +76,12 @@ class RemoteSet(MemorySet):
         super().__init__(writer, ref, options, ttl=ttl)
 
     def _definition_to_make(self) -> tuple[Define, ...]:
-        """Refuse a definition that the set does not have; the server makes one with an add."""
+        """Refuse a definition that differs from the existing set's; the first add sends it."""
         if self._options:
             definition(self._options)
             self._wanted = self._made = definition_json(self._options)
             if self._ask("size", set=self._defining_place()):
-                self._wanted = {}  # it is as it was asked for
+                self._wanted = {}  # the set has the requested definition
         return ()
 
     def _place(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class RemoteSet(MemorySet):
         return place
 
     def _defining_place(self) -> dict[str, Any]:
-        """Return how the set is named in a call that may define it, or make it again."""
+        """Return the set's fields in a call that may define the set."""
         if self._wanted:
             return self._place() | {"definition": self._wanted}
         return self._place() | ({"made": self._made} if self._made else {})
@@ -135,7 +135,7 @@ class RemoteSet(MemorySet):
         *,
         checked: bool = True,
     ) -> Added:
-        """See `SetWrites`: once something was added, the set is defined."""
+        """See `SetWrites`; after an add the set is defined."""
         _ = checked
         how = {"on_existing": on_existing, "on_rejected": on_rejected}
         once = {"idempotency_key": idempotency_key}
@@ -166,7 +166,7 @@ class RemoteSet(MemorySet):
 
 @sends(AsyncQuarantine)
 class RemoteQuarantine(Quarantine):
-    """What rules keep out of the sets of a key, or of knowledge, behind a server."""
+    """The quarantine of a key or of knowledge behind a server."""
 
     @property
     def calls(self) -> RemoteCalls:
@@ -187,10 +187,10 @@ class RemoteKnowledgeSet(RemoteSet, KnowledgeSet):
 
 
 def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
-    """Return how a set is to be as it is sent; *options* are as its definition keeps them.
+    """Return a definition as JSON; *options* have the stored form.
 
     Raises:
-        Unsupported: A rule of admission is the caller's own.
+        Unsupported: An admission rule is a function of the caller.
     """
     sent = dict[str, Any](options)
     if isinstance(span := sent.get("retention"), timedelta):

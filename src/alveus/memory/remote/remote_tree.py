@@ -1,4 +1,4 @@
-"""The exact memory of a key of a server: each call is a request."""
+"""Exact memory behind a server: each call is a request."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ Result = TypeVar("Result")
 
 
 class RemoteCalls(Protocol):
-    """Where calls go: to the server, or into a batch."""
+    """Sends calls to the server directly, or within a batch."""
 
     @property
     def identity(self) -> object:
-        """Equal for all that reach one memory."""
+        """An identity; equal for all objects of one memory."""
         ...
 
     @property
     def in_batch(self) -> bool:
-        """Whether what is done here is committed with others."""
+        """Whether writes are part of a batch."""
         ...
 
     @property
     def read_only(self) -> bool:
-        """Whether nothing may be changed, not even how long what is read lives."""
+        """Whether changes are refused, including longer lifetimes of read items."""
         ...
 
     @property
     def timezone(self) -> Zone:
-        """Where the reader is."""
+        """The reader's zone."""
         ...
 
     def read(self, call: str, **arguments: object) -> Json:
-        """Return what a call answers that changes nothing."""
+        """Make a reading call and return the response."""
         ...
 
     def write(self, call: str, idempotency_key: str | None = None, /, **arguments: object) -> Json:
-        """Return what a call answers, which takes effect once."""
+        """Make a writing call, which takes effect once, and return the response."""
         ...
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RemoteTree:
-    """An exact memory behind a server, as it is now; or, with *as_of*, as it was.
+    """An exact memory behind a server, now or as of *as_of*.
 
-    It is an `ExactMemory` with the calls of an `Overlay`: each operation is one of its calls.
+    Implements `ExactMemory` with the calls of an `Overlay`; each operation makes one of them.
 
     Attributes:
-        idempotency_key: The changes made here are one, under that key.
+        idempotency_key: The idempotency key of the change made through this object.
     """
 
     calls: RemoteCalls
@@ -74,20 +74,20 @@ class RemoteTree:
 
     @property
     def kind(self) -> MemoryKind:
-        """Which exact memory it is."""
+        """The kind of the memory."""
         return self.paths.kind
 
     @property
     def identity(self) -> object:
-        """Equal for all handles of this memory."""
+        """An identity; equal for all handles of this memory."""
         return self.calls.identity, self.as_of
 
     def query(self, operation: Callable[[Any], Result]) -> Result:
-        """Return what *operation* reads."""
+        """Run a reading *operation* and return its result."""
         return operation(self)
 
     def change(self, operation: Callable[[Any], Result], request: Sequence[object] = ()) -> Result:
-        """Return what *operation* does; a server tells repetitions by what it is asked."""
+        """Run *operation* and return its result; the server detects repetitions by the request."""
         _ = request
         return operation(self)
 
@@ -101,7 +101,7 @@ class RemoteTree:
         return replace(self, idempotency_key=header_text(idempotency_key))
 
     def tree_as_of(self, as_of: AsOf) -> RemoteTree:
-        """Return the memory as it was at a moment."""
+        """Return the memory as of a moment."""
         if self.calls.in_batch:
             raise Unsupported(
                 f"at({as_of!r}): inside a batch the past is not read; read it outside, with "
@@ -109,21 +109,21 @@ class RemoteTree:
             )
         moment_text(as_of, "at")
         made = replace(self, as_of=as_of)
-        made.has(self.paths.root)  # what is no moment, or not kept, is told here
+        made.has(self.paths.root)  # raises for an invalid or pruned moment
         return made
 
     # --- reads ---
 
     def has(self, location: ParsedPath) -> bool:
-        """Return whether a value or an object is at *location*."""
+        """Return whether a value or an object exists at *location*."""
         return self._read("is_exist", location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value at *location*, or what is there instead."""
+        """Return the value at *location*, or the marker of an object or of nothing."""
         return read_found(self._read("get", location))
 
     def object_at(self, location: ParsedPath) -> object:
-        """Raise `NotAnObject` unless an object is at *location*."""
+        """Raise `NotAnObject` unless *location* has an object."""
         return self._read("names", location, limit=0)
 
     def names(self, location: ParsedPath) -> list[str]:
@@ -131,7 +131,7 @@ class RemoteTree:
         return self._read("get_field_names", location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return the names of those fields that are *chosen*."""
+        """Return the names of the fields in the range *chosen*."""
         return self._read(
             "names",
             location,
@@ -158,25 +158,25 @@ class RemoteTree:
     # --- writes ---
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put *value* at *location*."""
+        """Set *value* at *location*."""
         self._write("set", location, expiry, value=_sent(location, value))
 
     def create(
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
-        """Put an empty object at *location*; one that is there stays."""
+        """Create an object at *location*; an existing one stays."""
         self._write("new_object", location, expiry, overwrite=flag(overwrite, "overwrite"))
 
     def delete(self, location: ParsedPath) -> bool:
-        """Remove what is at *location*; return whether something was there."""
+        """Delete the value or object at *location*; return whether it existed."""
         return self._write("delete", location)
 
     def move(self, location: ParsedPath, target: ParsedPath) -> None:
-        """Move what is at *location* to *target*."""
+        """Move the value or object at *location* to *target*."""
         self._write("move", location, new_path=list(target.path))
 
     def clear(self, location: ParsedPath) -> None:
-        """Remove all below the object at *location*."""
+        """Delete everything below the object at *location*."""
         self._write("clear", location)
 
     def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -195,7 +195,7 @@ class RemoteTree:
     def replace(
         self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
     ) -> None:
-        """Put *value* at *location* if what is there is *expected*."""
+        """Set *value* at *location* if the current value is *expected*."""
         found = {} if expected is MISSING else {"expected": value_json(expected, "expected")}
         self._write("update", location, expiry, value=_sent(location, value), **found)
 
@@ -229,12 +229,12 @@ def _sent(location: ParsedPath, value: object) -> Json:
 
 
 def as_of_text(as_of: AsOf | None, what: str = "as_of") -> str | None:
-    """Return a moment of the past as it is sent."""
+    """Return an optional moment as text for a request."""
     return None if as_of is None else moment_text(as_of, what)
 
 
 def moment_text(as_of: AsOf, what: str) -> str:
-    """Return a moment of the past, which has to be given, as it is sent."""
+    """Return a moment as text for a request."""
     as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
         return str(min(as_of, FOREVER))
@@ -242,21 +242,21 @@ def moment_text(as_of: AsOf, what: str) -> str:
 
 
 def expiry_json(expiry: Expiry) -> dict[str, Any]:
-    """Return how long a write lasts as it is sent."""
+    """Return the lifetime of a write as JSON."""
     if isinstance(expiry, timedelta):
         return {"ttl_s": expiry.total_seconds()}
     return {} if expiry is None else {"expires_at": format_time(moment(expiry))}
 
 
 def read_found(told: Mapping[str, Any]) -> Value | NonValue:
-    """Return what was found in exact memory."""
+    """Return the result of a read from its JSON."""
     if told["found"] == "value":
         return value_of(told["value"])
     return NonValue.OBJECT if told["found"] == "object" else MISSING
 
 
 def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """Return an object of exact memory as it is sent: a node for all below it."""
+    """Return an object of exact memory as JSON nodes, one for each descendant."""
     nodes: list[dict[str, Any]] = []
     for name, inner in branch.fields:
         path = (*start, name)
@@ -268,7 +268,7 @@ def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, 
 
 
 def read_branch(nodes: list[dict[str, Any]]) -> Branch:
-    """Return the object that nodes tell of: each object comes before its fields."""
+    """Return the object of JSON nodes; each object precedes its fields."""
     inside: dict[tuple[str, ...], list[tuple[str, Any]]] = {(): []}
     for node in nodes:
         path = tuple(node["path"])

@@ -52,7 +52,7 @@ def create_mcp_app(
         asker: The caller, for requests whose token, if any, may write.
         origins: Further page origins that may send requests, with a token if the server has tokens.
     """
-    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # port 80 is omitted
+    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # clients omit port 80
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=tokens is None,  # a page cannot send a token it lacks
         allowed_hosts=own,
