@@ -140,7 +140,7 @@ def check_access(store: Store, space: str, knowledge: str) -> None:
 def _of_server(store: Store) -> PostgresStore:
     from alveus.store.postgres import PostgresStore
 
-    assert isinstance(store, PostgresStore)  # noqa: S101 - it says where it is
+    assert isinstance(store, PostgresStore)  # noqa: S101 - the only server store
     return store
 
 

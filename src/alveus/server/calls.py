@@ -252,7 +252,7 @@ class CompareMoments(MemoryCall):
         if not isinstance(to.owner, KeyMemory):
             raise InvalidInput("moments are compared of a key, outside of batches; name it: ?key=")
         engine, since = to.owner.engine, asked.as_of(self.a)
-        assert since is not None  # noqa: S101 - it is needed
+        assert since is not None  # noqa: S101 - a required field
         found = difference(
             engine.store,
             Scope(to.owner.space, to.owner.key),

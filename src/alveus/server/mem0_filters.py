@@ -173,7 +173,7 @@ def owners_of_new(filters: Where) -> dict[str, str]:
 
 
 def read_filters(text: str) -> Where:
-    """Return filters of an address: JSON, or, as the client of Python sends them, its literals."""
+    """Return filters from a URL: JSON, or Python literals, as mem0's Python client sends them."""
     found: Any = None
     for read in (json.loads, ast.literal_eval):
         try:

@@ -69,7 +69,7 @@ class RemoteSet(MemorySet):
     def __init__(
         self, writer: Writer, ref: SetRef, options: Mapping[str, object], *, ttl: Ttl | None = None
     ) -> None:
-        assert isinstance(writer, RemoteWriter)  # noqa: S101 - whose sets are these
+        assert isinstance(writer, RemoteWriter)  # noqa: S101 - remote sets have no other
         self.calls = writer.calls
         self._wanted: dict[str, Any] = {}
         self._made: dict[str, Any] = {}
