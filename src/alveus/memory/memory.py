@@ -90,6 +90,7 @@ class MemoryStats:
         cache_bytes: The RAM that the index uses.
         unsealed_sets: Large sets that were searched without an index file: every process builds
             their index again. A search through a writable memory creates the file.
+        failure: The last error of the background embedder, if any.
     """
 
     location: str

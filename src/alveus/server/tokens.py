@@ -53,6 +53,7 @@ class Token:
         space: The only space that the token may use; None means all.
         keys: The prefix of the keys that the token may use. A token with a prefix may read
             knowledge but not write it, and may not make calls on all keys.
+        created: The time of creation, in ISO 8601.
     """
 
     name: str

@@ -348,6 +348,7 @@ class _Choice:
         """Return a left-out piece that says why nothing from memory is shown, if so.
 
         Without tokens for the reason, only the fact is stated.
+        Shown exchanges are memory: beside them, only withheld hits are worth a sentence.
 
         Args:
             has_unnamed: Whether exact values exist that the request does not name.
