@@ -4,14 +4,14 @@ import { CallOptions, Connection, GuardedWriteOptions, ServerEvent, WriteOptions
 
 export * from "./connection.js";
 
-/** The ids of items that were added, in the order of the request. */
+/** The ids of the added items, in the order of the request. */
 export interface AddedIds {
   ids: Array<string>;
   /** How many characters of the request were no text: U+FFFD replaces them. */
   replaced_characters?: number | null;
 }
 
-/** Add to the end of a list; begin one if nothing is there. */
+/** Append to a list; create the list if it does not exist. */
 export interface AppendValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -22,7 +22,7 @@ export interface AppendValue {
   value: any;
 }
 
-/** What calls of a batch answer, and its commit, if there was anything to commit. */
+/** The results of a batch's calls, and its commit, if it changed anything. */
 export interface BatchAnswer {
   /** The commit as of which exact memory was read. */
   base: number;
@@ -33,7 +33,7 @@ export interface BatchAnswer {
   commit: BatchCommit | null;
 }
 
-/** Calls that are made together, or not at all. */
+/** Calls that are committed together, or not at all. */
 export interface BatchBody {
   calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList-Input | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
   /** Commit nothing; tell the last answer. */
@@ -48,7 +48,7 @@ export interface BatchBody {
   touched?: Array<TouchedItem> | null;
 }
 
-/** The commit of a batch; its time in microseconds. */
+/** The commit of a batch; the time is in microseconds. */
 export interface BatchCommit {
   number: number;
   time: number;
@@ -64,17 +64,17 @@ export interface Budget {
   message_tokens?: number;
 }
 
-/** What the call answers in Python, as fields; none if that is nothing. */
+/** The fields of the Python call's result; empty if it returns None. */
 export type CallAnswer = Record<string, any>;
 
-/** Remove all below an object, which stays; an empty path is the root. */
+/** Delete everything below an object, which stays; an empty path is the root. */
 export interface ClearObject {
   call: "exact.clear";
   /** The names from the root down. */
   path: Array<string>;
 }
 
-/** What a commit changed: of values and items the first ones, and how many there are. */
+/** The changes of a commit: the first values and items, and the number of all. */
 export interface CommitAnswer {
   number: number;
   time: string;
@@ -90,7 +90,7 @@ export interface CommitAnswer {
   undone: number;
 }
 
-/** Commits, the latest first. */
+/** Commits, latest first. */
 export interface CommitPage {
   commits: Array<CommitAnswer>;
   /** Go on with it as `before`; null: that was all. */
@@ -125,7 +125,7 @@ export interface CompactionList {
   compactions: Array<CompactionInfoAnswer>;
 }
 
-/** Return what changed in the memory of a key between two moments; see `Memory.diff`. */
+/** Return the changes in the memory of a key between two moments; see `Memory.diff`. */
 export interface CompareMoments {
   call: "key.diff";
   a: string | number;
@@ -138,25 +138,25 @@ export interface CompareMoments {
 
 /** A prompt made from memory; a value. */
 export interface ContextAnswer {
-  /** For a chat client, or `ChatModel.complete`: instructions with what is remembered, the last exchanges, and the query. */
+  /** For a chat client or `ChatModel.complete`: instructions with the remembered data, the last exchanges, and the query. */
   messages: Array<Record<string, string>>;
-  /** The same as one text, for models that complete one. */
+  /** The same as one text, for completion models. */
   text: string;
-  /** What the messages have, as the budget counts them. */
+  /** The number of tokens of the messages, by the budget's counter. */
   tokens: number;
-  /** The most that it might have; None: any number. */
+  /** The budget of the request; None means no limit. */
   budget_tokens: number | null;
-  /** The pieces it has, in order; then those that were left out, `LEFT_OUT` of them. */
+  /** The shown pieces, in order; then up to `LEFT_OUT` pieces that were left out. */
   why: Array<PieceAnswer>;
-  /** How many more were left out. */
+  /** The number of further left-out pieces. */
   more: number;
-  /** Whether some items in reach had no vector yet; see `Hits`. */
+  /** Whether some searched items had no vector yet; see `Hits`. */
   partial: boolean;
-  /** Why a re-ranker did not order what was found; see `Hits`. */
+  /** Why the re-ranker did not order the hits; see `Hits`. */
   reranker_failure: string | null;
 }
 
-/** A question that a prompt is made for. */
+/** A request for a prompt. */
 export interface ContextBody {
   query: string | null;
   budget_tokens?: number | null;
@@ -343,7 +343,7 @@ export interface ConversationUpdateMessagesMark {
   msg_ids?: string | Array<string> | null;
 }
 
-/** Copy an object of this memory, or one that is sent, with all below it. */
+/** Copy an object of this memory, or one in the request, with everything below it. */
 export interface CopyObject {
   /** The names from the root down. */
   path: Array<string>;
@@ -357,7 +357,7 @@ export interface CopyObject {
   nodes?: Array<NewNode> | null;
 }
 
-/** How a set is to be; what is left out is as by default. See `Definition` of alveus. */
+/** The definition of a set; omitted options have defaults. See `Definition` of alveus. */
 export interface DefinitionOptions {
   capacity?: number | null;
   compaction?: string | Record<string, any> | null;
@@ -372,7 +372,7 @@ export interface DefinitionOptions {
   item_type?: string | null;
 }
 
-/** How many items were retired. */
+/** The number of retired items. */
 export interface DeletedCount {
   deleted: number;
 }
@@ -643,14 +643,14 @@ export interface FactsWhy {
   fact: string | Fact;
 }
 
-/** What went wrong: the class of the error, what to do about it, and its attributes. */
+/** An error: its class, a remedy, and its attributes. */
 export interface Fault {
   type: string;
   message: string;
   facts: Record<string, any>;
 }
 
-/** List the names of fields in the order in which they were made. */
+/** List the names of fields in the order of creation. */
 export interface FieldNames {
   /** The names from the root down. */
   path: Array<string>;
@@ -658,7 +658,7 @@ export interface FieldNames {
   call: "exact.get_field_names";
 }
 
-/** What is to be erased: these items, those that match, or the whole key. */
+/** The data to erase: items by id, items by filter, or the whole key. */
 export interface ForgetBody {
   ids?: Array<string> | null;
   where?: Record<string, any> | null;
@@ -667,7 +667,7 @@ export interface ForgetBody {
   dry_run?: boolean;
 }
 
-/** Tell whether a value or an object is there. */
+/** Return whether a value or an object exists. */
 export interface HasValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -675,7 +675,7 @@ export interface HasValue {
   call: "exact.is_exist";
 }
 
-/** The id of an item, in its set once it was released. */
+/** The id of a released item in its set. */
 export interface HeldId {
   id: string;
 }
@@ -697,7 +697,7 @@ export interface HitAnswer {
   relevance: number | null;
 }
 
-/** Add to a number; 0 if nothing is there. */
+/** Add to a number; a missing one counts as 0. */
 export interface IncrementValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -796,7 +796,7 @@ export interface ItemAnswer {
   replaced_characters?: number | null;
 }
 
-/** What is known of an item; what is left out is not. */
+/** The fields of an item; omitted fields are unknown. */
 export interface ItemBody {
   value?: any;
   text?: string | null;
@@ -816,12 +816,12 @@ export interface ItemBody {
   valid_to?: string | null;
 }
 
-/** Items of a set by their names. */
+/** Ids of items of a set. */
 export interface ItemIds {
   ids: Array<string>;
 }
 
-/** Where items are that mean nearly the same: columns of one length. */
+/** A map of items, similar ones close together, as columns of one length. */
 export interface ItemMap {
   ids: Array<string>;
   x: Array<number>;
@@ -842,7 +842,7 @@ export interface ItemMap {
   left_out: number;
 }
 
-/** An item that a commit wrote or removed. */
+/** An item that a commit wrote or deleted. */
 export interface ItemOfCommit {
   kind: "written" | "removed";
   set: string;
@@ -861,66 +861,66 @@ export interface ItemVersions {
   versions: Array<ItemAnswer>;
 }
 
-/** Return a prompt for *query*: what of the key's memory matters to it, and why. */
+/** Return a prompt for *query* from the key's memory, with the reason for each piece. */
 export interface KeyContext {
   of_knowledge?: boolean;
   call: "key.context";
-  /** What is asked now; None: nothing yet, and nothing is searched. */
+  /** The user's question; None means no query and no search. */
   query: string | null;
-  /** The most that it may have; a `Budget` says who counts. */
+  /** The most tokens of the prompt; a `Budget` also names the counter. */
   budget_tokens?: number | Budget | null;
-  /** Instructions; they come first. */
+  /** Instructions, at the start of the prompt. */
   system?: string | null;
-  /** The set that holds the conversation; by default that of the key's sets of messages or observations which was added to last. None: no conversation. */
+  /** The set of the conversation. The default is the key's set of messages or observations with the latest add. None means no conversation. */
   messages?: string | "newest" | null;
-  /** Most exchanges of it. */
+  /** The most exchanges of the conversation. */
   recent?: number | null;
-  /** Sets of the key that are searched. None: none. */
+  /** The key's sets to search. None means none. */
   sets?: Array<string> | "all" | null;
-  /** Sets of knowledge that are searched. None: none. */
+  /** The knowledge sets to search. None means none. */
   knowledge?: Array<string> | "all" | null;
-  /** Which exact values of short-term memory are shown: a path or a list of paths, each with all below it; `ALL`: all of them. By default none, since a session token may be among them; `Context.why` says how many there are. */
+  /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it; `ALL` means all. None by default, since values may include a session token; `Context.why` reports their number. */
   exact?: Array<string | Array<string>> | "all" | null;
-  /** Whose profile is shown: what `KeyMemory.profile` tells of somebody, by name, 300 tokens of it at most. None: nobody's. */
+  /** The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None means no profile. */
   profile?: string | null;
-  /** Names of the blocks that are shown, each whole; `ALL`: all of them. */
+  /** The names of the blocks to show whole; `ALL` means all. */
   blocks?: Array<string> | "all" | null;
-  /** Only items like this, of sets and of knowledge; see `MemorySet.search`. */
+  /** A filter for items of sets and of knowledge; see `MemorySet.search`. */
   where?: Record<string, any> | null;
-  /** From memory as it was at a moment of the past. */
+  /** Read the memory as of this moment of the past. */
   as_of?: number | string | null;
-  /** When items have to hold, by default now (or at *as_of*); "any": whenever. */
+  /** When items must be valid, by default now (or at *as_of*); "any" means any */
   valid_at?: string | "any" | null;
   /** Weights of the searches. */
   signals?: Signals | null;
-  /** Most items that a search is asked for; by default what the budget may have room for. */
+  /** The most hits of a search, by default as many as the budget may have room for. */
   limit?: number | null;
-  /** Orders again what each search finds; see `MemorySet.search`. By default that of `Memory.open`, if any; None: this context goes without. */
+  /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. None means no re-ranking. */
   reranker?: "as the memory was opened" | null;
-  /** Leave out all that a search finds if its best item has a lower relevance, 0..1. 0: leave out nothing. By default sets are shown whole, whatever is asked, if *limit* allows so many items and they take at most a third of what the instructions and the query leave; of others the least relevance is `MIN_SCORE`. */
+  /** Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave; for larger sets the least relevance is `MIN_SCORE`. */
   min_score?: number | null;
-  /** How the budget is divided. */
+  /** The division of the budget among the parts. */
   shares?: {
-    /** Of exact values, if any are named. */
+    /** For exact values, if any are named. */
     exact?: number;
-    /** Of items of knowledge. */
+    /** For items of knowledge. */
     knowledge?: number;
-    /** Of the last exchanges. */
+    /** For the last exchanges. */
     recent?: number;
-    /** Of items of the key's sets. */
+    /** For items of the key's sets. */
     items?: number;
-    /** Of the profile, if one is named. */
+    /** For the profile, if one is named. */
     profile?: number;
-    /** Of blocks, if any are named. */
+    /** For blocks, if any are named. */
     blocks?: number;
   };
-  /** "mask" replaces each secret in what is remembered by its kind, as the rule `Secrets` of the write barrier finds it; "show" does not. Instructions and query are never changed. */
+  /** "mask" replaces each secret in remembered data by its kind, as detected by the admission rule `Secrets`; "show" does not. Instructions and query are never changed. */
   secrets?: "mask" | "show";
-  /** "show" begins each line of what is remembered with its set, its id and its time; "hide" names the day, once for all items of that day. `Context.why` has all of it either way. */
+  /** "show" starts each remembered line with its set, id and time; "hide" shows the day, once for all its items. `Context.why` has all details in both cases. */
   details?: "hide" | "show";
 }
 
-/** Erase the whole key, for good; or *ids* of the set "default"; or, of all sets, *where*. */
+/** Erase the whole key for good; or *ids* of the set "default"; or items that match *where*. */
 export interface KeyForget {
   of_knowledge?: boolean;
   call: "key.forget";
@@ -937,7 +937,7 @@ export interface KeyPage {
   more: boolean;
 }
 
-/** Return the items of all sets, or of those in *sets*, in one plane; see `MemorySet`. */
+/** Return the items of *sets*, or of all sets, as points of a plane; see `MemorySet`. */
 export interface KeyPoints {
   of_knowledge?: boolean;
   call: "key.points";
@@ -946,13 +946,13 @@ export interface KeyPoints {
   limit?: number | null;
 }
 
-/** Search sets together, all of them unless *sets* names some; see `MemorySet.search`. */
+/** Search several sets together, by default all of them; see `MemorySet.search`. */
 export interface KeySearch {
   of_knowledge?: boolean;
   call: "key.search";
   query: string;
   sets?: Array<string> | null;
-  /** Instead of *sets*: those whose names begin with it. */
+  /** Instead of *sets*: search the sets whose names have this prefix. */
   prefix?: string | null;
   limit?: number;
   where?: Record<string, any> | null;
@@ -963,17 +963,17 @@ export interface KeySearch {
   reranker?: "as the memory was opened" | null;
 }
 
-/** Return the names of the sets that something was added to, sorted. */
+/** Return the names of the sets that have had an item, sorted. */
 export interface KeySets {
   of_knowledge?: boolean;
   call: "key.sets";
-  /** Only names that begin with it. */
+  /** Only names with this prefix. */
   prefix?: string;
-  /** Return a dict: by name, how many items there are. Items are not counted for that: each set knows its number. */
+  /** Return a dict of name to number of items. This counts nothing: each set stores its number. */
   counts?: boolean;
 }
 
-/** Texts that facts are learnt from, or a conversation of the key. */
+/** Texts to learn facts from, or a conversation of the key. */
 export interface LearnBody {
   texts?: Array<string> | null;
   conversation?: string | null;
@@ -1056,7 +1056,7 @@ export interface LearnReportAnswer {
   replaced_characters?: number | null;
 }
 
-/** How messages are read; see `LearnOptions` of alveus. */
+/** The options of learning; see `LearnOptions` of alveus. */
 export interface LearnSettings {
   batch_messages?: number;
   batch_tokens?: number;
@@ -1067,7 +1067,7 @@ export interface LearnSettings {
   calls_per_hour?: number | null;
 }
 
-/** List names of fields in their own order, from one on, so many of them. */
+/** List up to a number of field names in sorted order, from a given name on. */
 export interface ListNames {
   /** The names from the root down. */
   path: Array<string>;
@@ -1093,7 +1093,7 @@ export interface Message {
   answers?: Array<string>;
 }
 
-/** Move a value, or an object with all below it. */
+/** Move a value, or an object with everything below it. */
 export interface MoveValue {
   call: "exact.move";
   /** The names from the root down. */
@@ -1112,7 +1112,7 @@ export interface NamedSet {
   ttl?: SetLife | null;
 }
 
-/** An item to be added. */
+/** An item to add. */
 export interface NewItem {
   value?: any;
   text?: string | null;
@@ -1136,20 +1136,20 @@ export interface NewItem {
   compacted?: boolean;
 }
 
-/** Items to be added in one commit. */
+/** Items to add in one commit. */
 export interface NewItems {
   items: Array<NewItem>;
   on_existing?: "error" | "keep" | "update";
 }
 
-/** A value, or, without one, an object, of a tree that is copied. */
+/** A node of a copied tree: a value, or an object without one. */
 export interface NewNode {
   /** The names from the root down. */
   path: Array<string>;
   value?: any;
 }
 
-/** Make an object; one that is there stays. */
+/** Create an object; an existing one stays. */
 export interface NewObject {
   /** The names from the root down. */
   path: Array<string>;
@@ -1172,35 +1172,35 @@ export interface OutOfReachAnswer {
   until: string;
 }
 
-/** A piece of a prompt, or one that was looked at and left out. */
+/** A piece of a prompt, or a candidate that was left out. */
 export interface PieceAnswer {
-  /** Which part of the prompt it is of. */
+  /** The part of the prompt. */
   part: "system" | "recent" | "blocks" | "profile" | "exact" | "knowledge" | "items" | "query";
-  /** Where it is from: ``set/id``, or the path of an exact value; "" for what was passed in. */
+  /** Its origin: ``set/id``, or the path of an exact value; "" for the caller's texts. */
   source: string;
-  /** What it says; secrets are masked unless the context shows them. */
+  /** The text; secrets are masked unless the context shows them. */
   text: string;
-  /** Whether it is in the prompt. */
+  /** Whether the prompt contains the piece. */
   shown: boolean;
-  /** Why it is, or is not. */
+  /** Why the piece was shown or left out. */
   reason: string;
-  /** What it has; in its part of a message, alone. */
+  /** The number of tokens of the piece alone. */
   tokens: number;
-  /** Which one of its part it was, from 1: the newest exchange, or the best hit. */
+  /** Its rank in its part, from 1: the newest exchange, or the best hit. */
   rank: number;
-  /** The set of its items. */
+  /** The set of the piece's items. */
   set: string | null;
-  /** Of its items: several in an exchange of several messages. */
+  /** The ids of its items; an exchange of several messages has several. */
   ids: Array<string>;
-  /** When it happened; of an exchange: when it began. */
+  /** The time of the item; for an exchange, the time of its begin. */
   time: string | null;
-  /** What search gave it. */
+  /** The search score. */
   score: number | null;
-  /** What that is made of; see `Hit`. */
+  /** The components of the score; see `Hit`. */
   parts: Record<string, number>;
 }
 
-/** An answer that says what is wrong. */
+/** An error response. */
 export interface Problem {
   error: Fault;
 }
@@ -1289,7 +1289,7 @@ export interface QuotationAnswer {
   text: string;
 }
 
-/** Read the fields of an object; of those that are objects, only that they are. */
+/** Read the fields of an object; for nested objects, only their kind. */
 export interface ReadFields {
   /** The names from the root down. */
   path: Array<string>;
@@ -1297,7 +1297,7 @@ export interface ReadFields {
   call: "exact.get_fields";
 }
 
-/** Read a value; of an object only that it is one. */
+/** Read a value; for an object, only its kind. */
 export interface ReadValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -1340,26 +1340,26 @@ export interface ReceiptList {
   receipts: Array<ReceiptAnswer>;
 }
 
-/** Change how a set is kept; what is left out stays. */
+/** Change the definition of a set; omitted options stay. */
 export interface RedefineSet {
   set?: NamedSet;
   call: "set.redefine";
   definition: DefinitionOptions;
 }
 
-/** Remove a value, or an object with all below it. */
+/** Delete a value, or an object with everything below it. */
 export interface RemoveValue {
   call: "exact.delete";
   /** The names from the root down. */
   path: Array<string>;
 }
 
-/** Whether there was something to remove. */
+/** Whether a value existed and was deleted. */
 export interface Removed {
   removed: boolean;
 }
 
-/** Set a value if what is there is `expected`; without that: if nothing is there. */
+/** Set a value if the current one is `expected`; without `expected`, if none exists. */
 export interface ReplaceValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -1385,19 +1385,19 @@ export interface RunAnswer {
   error: RunError | null;
 }
 
-/** The run that has the input now. */
+/** The run that has the input after the call. */
 export interface RunChosen {
   run: number;
 }
 
-/** What parked a run. */
+/** The error that parked a run. */
 export interface RunError {
   action: string | null;
   type: string;
   message: string;
 }
 
-/** Runs, the latest first. */
+/** Runs, latest first. */
 export interface RunList {
   runs: Array<RunAnswer>;
   more: boolean;
@@ -1411,7 +1411,7 @@ export interface SearchAnswer {
   hits: Array<HitAnswer>;
 }
 
-/** A question to items. */
+/** A search for items. */
 export interface SearchBody {
   query: string;
   sets?: Array<string> | null;
@@ -1477,7 +1477,7 @@ export interface SetAdmit {
   };
 }
 
-/** A set, and how many items it has. */
+/** A set and its number of items. */
 export interface SetAndSize {
   name: string;
   items: number;
@@ -1533,7 +1533,7 @@ export interface SetHistory {
   id: string;
 }
 
-/** How long items of a set stay that do not say. */
+/** The default lifetime of items of a set. */
 export interface SetLife {
   after_s: number;
   refresh?: "write" | "read";
@@ -1720,19 +1720,19 @@ export interface SetUpdate {
   timezone?: any;
 }
 
-/** How a budget is divided among the parts of a prompt. */
+/** The division of a budget among the parts of a prompt. */
 export interface Shares {
-  /** Of exact values, if any are named. */
+  /** For exact values, if any are named. */
   exact?: number;
-  /** Of items of knowledge. */
+  /** For items of knowledge. */
   knowledge?: number;
-  /** Of the last exchanges. */
+  /** For the last exchanges. */
   recent?: number;
-  /** Of items of the key's sets. */
+  /** For items of the key's sets. */
   items?: number;
-  /** Of the profile, if one is named. */
+  /** For the profile, if one is named. */
   profile?: number;
-  /** Of blocks, if any are named. */
+  /** For blocks, if any are named. */
   blocks?: number;
 }
 
@@ -1782,7 +1782,7 @@ export interface Signals {
   b?: number;
 }
 
-/** How large a memory is, and what waits. */
+/** The size of a memory and its waiting work. */
 export interface StatsAnswer {
   space: string;
   knowledge: string;
@@ -1806,7 +1806,7 @@ export interface StoreFigures {
   runs_parked: number;
 }
 
-/** Read an object and all below it: a node each, objects before their fields. */
+/** Read an object and everything below it as nodes, objects before their fields. */
 export interface Subtree {
   /** The names from the root down. */
   path: Array<string>;
@@ -1814,7 +1814,7 @@ export interface Subtree {
   call: "exact.to_dict";
 }
 
-/** A version of an item that a batch changes; 0 where it adds one. */
+/** The version of an item that a batch changes; 0 for an added item. */
 export interface TouchedItem {
   key: string | null;
   set: string;
@@ -1854,7 +1854,7 @@ export interface WriteValue {
 
 /** A server of alveus. */
 export class Alveus extends Connection {
-  /** Add items, all in one commit. */
+  /** Add items in one commit. */
   addItems(query: {
     /** The set. */
     set?: string;
@@ -1863,7 +1863,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: NewItems, options?: WriteOptions): Promise<AddedIds>;
-  /** Change what is given, as a new version; what is left out stays. */
+  /** Change the given fields of an item, as a new version; omitted fields stay. */
   changeItem(query: {
     /** The id of an item. */
     id: string;
@@ -1874,7 +1874,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: ItemBody, options?: GuardedWriteOptions): Promise<ItemAnswer>;
-  /** Tell what changed in the exact memory of a key between two commits, or until now. */
+  /** Return the changes in a key's exact memory between two commits, or until now. */
   changesOfTree(query: {
     since: number;
     until?: number | null;
@@ -1883,7 +1883,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** List the commits that changed the exact memory of a key, the oldest first. */
+  /** List the commits that changed the exact memory of a key, oldest first. */
   commitsOfTree(query: {
     /** The user, session or device. */
     key: string;
@@ -1910,14 +1910,14 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: WriteOptions): Promise<HeldId>;
-  /** Give a run up: what its finished actions did stays, the rest is never done. */
+  /** Discard a run: effects of its finished actions stay, the other actions never run. */
   discardRun(query: {
     /** The id of a run. */
     run: number;
     /** The space. */
     space?: string;
   }, options?: WriteOptions): Promise<RunChosen>;
-  /** Export a space, or one key, as JSON lines: one unmoving state, as it is sent. */
+  /** Export a space, or one key, as JSON lines: a consistent snapshot. */
   exportSpace(query?: {
     /** The space. */
     space?: string;
@@ -1925,16 +1925,16 @@ export class Alveus extends Connection {
     key?: string;
     knowledge?: boolean;
   }, options?: CallOptions): AsyncGenerator<any, void>;
-  /** Follow the number of the last commit of the store, as server-sent events. */
+  /** Follow the number of the store's last commit, as server-sent events. */
   followCommits(query?: {
     /** The space. */
     space?: string;
   }, options?: CallOptions): AsyncGenerator<ServerEvent<any>, never>;
   /**
-   * Follow what changes, of a key, of keys that begin so, or of all of a space.
+   * Follow the commits of a key, of keys with a prefix, or of a whole space.
    *
-   * Each event is a commit, and says what it changed; without a position, those from now on.
-   * What was forgotten since is left out.
+   * Each event is a commit with its changes. Without a position, the stream starts now. Forgotten
+   * data is omitted.
    */
   followEvents(query?: {
     /** The space. */
@@ -1946,9 +1946,10 @@ export class Alveus extends Connection {
     after?: number | null;
   }, options?: CallOptions): AsyncGenerator<ServerEvent<CommitAnswer>, never>;
   /**
-   * Erase items, or a whole key, for good; the receipt says what keeps it elsewhere.
+   * Erase items, or a whole key, for good; the receipt names remaining copies.
    *
-   * Repeated under one name it erases nothing more, and the receipt says how far it is by now.
+   * A repetition with the same idempotency key erases nothing more and returns the receipt's present
+   * state.
    */
   forget(query: {
     /** The set. */
@@ -1959,9 +1960,9 @@ export class Alveus extends Connection {
     space?: string;
   }, body: ForgetBody, options?: WriteOptions): Promise<ReceiptAnswer>;
   /**
-   * Learn facts from texts, or from a conversation from where it stopped last time.
+   * Learn facts from texts, or from the new messages of a conversation.
    *
-   * A repetition of a request that was cut off goes on where that stopped.
+   * A repetition of an interrupted request continues it.
    */
   learn(query: {
     /** The user, session or device. */
@@ -1970,9 +1971,9 @@ export class Alveus extends Connection {
     space?: string;
   }, body: LearnBody, options?: WriteOptions): Promise<LearnReportAnswer>;
   /**
-   * List what is held back of all keys, and of knowledge, so many keys at a time.
+   * List the quarantined items of all keys and of knowledge, some keys at a time.
    *
-   * Go on with `after`, the `next` of it.
+   * Continue with `after` = `next` of the last response.
    */
   listAllQuarantine(query?: {
     /** The space. */
@@ -1980,9 +1981,9 @@ export class Alveus extends Connection {
     after?: string | null;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /**
-   * Tell what the last commits of a space changed; go on with `before`, the `next` of it.
+   * Return the changes of a space's last commits; continue with `before` = `next`.
    *
-   * Commits of other spaces are left out; where there are many, there may be fewer than `limit`.
+   * Commits of other spaces are omitted; if there are many, a page may have fewer than `limit`.
    */
   listCommits(query?: {
     /** The space. */
@@ -1990,7 +1991,7 @@ export class Alveus extends Connection {
     before?: number | null;
     limit?: number;
   }, options?: CallOptions): Promise<CommitPage>;
-  /** List what compacted a set, the latest first. */
+  /** List the compactions of a set, latest first. */
   listCompactions(query: {
     /** The set. */
     set?: string;
@@ -2000,14 +2001,14 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<CompactionList>;
-  /** List the people, places and things that a key knows facts of, with how many name each. */
+  /** List the entities with facts in a key, with their number of facts. */
   listEntities(query: {
     /** The user, session or device. */
     key: string;
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** List what was learnt of a key's conversations. */
+  /** List the facts learnt from a key's conversations. */
   listFacts(query: {
     subject?: string | null;
     limit?: number;
@@ -2018,7 +2019,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<FactList>;
-  /** List the items of a set by time; go on after the last one with `after`, its id. */
+  /** List the items of a set by time; continue after the last one with `after`, its id. */
   listItems(query?: {
     where?: string | null;
     /** As it was then: a commit number, or a time. */
@@ -2035,7 +2036,7 @@ export class Alveus extends Connection {
     newest_first?: boolean;
     limit?: number;
   }, options?: CallOptions): Promise<ItemPage>;
-  /** List the keys of a space, sorted; go on after the last one with `after`. */
+  /** List the keys of a space, sorted; continue after the last one with `after`. */
   listKeys(query?: {
     /** The space. */
     space?: string;
@@ -2043,7 +2044,7 @@ export class Alveus extends Connection {
     after?: string | null;
     limit?: number;
   }, options?: CallOptions): Promise<KeyPage>;
-  /** List what rules of admission hold back of a key, or of knowledge. */
+  /** List the quarantined items of a key, or of knowledge. */
   listQuarantine(query?: {
     limit?: number;
     /** The space. */
@@ -2051,7 +2052,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<HeldList>;
-  /** Tell which of the last runs of its key looked an item up, and by which questions. */
+  /** List the last runs of the key that read an item, with their queries. */
   listReadings(query: {
     /** The id of an item. */
     id: string;
@@ -2062,13 +2063,13 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** List what was forgotten, the latest first. */
+  /** List the receipts of forgotten data, latest first. */
   listReceipts(query?: {
     /** The space. */
     space?: string;
     limit?: number;
   }, options?: CallOptions): Promise<ReceiptList>;
-  /** Tell what an item was made of, and what was made of it: nodes, and pairs of places. */
+  /** Return an item's sources and derived items: nodes, and pairs of indexes. */
   listRelatives(query: {
     /** The id of an item. */
     id: string;
@@ -2079,7 +2080,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** List runs of agents, the latest first; go on before the last one with `before`. */
+  /** List runs of agents, latest first; continue before the last one with `before`. */
   listRuns(query?: {
     agent?: string | null;
     status?: "waiting" | "parked" | "done" | "discarded" | "retried" | null;
@@ -2097,12 +2098,12 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<SetList-Output>;
-  /** List the spaces of the store that whoever asks may see. */
+  /** List the spaces of the store that the caller may see. */
   listSpaces(query?: {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** Read every version of an item, the oldest first, also after it was deleted. */
+  /** Read every version of an item, oldest first, even after its deletion. */
   listVersions(query: {
     /** The id of an item. */
     id: string;
@@ -2114,11 +2115,11 @@ export class Alveus extends Connection {
     key?: string;
   }, options?: CallOptions): Promise<ItemVersions>;
   /**
-   * Make several calls in one commit: all of them, or, if one is refused, none.
+   * Make several calls in one commit: all of them, or none if one is refused.
    *
-   * A program that needs answers on the way asks with `dry_run` after each call: with all its calls
-   * so far, one `Idempotency-Key`, and the `base` of the first answer. In the end it asks without
-   * `dry_run`, with the calls that write, and with `touched` of the last answer.
+   * A program that needs results between calls sends `dry_run` after each call, with all calls so
+   * far, one `Idempotency-Key`, and the `base` of the first response. At the end it sends the
+   * writing calls without `dry_run`, with `touched` of the last response.
    */
   makeBatch(query: {
     /** The user, session or device. */
@@ -2126,14 +2127,14 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, body: BatchBody, options?: WriteOptions): Promise<BatchAnswer>;
-  /** Make one call of the memory of a key, or of knowledge, by its name in Python. */
+  /** Make one call of the memory of a key, or of knowledge. The call has its Python name. */
   makeCall(query: {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList-Input | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
-  /** Make a prompt from the memory of a key, and say what is in it and why. */
+  /** Make a prompt from the memory of a key, with the reason for each piece. */
   makeContext(query: {
     /** The user, session or device. */
     key: string;
@@ -2141,9 +2142,10 @@ export class Alveus extends Connection {
     space?: string;
   }, body: ContextBody, options?: CallOptions): Promise<ContextAnswer>;
   /**
-   * Tell where items are that mean nearly the same: columns of one length.
+   * Return a map of items, similar ones close together, as columns of one length.
    *
-   * `set` and `speaker` are places in `sets` and `speakers`, -1: nobody; `times` are seconds.
+   * `set` and `speaker` are indexes in `sets` and `speakers`; -1 means no speaker. `times` are in
+   * seconds.
    */
   mapOfItems(query?: {
     /** Their names; none: all. */
@@ -2154,7 +2156,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<ItemMap>;
-  /** Tell which items a compaction retired, and which stand for them, `MOST_SHOWN` of each. */
+  /** Return the items that a compaction retired and added, up to `MOST_SHOWN` of each. */
   readCompaction(query: {
     /** The id of a compaction. */
     id: number;
@@ -2165,7 +2167,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** Read what is known of a person, a place or a thing. */
+  /** Read the facts of an entity: a person, a location or a thing. */
   readEntity(query: {
     name: string;
     /** The user, session or device. */
@@ -2174,16 +2176,16 @@ export class Alveus extends Connection {
     space?: string;
   }, options?: CallOptions): Promise<EntityPageAnswer>;
   /**
-   * Tell how the store grew, at moments from its first commit to its last one.
+   * Return the growth of the store, at moments from its first to its last commit.
    *
-   * `commits` are those there were, `items` those of the items that are there now; of all spaces,
-   * so a token that is for one alone is refused.
+   * `commits` counts all commits; `items` counts the present items by creation time. Both cover all
+   * spaces, so a token limited to one space is refused.
    */
   readGrowth(query?: {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** Say that the process is there. */
+  /** Report that the process is alive. */
   readHealth(query?: {}, options?: CallOptions): Promise<Record<string, string>>;
   /** Read an item. */
   readItem(query: {
@@ -2199,9 +2201,9 @@ export class Alveus extends Connection {
     key?: string;
   }, options?: CallOptions): Promise<ItemAnswer>;
   /**
-   * Read items by their ids, in that order, null for those that are not there.
+   * Read items by their ids, in that order; null for missing items.
    *
-   * It does not count as a read of them: nobody but a person has seen them.
+   * The read does not count as a use of the items: only a person sees them.
    */
   readItems(query: {
     /** The set. */
@@ -2211,7 +2213,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: ItemIds, options?: CallOptions): Promise<Record<string, any>>;
-  /** Tell what an item was derived from, to any depth: nodes, and pairs of places in them. */
+  /** Return an item's sources to any depth: nodes, and pairs of indexes in them. */
   readLineage(query: {
     /** The id of an item. */
     id: string;
@@ -2222,9 +2224,9 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** Read counters of requests, as Prometheus reads them. */
+  /** Read counters of requests, in Prometheus format. */
   readMetrics(query?: {}, options?: CallOptions): Promise<string>;
-  /** Read what is always told of somebody, in so many tokens at most. */
+  /** Read the profile of an entity, with at most `budget` tokens. */
   readProfile(query: {
     name?: string | null;
     budget?: number;
@@ -2233,9 +2235,9 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<EntityProfileAnswer>;
-  /** Say whether the store answers, for whoever has a token for its space. */
+  /** Report whether the store responds, to callers with a token for its space. */
   readReadiness(query?: {}, options?: CallOptions): Promise<Record<string, string>>;
-  /** Tell what a run did: each step, what it read and wrote, called, sent and put out. */
+  /** Return the trace of a run: each step with its reads, writes, calls and outputs. */
   readRun(query: {
     /** The id of a run. */
     run: number;
@@ -2243,15 +2245,15 @@ export class Alveus extends Connection {
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /**
-   * Read how large the store is, and what waits.
+   * Read the size of the store and its waiting work.
    *
-   * Figures of all spaces are null for a token that is for one space alone.
+   * Figures of all spaces are null for a token limited to one space.
    */
   readStats(query?: {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<StatsAnswer>;
-  /** Read a value, or an object with all below it. */
+  /** Read a value, or an object with everything below it. */
   readValue(query: {
     /** Names with dots between, or a JSON list of names; empty: the root. */
     path?: string;
@@ -2262,7 +2264,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<ExactValue>;
-  /** Move an item from quarantine into its set. */
+  /** Move an item from quarantine to its set. */
   releaseHeld(query: {
     /** The id of an item. */
     id: string;
@@ -2271,7 +2273,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: WriteOptions): Promise<HeldId>;
-  /** Remove a value, or an object with all below it; see `PUT` for If-Match. */
+  /** Delete a value, or an object with everything below it; see `PUT` for If-Match. */
   removeValue(query: {
     /** Names with dots between, or a JSON list of names; empty: the root. */
     path: string;
@@ -2280,21 +2282,21 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: GuardedWriteOptions): Promise<Removed>;
-  /** Have a parked run tried again by whoever serves its agent. */
+  /** Retry a parked run; a process that serves its agent runs it again. */
   retryRun(query: {
     /** The id of a run. */
     run: number;
     /** The space. */
     space?: string;
   }, options?: WriteOptions): Promise<RunChosen>;
-  /** Find what answers a question best, in the sets of a key, or in knowledge. */
+  /** Find the items that match a query best, in the sets of a key or in knowledge. */
   search(query: {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: SearchBody, options?: CallOptions): Promise<SearchAnswer>;
-  /** Bring back what a compaction retired, and remove what it added. */
+  /** Restore the items that a compaction retired, and delete the items it added. */
   undoCompaction(query: {
     id: number;
     /** The set. */
@@ -2304,7 +2306,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: WriteOptions): Promise<UndoneAnswer>;
-  /** Set a value; with If-Match only if it is still the one that was read. */
+  /** Set a value; with If-Match only if the current value has that ETag. */
   writeValue(query: {
     /** Names with dots between, or a JSON list of names; empty: the root. */
     path: string;
