@@ -1,4 +1,4 @@
-"""Memory sets: long-term memory. A set has a writer, and knows neither runs nor stores."""
+"""Memory sets: long-term memory. A set uses a writer and depends on no run and no store."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ __all__ = [
 
 
 class MemorySet(SetTidying):
-    """A named set of items, which searches find by words and by meaning.
+    """A named set of items. Searches find an item by its words and by its meaning.
 
-    Opening a set writes nothing; the first add creates it. Each change is atomic and durable when
-    the call returns. Search finds it by its words at once, and by meaning once it is embedded.
+    Opening a set writes nothing; the first add creates the set. Each change is atomic and durable
+    when the call returns. Search finds an item by its words at once, and by its meaning after
+    embedding.
     """
 
 

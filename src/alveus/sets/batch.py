@@ -1,4 +1,4 @@
-"""A batch by hand: several changes of one key, and of knowledge, committed together."""
+"""A batch: several changes of one key and of knowledge, committed together."""
 
 from __future__ import annotations
 
@@ -48,21 +48,21 @@ from alveus.values.storable import Value
 R = TypeVar("R")
 
 MIN_KNOWN_RUN = 16
-"""Where a batch ended so many committed items of a set, pages note which follow each other."""
+"""Length of a run of ended items from which a page notes the run, to skip it later."""
 
 MOST_READ = 256
-"""Items that a page reads at a time, in search of those that the batch left."""
+"""Items that one read of a page fetches while it looks for unchanged items."""
 
 
 class Draft(Writer):
-    """A writer that gathers: reads see the latest commits, and what was gathered.
+    """A writer that gathers changes. Reads see the latest commits and the gathered changes.
 
     Attributes:
-        open: Whether the block that it serves has begun, and not ended.
-        before: For a batch that was committed before: the commit that came before it, which the
-            repetition reads, so that it goes as the first time did.
-        mutex: Held by a call in which reads and writes belong together; an action's threads share
-            its batch.
+        open: Whether the block of the batch is running.
+        before: For a batch that was committed before: the commit that preceded it. A repetition
+            reads this commit, so that it decides as the first run did.
+        mutex: Held by a call whose reads and writes belong together. Threads of an action share its
+            batch.
     """
 
     def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
@@ -89,17 +89,17 @@ class Draft(Writer):
         self._drafted_terms: dict[SetRef, ItemsByTerm] = {}
 
     def now(self) -> int:
-        """See `Writer.now`; a repetition goes by the time of the first one."""
+        """See `Writer.now`; a repetition uses the time of the first run."""
         return super().now() if self.before is None else self.before.time
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
-        """See `Writer.write`: kept until the batch commits."""
+        """See `Writer.write`. The batch keeps the changes until it commits."""
         self._check_open()
         if idempotency_key is not None:
             raise InvalidInput(
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
-        with self.mutex:  # a search of another thread takes in what was gathered
+        with self.mutex:  # a search in another thread indexes the gathered items
             return self._gathered(call)
 
     def _gathered(self, call: WriteCall) -> Value:
@@ -109,7 +109,7 @@ class Draft(Writer):
             new_ids.append(self._new_id())
             return new_ids[-1]
 
-        self._planning = True  # what is read to do so is no part of what was asked
+        self._planning = True  # reads for planning are not recorded as reads of the caller
         try:
             try:
                 change = self._planned(call, new_id)
@@ -130,10 +130,10 @@ class Draft(Writer):
         return change.result
 
     def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
-        """Gather changes, with what makes room for what they add; all of them, or none.
+        """Gather changes, and the compactions that make room for them: all of them, or none.
 
         Raises:
-            SetFull: A set that is to make room can make none.
+            SetFull: A set is full and its compaction cannot make room.
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
         if self.before is None:
@@ -175,9 +175,9 @@ class Draft(Writer):
             self._append(item)
 
     def _is_repetition(self) -> bool:
-        """Return whether somebody committed this very batch while its block was under way.
+        """Return whether another process committed this batch while its block was running.
 
-        From then on the block reads what was there before.
+        After that, the block reads the state before that commit.
         """
         if self._op is None or self.before is not None:
             return False
@@ -187,7 +187,7 @@ class Draft(Writer):
         return first is not None
 
     def _was_overtaken(self) -> bool:
-        """Return whether what the block just read may be of after that commit of this batch."""
+        """Return whether the last read of the block may include that commit of this batch."""
         return not self._planning and self._is_repetition()
 
     def _planned(self, call: WriteCall, new_id: NewId) -> PlannedWrite:
@@ -203,7 +203,7 @@ class Draft(Writer):
         return change
 
     def alone(self, what: str) -> Engine:
-        """See `Writer.alone`: nothing is, inside a batch."""
+        """See `Writer.alone`; a batch always raises."""
         raise Unusable(f"{what} is a commit of its own; do it outside of the batch or action")
 
     def _check_open(self) -> None:
@@ -226,7 +226,7 @@ class Draft(Writer):
         return self.get(change.set, [id_of(change)], at=None)[0]
 
     def _drafted_item(self, ref: SetRef, item_id: str) -> StoredItem | None:
-        """Return the version that the batch made of an item and did not end, or None."""
+        """Return the batch's version of an item; None if the batch has none or ended it."""
         drafted = self._sets.get(ref)
         return None if drafted is None else drafted.live.get(item_id)
 
@@ -249,7 +249,7 @@ class Draft(Writer):
                 self._drafted_terms[change.set].take(record.id, record.terms, record.tokens)
 
     def _last(self, add: ItemEdit) -> int:
-        """Return the version that an id had last, in the batch or before it; 0: none yet."""
+        """Return the last version of an id, in the batch or before it; 0 if the id is new."""
         item_key = (add.set, id_of(add))
         if item_key in self._versions or (isinstance(add, Add) and add.fresh):
             return self._versions.get(item_key, 0)
@@ -276,10 +276,10 @@ class Draft(Writer):
             record=record,
         )
 
-    # --- reads that see the draft -------------------------------------------------------------
+    # --- reads --------------------------------------------------------------------------------
 
     def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
-        """Return what was gathered for a set, by id; None: it is retired."""
+        """Return the gathered versions of a set by id; None marks a retired item."""
         self._check_open()
         drafted = self._sets.get(ref)
         return {} if drafted is None else dict(drafted.live)
@@ -329,7 +329,7 @@ class Draft(Writer):
         newest_first: bool,
         at: Moment | None,
     ) -> list[StoredItem]:
-        """Return committed items that the batch left as they were; of the past, as they were."""
+        """Return committed items that the batch did not change; with *at*, as of that moment."""
         read = partial(
             super().page, ref, newest_first=newest_first, at=self.before if at is None else at
         )
@@ -358,10 +358,10 @@ class Draft(Writer):
             most = max(most, min(2 * most, MOST_READ))
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """See `Writer.versions`: the committed ones; of a repetition, those from before it."""
+        """See `Writer.versions`: committed versions; in a repetition, those before the batch."""
         self._check_open()
         committed = super().versions(ref, item_id)
-        self._was_overtaken()  # if so, what it made is left out
+        self._was_overtaken()  # if so, leave out the items that the batch committed
         if self.before is None:
             return committed
         last = self.before.commit
@@ -372,7 +372,7 @@ class Draft(Writer):
         ]
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """See `Writer.info`: its items are those that the batch sees."""
+        """See `Writer.info`; the item count includes the batch's changes."""
         self._check_open()
         info, drafted = super().info(ref), self._sets.get(ref)
         defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
@@ -386,7 +386,7 @@ class Draft(Writer):
         return replace(info, items=info.items + more)
 
     def count(self, ref: SetRef) -> int:
-        """See `Writer.count`; of a repetition: of those from before it, and what it did."""
+        """See `Writer.count`; in a repetition, items before the batch and its changes."""
         now = super().count(ref)
         self._was_overtaken()
         if self.before is None:
@@ -407,11 +407,11 @@ class Draft(Writer):
             after = position_of(page[-1])
 
     def _more(self, ref: SetRef, drafted: DraftedSet) -> int:
-        """Return how many more items a set has in the batch than are committed."""
+        """Return the item count of the batch's view minus the committed count."""
         store, before = self._engine.store, self.before
         seq = store.seq() if before is None else -1
-        if drafted.checked != seq:  # others may have ended what the batch did
-            hidden = drafted.hidden.copy()  # another thread of the action may add to it
+        if drafted.checked != seq:  # others may have ended items that the batch changed
+            hidden = drafted.hidden.copy()  # another thread of the action may add to the dict
             ids = dict.fromkeys(item_id for item_id, _ in hidden.values())
             found = store.get(ref, [*ids], at=None if before is None else before.commit)
             live = {stored.row for stored in found if stored is not None}
@@ -420,7 +420,7 @@ class Draft(Writer):
         return drafted.more(self.now())
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
-        """See `Writer.compact`; a batch makes room by itself, where its sets are "sync"."""
+        """See `Writer.compact`. A batch makes room itself if its sets are "sync"."""
         _ = compaction
         raise Unusable(
             f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
@@ -434,18 +434,18 @@ class Draft(Writer):
         return super().sources(rows)
 
     def counts(self, scope: Scope) -> dict[str, int]:
-        """See `SetReader.counts`: with what the batch changed."""
+        """See `SetReader.counts`; includes the changes of the batch."""
         return {name: self.count(SetRef(scope, name)) for name in self.sets(scope)}
 
     def sets(self, scope: Scope) -> list[str]:
-        """See `Writer.sets`: with those that the batch adds to first."""
+        """See `Writer.sets`; includes sets that the batch creates."""
         self._check_open()
         drafted = {d.set for d in self.define} | self._sets.keys()
         names = (ref.name for ref in drafted if ref.scope == scope and not is_hidden(ref))
         return sorted({*super().sets(scope), *names})
 
     def origins(self, ref: SetRef) -> list[Scope]:
-        """See `Writer.origins`: what knowledge learns may come from the key of the batch."""
+        """See `Writer.origins`; knowledge may also have sources in the key of the batch."""
         return list(dict.fromkeys((*super().origins(ref), self.scope)))
 
     def hidden(self, scope: Scope) -> list[str]:
@@ -453,10 +453,10 @@ class Draft(Writer):
         drafted = {ref.name for ref in self._sets if ref.scope == scope and is_hidden(ref)}
         return sorted({*super().hidden(scope), *drafted})
 
-    # --- what is added is checked --------------------------------------------------------------
+    # --- admission -----------------------------------------------------------------------------
 
     def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
-        """See `Writer.rules`: looked up once, as no commit says so before the block ends."""
+        """See `Writer.rules`. The batch looks the rules up once: no commit reports a change."""
         if ref not in self._rules_checked:
             self._rules_checked.add(ref)
             info = self.info(ref)
@@ -467,7 +467,7 @@ class Draft(Writer):
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
-        """See `Writer.alike`: with what was gathered."""
+        """See `Writer.alike`; includes gathered items."""
         self._check_open()
         last_row: int | None = None
         matches: list[list[StoredItem]] = []
@@ -493,18 +493,18 @@ class Draft(Writer):
         return last_row, matches
 
     def is_whole(self, set_name: str) -> bool:
-        """Return whether something that was gathered rests on all that a set held."""
+        """Return whether a gathered change depends on all items of a set."""
         return any(ref.name == set_name for ref in self._whole)
 
     def recheck(self) -> None:
-        """Hold what was checked against what others added meanwhile.
+        """Check the gathered changes against items that others added since.
 
         Raises:
-            SetMoved: One of them makes a difference.
+            SetMoved: An item that others added changes the outcome.
         """
         for ref, check in self.admission_checks.items():
             if ref in self._whole:
-                continue  # the store refuses it, if it moved
+                continue  # the store refuses the batch if the set changed
             added = {i.record.id for i in self.items if isinstance(i, Add) and i.set == ref}
             live = [self._drafted_item(ref, item_id) for item_id in added]
             still_live = [stored for stored in live if stored is not None]
@@ -539,7 +539,7 @@ class Draft(Writer):
         return hits
 
     def committed_features(self, ref: SetRef, items: Sequence[StoredItem]) -> dict[int, Feature]:
-        """Return what search reads of items that are committed, by row."""
+        """Return the search features of committed items, by row."""
         info = super().info(ref) if items else None
         if info is None:
             return {}
@@ -547,7 +547,7 @@ class Draft(Writer):
         return {f.row: f for f in self._engine.store.features_of(info.number, rows)}
 
     def _embed_drafted(self) -> None:
-        """Give drafted items their vectors, which are then committed with them."""
+        """Embed the drafted items; the vectors are committed with them."""
         new = self.items[self._embedded :]
         records = [record for item in new for record in records_of(item)]
         waiting = {id(record): record for record in records if record.vectors is None}
@@ -567,13 +567,13 @@ class Draft(Writer):
 
 
 class DraftView:
-    """Sets as a batch sees them, for what makes room in them; not noted as reads of an action."""
+    """A read view of sets for compactions in a batch; an action does not record its reads."""
 
     def __init__(self, draft: Draft, engine: Engine) -> None:
         self._draft, self._engine = draft, engine
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """See `View.info`; what has expired takes no room."""
+        """See `View.info`; expired items do not count."""
         info, engine = Draft.info(self._draft, ref), self._engine
         if info is None or info.next_expiry is None or info.next_expiry > (now := engine.clock()):
             return info

@@ -1,4 +1,4 @@
-"""The one loop that plans changes of sets, commits them, and tries again what may succeed then."""
+"""The one loop that plans changes of sets, commits them, and retries after a conflict."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value, checked
 
 Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
-"""What a batch may be refused with that another one, made from a fresh read, may mend."""
+"""Errors of a refused batch. A new batch from a fresh read may pass."""
 
 
 class BatchSource(ABC):
-    """What makes a batch from the store as it is now, as often as the batch is refused."""
+    """A source of batches: plans a new batch from the current store after each refusal."""
 
     @abstractmethod
     def batch(self) -> Batch | None:
-        """Return the batch; None if nothing would change."""
+        """Return the batch; None if nothing changes."""
 
     @abstractmethod
     def can_retry(self, error: Refusal) -> bool:
-        """Return whether a batch that is made again may pass, after this error."""
+        """Return whether a new batch may pass after this error."""
 
 
 def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Commit | None:
-    """Commit what *source* makes; None if that is nothing.
+    """Commit the batch of *source*; return None if nothing changes.
 
-    Waits for a run of the key. Once a set was full, each further batch makes room in it.
+    Waits while a run holds the key. After a set was full, each further batch makes room in the set.
 
     Raises:
-        KeyBusy: A run held the key for as long as the memory waits.
-        DuplicateItem, SetFull, SetMoved, StaleItem: Trying again cannot help, or did not.
+        KeyBusy: A run held the key longer than the memory's wait time.
+        DuplicateItem, SetFull, SetMoved, StaleItem: A retry cannot help, or the retries failed.
     """
     backoff, makes_room = Backoff(scope, engine.wait_s), False
     while (batch := source.batch()) is not None:
@@ -65,7 +65,7 @@ def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Co
 
 
 def _needs_room(error: Refusal, batch: Batch) -> bool:
-    """Return whether room is to be made as the sets are now."""
+    """Return whether the batch needs room in the current sets."""
     if isinstance(error, SetFull):
         return error.compacts
     compactions = [item for item in batch.items if isinstance(item, Compact)]
@@ -75,7 +75,7 @@ def _needs_room(error: Refusal, batch: Batch) -> bool:
 
 
 def _with_room(engine: Engine, batch: Batch) -> Batch:
-    """Return a batch with the compactions that make room for what it adds, as the sets are now."""
+    """Return the batch with the compactions that make room for its items in the current sets."""
     draft = Draft(engine, batch.scope, None)
     draft.open = True
     draft.keep([item for item in batch.items if not isinstance(item, Compact)], batch.define)
@@ -83,7 +83,7 @@ def _with_room(engine: Engine, batch: Batch) -> Batch:
 
 
 class CommitWriter(Writer):
-    """Commits each call: atomic, and durable when it returns."""
+    """A writer that commits each call: atomic, and durable when the call returns."""
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
@@ -101,7 +101,7 @@ class CommitWriter(Writer):
             return earlier.result
         try:
             commit = commit_with_retries(engine, self.scope, source)
-        except AlveusError:  # the same call may have been carried out since it was looked for
+        except AlveusError:  # the same call may have been committed since the lookup
             earlier = source.earlier()
             if earlier is None:
                 raise
@@ -109,13 +109,13 @@ class CommitWriter(Writer):
         return commit.result if commit is not None and commit.adopted else source.planned.result
 
     def _added_jointly(self, call: WriteCall) -> Value:
-        """Add items beside what other threads add; None: nothing was done."""
+        """Add items in one commit with the adds of other threads; None if nothing was written."""
         engine = self._engine
         if not isinstance(call, AddCall) or not call.is_simple():
             return None
         if call.editor.ref in engine.compactions.pressed:
-            return None  # a compaction comes first; it may wait for the leader, and so not in it
-        if engine.store.observer is not UNOBSERVED:  # an add is observed in its caller's thread
+            return None  # compact in this thread: a leader must not wait for a compaction
+        if engine.store.observer is not UNOBSERVED:  # observe an add in its caller's thread
             return None
         add = _SimpleAdd(engine, self.scope, call)
         commit = engine.joint_adds.commit(add)
@@ -133,10 +133,10 @@ def answer_once(
     idempotency_key: str | None,
     plain: Value,
 ) -> Value:
-    """Return what *act* returns, or returned when the same was asked under the same name.
+    """Return the result of *act*, or the stored result of the same earlier request.
 
-    The answer is a commit after those of *act*, which is called again if it was cut off between:
-    so it has to go on where it stopped.
+    The result is a commit after the commits of *act*. If the process stops between them, a
+    repetition calls *act* again: *act* must continue where it stopped.
 
     Raises:
         InvalidValue: *plain* cannot be stored; nothing was done.
@@ -152,7 +152,7 @@ def answer_once(
 
 
 class _SimpleAdd:
-    """A call that only adds, which the leading thread makes a batch; see `JointAdd`."""
+    """A call that only adds items. The leading thread makes its batch; see `JointAdd`."""
 
     def __init__(self, engine: Engine, scope: Scope, call: AddCall) -> None:
         self._engine, self._scope, self._call = engine, scope, call
@@ -192,7 +192,7 @@ class _CallSource(BatchSource):
         self._op, self._request, self._label = op, request, label
 
     def earlier(self) -> Commit | None:
-        """Return the commit of the same call under its idempotency key; None: there is none."""
+        """Return the commit of the same call under its idempotency key; None if there is none."""
         if self._op is None:
             return None
         return self._engine.store.commit_of_op(self._op, request=self._request, label=self._label)
@@ -221,7 +221,7 @@ class _CallSource(BatchSource):
         )
 
     def can_retry(self, error: Refusal) -> bool:
-        """See `BatchSource.can_retry`; rules that moved are asked again by every plan."""
+        """See `BatchSource.can_retry`; every plan judges by the current rules."""
         return isinstance(error, SetMoved) or (
             self.planned.retry and isinstance(error, (StaleItem, DuplicateItem))
         )
@@ -237,7 +237,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     state: Sequence[TreeDelta],
     calls: Sequence[Value],
 ) -> Commit | None:
-    """Commit what a block gathered; None if that is nothing. Waits for a run of the key."""
+    """Commit the changes of a block; None if there are none. Waits while a run holds the key."""
     if not (draft.items or draft.define or state or op):
         return None
     if state:
@@ -261,7 +261,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
 
 
 class _DraftSource(BatchSource):
-    """Commits what a block gathered, held against what others added meanwhile."""
+    """Commits the changes of a block after a check against items that others added since."""
 
     def __init__(self, draft: Draft, gathered: Batch) -> None:
         self._draft, self._gathered = draft, gathered
@@ -269,12 +269,12 @@ class _DraftSource(BatchSource):
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
         checks = self._draft.admission_checks
-        if not checks:  # to copy a batch takes longer than to make it
+        if not checks:  # a copy of a batch costs more than a new batch
             return self._gathered
         return replace(self._gathered, admission_checks=tuple(checks.values()))
 
     def can_retry(self, error: Refusal) -> bool:
-        """See `BatchSource.can_retry`; what was gathered is checked against the sets of now."""
+        """See `BatchSource.can_retry`; gathered changes are checked against the current sets."""
         draft = self._draft
         if (
             not isinstance(error, SetMoved)

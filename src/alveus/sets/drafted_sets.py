@@ -1,4 +1,4 @@
-"""What a batch gathered for a set, kept so that a read looks at no more of it than it gives."""
+"""The gathered items of a set in a batch, in order, so that a read visits only what it returns."""
 
 from __future__ import annotations
 
@@ -12,32 +12,32 @@ from alveus.store.records import feature_of, position_of
 from alveus.store.times import expired, is_valid_at
 
 AFTER_ALL = 1 << 62
-"""Rows of drafted items: past every row of the store, so that they come last among their like."""
+"""First row number of drafted items: above every row of a store, so that they sort last."""
 
 FIRST_READ = 16
-"""Versions that a page looks at first; then twice as many each time."""
+"""Versions that a page visits first; each further step visits twice as many."""
 
 FEW_HOLES = 64
-"""Versions that an index may hold which the batch replaced since, before it is made anew."""
+"""Replaced versions that an index may contain before the batch builds it anew."""
 
 Place: TypeAlias = tuple[int, int]
-"""Where an item stands in its set; see `position_of`."""
+"""The position of an item in its set; see `position_of`."""
 
 
 class DraftedSet:
-    """What a batch gathered for one set.
+    """The gathered changes of one set.
 
     Attributes:
-        live: By id, the version that the batch made; None: it retired the item.
+        live: The batch's version of each item by id; None marks a retired item.
         hidden: Committed versions that the batch ended: their ids and expiries, by row.
-        checked: Line of the change log as of which it is known which of those others ended too.
+        checked: The line of the change log up to which `hidden` includes endings by others.
     """
 
     def __init__(self, rows: dict[int, StoredItem]) -> None:
         self.live: dict[str, StoredItem | None] = {}
         self.hidden: dict[int, tuple[str, int | None]] = {}
         self.checked: int | None = None
-        self._rows = rows  # of all sets of the batch: its live versions, by row
+        self._rows = rows  # live versions of all sets of the batch, by row
         self._order: list[tuple[int, int, int]] = []
         self._expiries: list[int] = []
         self._hidden_expiries: list[int] = []
@@ -50,9 +50,9 @@ class DraftedSet:
         self._unindexed_ends: list[int] = []
 
     def take(self, item_id: str, new: StoredItem | None, *, before: StoredItem | None) -> None:
-        """Take a change: the item is *new* from now on, and was *before*; None: it is not there."""
+        """Record a change from version *before* to version *new*; None means no item."""
         earlier = self.live.get(item_id)
-        if earlier is not None:  # of this batch, which may not have seen it: it had expired
+        if earlier is not None:  # the batch may not have read its earlier version: it had expired
             self._drop(earlier)
         if before is not None and before.row < AFTER_ALL:
             expires = before.record.expires
@@ -84,26 +84,26 @@ class DraftedSet:
             self._unindexed_ends.append(old.row)
 
     def put(self, stored: StoredItem) -> None:
-        """Have a version that is there be *stored*: the same, with its vectors."""
+        """Replace a live version by *stored*: the same version with its vectors."""
         self.live[stored.record.id] = self._rows[stored.row] = stored
 
     def more(self, now: int) -> int:
-        """Return how many more items the set has than are committed, of those not expired."""
+        """Return the number of unexpired items minus the number of committed ones."""
         live = len(self._order) - bisect_right(self._expiries, now)
         hidden = len(self.hidden) - bisect_right(self._hidden_expiries, now)
         gone = self._gone - bisect_right(self._gone_expiries, now)
         return live - (hidden - gone)
 
     def note_gone(self, gone: Sequence[int | None], seq: int) -> None:
-        """Note the expiries of those of `hidden` that others ended too, by line *seq*."""
+        """Record the expiries of `hidden` versions that others ended too, up to line *seq*."""
         self._gone = len(gone)
         self._gone_expiries = sorted(expires for expires in gone if expires is not None)
         self.checked = seq
 
     def past(self, after: Place | None, *, newest_first: bool) -> Iterator[StoredItem]:
-        """Yield the versions past a position, in the order of a page; expired ones too.
+        """Yield the versions after a position, in page order; expired versions too.
 
-        Another thread of the action may add to them meanwhile.
+        Another thread of the action may add versions meanwhile.
         """
         order, most = self._order, FIRST_READ
         last = None if after is None else (*after, -1 if newest_first else 2 * AFTER_ALL)
@@ -122,10 +122,10 @@ class DraftedSet:
             last, most = chunk[-1], 2 * most
 
     def runs(self, seq: int, now: int, *, newest_first: bool) -> dict[Place | None, Place]:
-        """Return the ends of known runs of hidden items by what comes before them, for a page.
+        """Return known runs of hidden items: from the position before a run to its end.
 
-        They are known as of line *seq* of the change log; the caller adds those it finds. Where
-        the clock was set back, what had expired among them may be there again.
+        The runs are valid up to line *seq* of the change log. The caller adds the runs it finds.
+        After the clock was set back, expired items in a run may be live again.
         """
         known_seq, known_now, runs = self._runs.get(newest_first, (seq, now, {}))
         if known_seq != seq or now < known_now:
@@ -133,13 +133,12 @@ class DraftedSet:
         self._runs[newest_first] = seq, now, runs
         return runs
 
-    # --- what search reads ----------------------------------------------------------------------
+    # --- search ---------------------------------------------------------------------------------
 
     def index(self, now: int, valid_at: int | None, *, dimensions: int) -> SetIndex | None:
-        """Return the index of what has not expired and holds; None: there is nothing.
+        """Return an index of the unexpired items that are valid; None if there are none.
 
-        It is kept, and takes in what is new, as long as there is nothing to be left out. Serves
-        one thread at a time.
+        The index is kept and extended until an item in it ends. Serves one thread at a time.
         """
         if not self._order:
             return None

@@ -1,7 +1,8 @@
-"""Forgetting: what is erased for good, and the receipt that says so without saying what it was.
+"""Forgetting: erasing items for good, and receipts that contain none of the erased data.
 
-Two steps. To erase is one commit: from then on no read of any time shows it. To scrub removes what
-is left in the files of the store; where somebody still reads an old state, that waits.
+Forgetting has two steps. Erasing is one commit: after it, no read of any time returns the data.
+Scrubbing removes the rest from the files of the store; it waits for open readers of older
+snapshots.
 """
 
 from __future__ import annotations
@@ -40,15 +41,15 @@ from alveus.values.storable import Value, checked_name, choice, flag, moment
 from alveus.values.wire import fields_as_json
 
 Scrub: TypeAlias = Literal["now", "later"]
-"""When what is left in the files goes; None: now, if the store is small."""
+"""When to scrub the files; None means now, if the store is small."""
 
 SMALL = 200_000_000
-"""Bytes of a store up to which it is scrubbed at once: that takes seconds at most."""
+"""Largest store, in bytes, that is scrubbed at once. This takes a few seconds at most."""
 
 PAGE = 256
 
 UNDONE: tuple[RunStatus, ...] = ("waiting", "parked", "discarded", "retried")
-"""What runs are of which a task may have failed."""
+"""Statuses of runs in which a task may have failed."""
 
 ALWAYS = (
     ("backups", "made before: forget there too, or let them expire"),
@@ -56,7 +57,7 @@ ALWAYS = (
     ("models", "and other providers that were sent texts: ask those who run them"),
     ("free blocks", "of the disk, which the file system gave up: only its own means erase those"),
 )
-"""What no store can reach, with what to do."""
+"""Copies that no store can reach, each with advice."""
 
 
 @runtime_checkable
@@ -64,19 +65,23 @@ class HasCopies(Protocol):
     """A store whose engine keeps copies that it cannot erase."""
 
     def copies(self, *, scrubbed: int | None) -> list[UnreachableCopy]:
-        """Return what may hold what was erased, and was scrubbed then; None: it was not."""
+        """Return copies that may contain the erased data.
+
+        Args:
+            scrubbed: The time of the scrub; None means that none was made.
+        """
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class OutOfReach:
-    """Something that may still hold what was forgotten, and that alveus cannot or must not change.
+    """A copy that may still contain forgotten data and that alveus cannot or must not change.
 
     Attributes:
-        what: What it is.
-        note: How many of it, or what to do.
-        paths: Of values in an exact tree.
-        until: When that ends, as far as the store can tell; "": nobody knows.
+        what: The kind of copy.
+        note: The number of copies, or advice.
+        paths: Paths of values in an exact tree.
+        until: When the copy expires, as far as the store knows; "" if unknown.
     """
 
     what: str
@@ -85,28 +90,30 @@ class OutOfReach:
     until: str = ""
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the copy as JSON."""
         return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What a `forget` did: counts and digests, nothing of what was there.
+    """The result of a `forget`: counts and digests, none of the erased data.
 
     Attributes:
-        id: Its id; the store keeps it under that, if anything was erased.
-        time: When it was erased.
-        commit: The commit that did so; None: nothing was there, or it was a dry run.
-        request: What was asked for: digests of the key, of sets and of ids.
-        counts: What was erased, by kind; kinds of which nothing was there are left out.
-        derived: Items among them that were erased since they were derived from others.
-        restored: Sources of those that came back.
-        lost: Derived items that cannot be made again, since sources of them were purged before.
-        unread: Outputs that a consumer had yet to read.
-        state: "scrubbed": gone from every file of the store. "pending": from every read only.
-        blocked_by: Who or what is in the way, in words.
-        open: Runs that still hold some of it; their records go with `Memory.scrub` once they end.
-        out_of_reach: What may hold it outside of what was erased.
+        id: The id of the receipt. The store keeps the receipt if data was erased.
+        time: The time of the erasing.
+        commit: The commit that erased; None if no data existed, or for a dry run.
+        request: Digests of the key, of sets and of ids in the request.
+        counts: The number of erased records by kind; kinds without records are left out.
+        derived: Number of items erased because they were derived from erased items.
+        restored: Number of sources of these items that are live again.
+        lost: Number of derived items that cannot be made again, because their sources were purged.
+        unread: Number of erased outputs that a consumer had not read.
+        state: "scrubbed": the data is gone from every file of the store. "pending": from every
+            read.
+        blocked_by: The causes that block the scrub, in words.
+        open: Unfinished runs that contain erased data. `Memory.scrub` deletes their records after
+            they end.
+        out_of_reach: Copies that may still contain the data.
     """
 
     id: str
@@ -125,11 +132,11 @@ class Receipt:
 
     @property
     def changed(self) -> bool:
-        """Whether anything was erased."""
+        """Whether data was erased."""
         return self.commit is not None
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the receipt as JSON."""
         return fields_as_json(self)
 
     def verify(
@@ -141,10 +148,10 @@ class Receipt:
         set: str = "default",
         ids: Sequence[str] = (),
     ) -> bool:
-        """Return whether this is the receipt for forgetting *key*, or *ids* of a set of it.
+        """Return whether this receipt is for forgetting *key*, or *ids* of a set, and still holds.
 
-        And whether that holds: the store keeps the receipt as it is here, and has nothing of
-        theirs from before. Without a key, *space* is the name of a knowledge.
+        It holds if the store keeps the same receipt and has no data of the request from before.
+        Without a key, *space* is the name of a knowledge.
         """
         checked_name(space, "a space")
         if key is not None:
@@ -183,7 +190,7 @@ def _ids_of(value: Value) -> list[Value]:
 
 
 def _is_empty(store: Store, scope: Scope, commit: int) -> bool:
-    """Whether nothing is there of a key from before a commit."""
+    """Return whether a key has no data from before a commit."""
     if store.children(scope, (), at=commit, now=0):
         return False
     return not any(
@@ -191,7 +198,7 @@ def _is_empty(store: Store, scope: Scope, commit: int) -> bool:
     )
 
 
-# --- what was asked, in digests ---------------------------------------------------------------
+# --- digests of requests ----------------------------------------------------------------------
 
 
 def _digest(store: Store, scope: Scope, *names: str) -> str:
@@ -201,7 +208,7 @@ def _digest(store: Store, scope: Scope, *names: str) -> str:
 def hashed_request(
     store: Store, scope: Scope, items: Sequence[tuple[SetRef, Sequence[str]]] | None
 ) -> dict[str, Value]:
-    """Return what a receipt says was asked for; *items* None: a whole key."""
+    """Return the digests of a request for a receipt; *items* None means a whole key."""
     owner: Value = None if scope.key is None else _digest(store, scope)
     if items is None:
         return {"kind": "key", "key": owner}
@@ -219,27 +226,27 @@ def hashed_request(
 
 
 class HowForgotten(NamedTuple):
-    """How something is forgotten; see `MemorySet.forget`."""
+    """The options of a `forget`; see `MemorySet.forget`."""
 
     scrub: Scrub | None = None
     dry_run: bool = False
     idempotency_key: str | None = None
 
     def name(self, engine: Engine, scope: Scope, plain: Value) -> NamedRequest | None:
-        """Return the name of a request, if it has one."""
+        """Return the name of a request; None without an idempotency key."""
         if self.idempotency_key is None or self.dry_run:
             return None
         return engine.named(scope, self.idempotency_key, ["forget", plain])
 
     def check(self) -> None:
-        """Refuse what cannot be asked for."""
+        """Raise for options that cannot be used."""
         flag(self.dry_run, "dry_run")
         if self.scrub is not None:
             choice(self.scrub, "scrub", "now", "later")
 
 
 def forget_key(engine: Engine, scope: Scope, how: HowForgotten) -> Receipt:
-    """Erase a key whole; see `Memory.forget`."""
+    """Erase a whole key; see `Memory.forget`."""
     named = how.name(engine, scope, None)
     return _repeated(engine, scope, named, how) or _forget(engine, scope, None, named, how)
 
@@ -251,11 +258,11 @@ def forget_items(
     where: Where | None,
     how: HowForgotten,
 ) -> Receipt:
-    """Erase items by id, or all that match, in a set or all of an owner; see `MemorySet.forget`."""
+    """Erase items by id or filter, in one set or all sets of an owner; see `MemorySet.forget`."""
     check_chosen(ids, where)
     scope = of if isinstance(of, Scope) else of.scope
     id_list = None if ids is None else checked_ids(ids)
-    Filter.parse(where)  # first: what is nested too deep is refused there
+    Filter.parse(where)  # first: refuse a filter that is nested too deep
     asked = cast("Value", plain_filter(where) if id_list is None else id_list)
     named = how.name(engine, scope, [asked, None if isinstance(of, Scope) else of.name])
     earlier = _repeated(engine, scope, named, how)
@@ -266,7 +273,7 @@ def forget_items(
 
 
 def check_chosen(ids: object, where: object) -> None:
-    """Refuse what names no items of a set, or names them twice."""
+    """Raise unless exactly one of ids and filter is given."""
     if (ids is None) == (where is None):
         raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
 
@@ -274,7 +281,7 @@ def check_chosen(ids: object, where: object) -> None:
 def _chosen(
     store: Store, refs: Sequence[SetRef], ids: list[str] | None, where: Where | None
 ) -> list[tuple[SetRef, list[str]]]:
-    """Return ids by set, and by what is held back of it."""
+    """Return the chosen ids by set; includes ids of quarantined items."""
     existing = {ref for scope in {ref.scope for ref in refs} for ref in store.all_sets(scope)}
     hidden = existing.intersection(map(quarantine_of, refs))
     if ids is None:
@@ -296,7 +303,7 @@ def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
 
 
 def _matching(store: Store, ref: SetRef, chosen: Filter | None) -> list[str]:
-    """Return the ids of items of which any version matches."""
+    """Return the ids of items with any matching version."""
     item_ids = (
         version.record.id
         for version in _versions(store, ref)
@@ -334,7 +341,7 @@ def _forget(
     if stored is not None:
         return receipt_of(engine.store, stored, hindrances)
     if named is not None:
-        # Not a commit of the key: where nothing is to be erased, its name should not come in.
+        # No commit of the key: if there is nothing to erase, the store must not record its name.
         answer: list[Value] = [erasure.request, erased.time]
         knowledge = Scope(engine.knowledge, None)
         engine.store.commit(named.answered(answer, scope=knowledge, time=engine.clock()))
@@ -346,7 +353,7 @@ def _receipt_id(named: NamedRequest) -> str:
 
 
 def _scrub(engine: Engine, how: HowForgotten) -> tuple[str, ...]:
-    """Scrub, if that is due now; return what made it impossible: what was erased stays so."""
+    """Scrub if a scrub is due; return the causes that blocked it. The data stays erased."""
     if how.scrub == "now" or (how.scrub is None and _is_small(engine.store)):
         try:
             engine.store.scrub(now=engine.clock())
@@ -358,7 +365,7 @@ def _scrub(engine: Engine, how: HowForgotten) -> tuple[str, ...]:
 def _repeated(
     engine: Engine, scope: Scope, named: NamedRequest | None, how: HowForgotten
 ) -> Receipt | None:
-    """Return the receipt of the request of this name, as it is now; None: there was none."""
+    """Return the current receipt of a repeated request; None if the request is new."""
     done = None if named is None else engine.done(named)
     if named is None or done is None:
         return None
@@ -373,7 +380,7 @@ def _repeated(
 def _empty_receipt(
     engine: Engine, scope: Scope, receipt: str, request: str, erased: Erased
 ) -> Receipt:
-    """Return the receipt of what the store keeps none of: nothing was there, or it was a trial."""
+    """Return a receipt that the store does not keep: no data existed, or it was a dry run."""
     waits = [one for one in engine.store.receipts(_owners(scope)) if one.scrubbed is None]
     unstored = StoredReceipt(
         receipt,
@@ -388,7 +395,7 @@ def _empty_receipt(
 
 
 def _unsure(store: Store, scope: Scope) -> list[int]:
-    """Return runs of a key that failed in a task: what that had read was not recorded."""
+    """Return runs of a key with a failed task: the reads of this task were not recorded."""
     failed = (run for status in UNDONE for run in _runs(store, scope, status))
     return [
         run.id
@@ -408,9 +415,9 @@ def _runs(store: Store, scope: Scope, status: RunStatus) -> Iterator[Run]:
 
 
 def _tell(engine: Engine, erased: Erased) -> None:
-    """Keep nothing of it in RAM, and have sets that items came back to seen to.
+    """Drop erased data from RAM, and check the capacity of sets with restored items.
 
-    They may be at their mark again.
+    Restored items may bring a set to its mark again.
     """
     engine.recent_hits.clear()
     engine.alike.clear()
@@ -428,7 +435,7 @@ def _owners(scope: Scope) -> list[str]:
 
 
 def _erased(engine: Engine, erasure: Erasure) -> Erased:
-    """Erase as soon as nobody runs the key."""
+    """Erase as soon as no run holds the key."""
     backoff = Backoff(erasure.scope, engine.wait_s)
     while True:
         try:
@@ -445,10 +452,10 @@ def _is_small(store: Store) -> bool:
 
 
 def receipt_of(store: Store, stored: StoredReceipt, hindrances: Sequence[str] = ()) -> Receipt:
-    """Return a receipt as users see it.
+    """Return the public receipt of a stored one.
 
     Args:
-        hindrances: What made a scrub impossible just now.
+        hindrances: Causes that blocked the last scrub.
     """
     erased = stored.erased
     return Receipt(
@@ -517,7 +524,7 @@ def receipt_named(store: Store, receipt: str) -> Receipt:
     """Return a receipt by its id.
 
     Raises:
-        NotFound: The store keeps none of this id.
+        NotFound: The store has no receipt of this id.
     """
     stored = store.receipt(checked_name(receipt, "a receipt's id"))
     if stored is None:
@@ -526,7 +533,7 @@ def receipt_named(store: Store, receipt: str) -> Receipt:
 
 
 def scrub(engine: Engine, owners: Sequence[str]) -> list[Receipt]:
-    """Scrub the store; return the receipts that waited for it, as they are now."""
+    """Scrub the store; return the receipts that waited for the scrub, in their new state."""
     store = engine.store
     waiting = [stored.id for stored in _unfinished(store, owners)]
     store.scrub(now=engine.clock())
@@ -543,16 +550,16 @@ def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
 
 
 def is_bare(done: Effects) -> bool:
-    """Return whether a commit changed nothing of its key that is still kept."""
+    """Return whether a commit has no kept changes of its key."""
     changes = (*done.begun_items, *done.ended_items, *done.compactions)
     has_changes = any(change.set.scope == done.scope for change in changes)
     return not (has_changes or done.put_nodes or done.removed_paths or done.undone_compactions)
 
 
 class ForgottenKeys:
-    """Which commits past *after* are of keys that were forgotten since; read when first asked.
+    """Commits after number *after* whose keys were forgotten later; read at the first use.
 
-    Once such a key is used again, these commits bear its name as they did before.
+    If such a key is used again, these commits have its name as before.
     """
 
     def __init__(self, store: Store, *, after: int = 0) -> None:
@@ -560,7 +567,7 @@ class ForgottenKeys:
         self._commits: dict[str, dict[str, int]] = {}
 
     def cover(self, number: int, scope: Scope) -> bool:
-        """Return whether a bare commit is of such a key, or is that forgetting."""
+        """Return whether a bare commit is of a forgotten key, or is the forgetting commit."""
         if scope.key is None:
             return False
         (owner,) = _owners(scope)
@@ -570,7 +577,7 @@ class ForgottenKeys:
         return number <= self._commits[owner].get(request, 0)
 
     def _read(self, owner: str) -> Iterator[tuple[str, int]]:
-        """Yield what was forgotten, and by which commits: of one request the last comes last."""
+        """Yield forgotten keys and forgetting commits; of one request, the last comes last."""
         found: list[tuple[str, int]] = []
         before: int | None = None
         while page := self._store.receipts([owner], before=before, limit=PAGE):

@@ -1,4 +1,4 @@
-"""Where items come from: the sources that they name, their lineage, and what an undo gave back."""
+"""Origins of items: named sources, lineage, and the results of an undo."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from alveus.values.storable import Value, checked_name
 
 
 def check_sources(sources: object) -> None:
-    """Refuse what are no ids of sources.
+    """Raise unless *sources* are ids.
 
     Raises:
-        InvalidInput: They are not a tuple, or a list, of ids.
+        InvalidInput: The sources are not a tuple or list of ids.
     """
     if not isinstance(sources, (tuple, list)):
         raise InvalidInput(f"sources must be a tuple of ids of items, not {sources!r}")
@@ -29,19 +29,19 @@ def check_sources(sources: object) -> None:
 
 
 def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[ItemChange]:
-    """Return *changes*, with each item linked to the sources that it names.
+    """Return *changes* with each item linked to its named sources.
 
-    What replaces an item keeps the sources that it had, as it stays linked to them.
+    A replaced item keeps its sources and its links to them.
 
-    A source is an item of the same set, live or retired, or one that comes before it in *changes*;
-    else of the only other set of its key that has one of this id; else of knowledge.
+    A source is an item of the same set, live or retired, or an earlier item of *changes*. Otherwise
+    it is an item of the only other set of the key that has the id; otherwise of knowledge.
 
     Args:
-        ref: The set that the call adds to; what it puts elsewhere, as a quarantine, is looked at
-            as if it went there.
+        ref: The set of the call. Items that go to another set, such as a quarantine, are linked as
+            if they went to this set.
 
     Raises:
-        NotFound: There is no such source.
+        NotFound: A source does not exist.
         InvalidInput: An item names itself, or an id that several sets have.
     """
     if all(isinstance(change, Add) and not change.record.sources for change in changes):
@@ -71,7 +71,7 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
 
 
 def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
-    """Return links to those sources of an item that are there; the others are left out."""
+    """Return links to the existing sources of an item; missing sources are left out."""
     return [
         Link(refs[0], name)
         for name in dict.fromkeys(record.sources)
@@ -82,7 +82,7 @@ def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
 def _kept_sources(
     writer: Writer, ref: SetRef, changes: Sequence[ItemChange]
 ) -> dict[str, tuple[str, ...]]:
-    """Return the sources that what is replaced has, and is linked to as far as they are there."""
+    """Return the sources of replaced items by id, and their links to existing sources."""
     ids = [change.record.id for change in changes if isinstance(change, Replace)]
     items = writer.get(ref, ids, at=None) if ids else []
     return {stored.record.id: stored.record.sources for stored in items if stored is not None}
@@ -128,26 +128,26 @@ def _has(writer: Writer, ref: SetRef, name: str) -> bool:
 
 
 SHOWN = 60
-"""Characters of a text that a line of a drawn lineage has."""
+"""Characters of a text in a line of a drawn lineage."""
 
 ROWS = 200
-"""Lines that a notebook shows of a lineage."""
+"""Lines of a lineage that a notebook shows."""
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionInfo:
-    """A compaction that was done.
+    """A finished compaction.
 
     Attributes:
-        id: What `MemorySet.undo` takes.
+        id: The id that `MemorySet.undo` takes.
         commit: The number of its commit.
-        strategy: What planned it, and its settings.
-        by: Who did it: "sync", "background", "external" or "call".
-        retired: How many items went, those that were erased since left out.
-        added: Ids of the items that stand for some of them, likewise.
-        erased: How many of either were erased since.
-        undone: The commit that undid it; None: none did.
-        notes: What else there is to say, such as how many summaries were made by whom.
+        strategy: The name and settings of its strategy.
+        by: Its executor: "sync", "background", "external" or "call".
+        retired: Number of retired items; erased ones do not count.
+        added: Ids of the items that replace retired ones; erased ones are left out.
+        erased: Number of retired and added items that were erased since.
+        undone: The commit that undid it; None means not undone.
+        notes: Further facts, such as the number of summaries by a model.
     """
 
     id: int
@@ -164,14 +164,13 @@ class CompactionInfo:
 
 @dataclass(frozen=True, slots=True)
 class Undone:
-    """What an undo did.
+    """The result of an undo.
 
     Attributes:
-        restored: Ids of the items that are back, as they were.
-        missing: Ids that the compaction retired and that were erased since, as far as they are
-            known.
-        removed: Ids of the items that stood for them, which are gone.
-        erased: How many were erased since, known or not.
+        restored: Ids of the restored items.
+        missing: Known ids of retired items that were erased since.
+        removed: Ids of the removed items that had replaced the restored ones.
+        erased: Number of items erased since, with known ids or not.
     """
 
     restored: tuple[str, ...]
@@ -185,10 +184,10 @@ class Ancestor:
     """A version of an item in a lineage.
 
     Attributes:
-        version: 0 if it was erased.
-        depth: Steps from the item that was asked about, by the shortest way.
-        retired: It is not live: it was retired, or has a later version.
-        erased: It was erased; nothing is known of it any more.
+        version: The version; 0 if it was erased.
+        depth: Steps from the requested item, by the shortest path.
+        retired: True if the version is not live: retired, or replaced by a later one.
+        erased: True if the item was erased; nothing else is known.
     """
 
     id: str
@@ -203,12 +202,12 @@ class Ancestor:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """An item, and all that it was derived from, to any depth.
+    """An item and all its ancestors.
 
     Attributes:
-        nodes: The item itself first, then what is nearer before what is farther.
-        edges: Pairs of indexes in `nodes`: (what was derived, what from).
-        cut: There is more than so many nodes; the farthest are left out.
+        nodes: The item first, then its ancestors, nearest first.
+        edges: Pairs of indexes in `nodes`: (derived item, source).
+        cut: True if the farthest nodes are left out, because the lineage has too many.
     """
 
     nodes: tuple[Ancestor, ...]
@@ -217,23 +216,23 @@ class Lineage:
 
     @property
     def root(self) -> Ancestor:
-        """The item that was asked about."""
+        """The requested item."""
         return self.nodes[0]
 
     @property
     def depth(self) -> int:
-        """The steps to the farthest node."""
+        """The number of steps to the farthest node."""
         return max(node.depth for node in self.nodes)
 
     def sources(self, node: Ancestor) -> tuple[Ancestor, ...]:
-        """Return what a node was derived from."""
+        """Return the direct sources of a node."""
         if not isinstance(node, Ancestor) or node not in self.nodes:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"sources takes a node of this lineage, not {short_repr(node)}")
         at = self.nodes.index(node)
         return tuple(self.nodes[source] for derived, source in self.edges if derived == at)
 
     def text(self) -> str:
-        """Return it drawn as a tree, a line per node; what was drawn before is only named."""
+        """Return the lineage drawn as a tree, a line per node; a repeated node is only named."""
         lines = [
             f"{drawn}{_line(node)}{' …' if again else ''}" for drawn, node, again in self._rows()
         ]
@@ -252,7 +251,7 @@ class Lineage:
         return html.frame(title, tree, notes=["… and more"] if more else [])
 
     def _rows(self) -> Iterator[tuple[str, Ancestor, bool]]:
-        """Yield for each line: what is drawn before it, its node, whether its sources are above."""
+        """Yield for each line: its prefix, its node, and whether its sources were drawn before."""
         below: dict[int, list[int]] = {}
         for derived, source in self.edges:
             below.setdefault(derived, []).append(source)
@@ -285,7 +284,7 @@ def _line(node: Ancestor) -> str:
 
 
 def _told(node: Ancestor, *, is_above: bool) -> tuple[str, str]:
-    """Return what a node says, and what is to be said about it."""
+    """Return the text of a node and a note on it."""
     if node.erased:
         return "(erased)", ""
     about = [node.id, *_marks(node), *(["sources above"] if is_above else [])]

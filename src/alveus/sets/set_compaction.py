@@ -1,4 +1,4 @@
-"""Compaction of a memory set: on demand, listed, undone; and where items come from."""
+"""Compaction of a memory set: compact, list, undo; and the sources of items."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ from alveus.values.keywords import suggest_names_in_part
 from alveus.values.storable import Value, checked_name, counted, moment
 
 LAST_ID = (1 << 63) - 1
-"""Ids of compactions go up to this."""
+"""Largest id of a compaction."""
 
 MOST_NODES = 10_000
-"""How many items a lineage shows."""
+"""Most items in a lineage."""
 
 MaySee: TypeAlias = Callable[[Scope], bool]
-"""Whether the caller may read items of a key, or of knowledge."""
+"""Returns whether the caller may read items of a key, or of knowledge."""
 
 
 def checked_page(before: int | None, limit: int) -> None:
-    """Refuse what names no page of compactions."""
+    """Raise unless *before* and *limit* name a page of compactions."""
     counted(limit, "limit", most=1000)
     if before is not None:
         counted(before, "before", least=0, most=LAST_ID)
 
 
 class ItemOrigins(NamedTuple):
-    """Where items of a set come from."""
+    """The sources of items of a set."""
 
     writer: Writer
     ref: SetRef
@@ -47,10 +47,10 @@ class ItemOrigins(NamedTuple):
     def sources(self, id: str, *, may_see: MaySee | None = None) -> list[Item]:
         """Return the items that an item was derived from, as they were then, oldest first.
 
-        Those that are not live have `retired` set. What was erased is left out.
+        Items that are not live have `retired` set. Erased items are left out.
 
         Args:
-            may_see: Items of other keys, or knowledge, are left out; None: all are returned.
+            may_see: Decides which items of other keys, or knowledge, are returned. None means all.
 
         Raises:
             NotFound: The set never had such an item.
@@ -65,11 +65,11 @@ class ItemOrigins(NamedTuple):
         return sorted(found, key=lambda item: (item.time, item.id))
 
     def lineage(self, id: str, *, may_see: MaySee | None = None) -> Lineage:
-        """Return all that an item was derived from, to any depth, as a graph.
+        """Return an item and all its ancestors as a graph.
 
         Args:
-            may_see: Items of other keys, or knowledge, are shown as erased ones are, and what they
-                were derived from is left out; None: all are shown.
+            may_see: Decides which items of other keys, or knowledge, are shown. Hidden ones look
+                like erased items, and their sources are left out. None means that all are shown.
 
         Raises:
             NotFound: The set never had such an item.
@@ -109,27 +109,27 @@ class ItemOrigins(NamedTuple):
 
 @suggest_names_in_part
 class SetTidying(SetWrites):
-    """A set as it is tidied."""
+    """The compactions of a set."""
 
     def compact(self, compaction: Given | None = None) -> Compacted | None:
-        """Do now one step of what the set's strategy has to do; return it, or None: nothing.
+        """Do one step of compaction now; return the step, or None if there was nothing to do.
 
-        One step is one commit. Without `n`, a strategy has nothing to do while the set is below
-        its low-water mark.
+        One step is one commit. A strategy without `n` has nothing to do while the set is below its
+        low-water mark.
 
         Args:
-            compaction: A strategy to use instead of the set's.
+            compaction: A strategy to use instead of the set's strategy.
 
         Raises:
-            InvalidPlan, StrategyFailed: A strategy of a user failed; the set is as it was.
-            SetBusy: Somebody else compacts the set now.
+            InvalidPlan, StrategyFailed: A user's strategy failed; the set is unchanged.
+            SetBusy: Another process or thread compacts the set now.
         """
         if not self._upkeep:
             refuse_upkeep({"compaction": "compact()" if compaction is None else compaction})
         return self._writer.compact(self._ref, compaction)
 
     def compactions(self, *, before: int | None = None, limit: int = 100) -> list[CompactionInfo]:
-        """Return the compactions of the set, the latest first; *before* an id for older ones."""
+        """Return the compactions of the set, latest first; *before* is an id, for older ones."""
         checked_page(before, limit)
         found = self._writer.compactions(self._ref, before=before, limit=limit)
         return [self._compaction_info(done) for done in found]
@@ -154,16 +154,16 @@ class SetTidying(SetWrites):
         return [stored.record.id for stored, _ in self._writer.rows(rows)]
 
     def undo(self, compaction: int, *, idempotency_key: str | None = None) -> Undone:
-        """Bring back what a compaction retired, as it was, and remove what stood for it.
+        """Restore the items that a compaction retired, and remove the items that replaced them.
 
-        One commit. Each item has its id, value, times and importance again, and a new version.
-        What was erased since cannot come back; the answer says what. With an *idempotency_key* a
-        second call changes nothing, and is answered as the first one was.
+        One commit. Each restored item has its id, value, times and importance again, and a new
+        version. Items erased since cannot be restored; the result names them. With an
+        *idempotency_key* a second call changes nothing and returns the result of the first.
 
         Raises:
             NotFound: The set has no such compaction.
-            CompactionChanged: It was undone before, what it retired is no longer kept, or what it
-                added was changed, deleted or compacted since.
+            CompactionChanged: It was undone before, its retired items are no longer kept, or an
+                item that it added was changed, deleted or compacted since.
         """
         counted(compaction, "a compaction's id", least=0, most=LAST_ID)
         plan = partial(self._planned_undo, compaction)
@@ -197,7 +197,7 @@ class SetTidying(SetWrites):
         return PlannedWrite(changes, answer)
 
     def _explained(self, error: CompactionChanged, done: Compaction) -> CompactionChanged:
-        """Return the error, with the later compaction that is to be undone first, if one is."""
+        """Return the error; it names the later compaction to undo first, if there is one."""
         before: int | None = None
         while page := self._writer.compactions(self._ref, before=before, limit=100):
             for later in page:
@@ -214,17 +214,17 @@ class SetTidying(SetWrites):
             before = page[-1].id
         return error
 
-    # --- where items come from ----------------------------------------------------------------
+    # --- sources of items ---------------------------------------------------------------------
 
     @property
     def inside(self) -> ItemOrigins:
-        """Where items come from; for rooms of alveus that show some of it."""
+        """The sources of items, for other parts of alveus that filter by reader."""
         return ItemOrigins(self._writer, self._ref, f"set {self.name!r} of {self._owner}")
 
     def sources(self, id: str) -> list[Item]:
         """Return the items that an item was derived from, as they were then, oldest first.
 
-        Those that are not live have `retired` set. What was erased is left out.
+        Items that are not live have `retired` set. Erased items are left out.
 
         Raises:
             NotFound: The set never had such an item.
@@ -232,7 +232,7 @@ class SetTidying(SetWrites):
         return self.inside.sources(id)
 
     def lineage(self, id: str) -> Lineage:
-        """Return all that an item was derived from, to any depth, as a graph.
+        """Return an item and all its ancestors as a graph.
 
         Raises:
             NotFound: The set never had such an item.

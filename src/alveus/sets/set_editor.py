@@ -1,4 +1,4 @@
-"""Reading and changing a set: what conversations, messages, windows and layers are built on."""
+"""Reads and changes of one set, for conversations, messages, windows and layers."""
 
 from __future__ import annotations
 
@@ -29,20 +29,20 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name
 
 JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[AdmissionCheck]]
-"""Returns what rules of admission let in of items, which go by their records."""
+"""Returns the admission checks of items, judged by their records."""
 
 
 @dataclass(frozen=True, slots=True)
 class SetEditor:
-    """A set as a writer sees it, with what its batch gathered, and changes of that set.
+    """A view of one set through a writer, and changes of that set.
 
     A change is a plan: a function that reads the set and returns a `PlannedWrite`. `commit` calls
-    the plan again when somebody else changed what it had read. In a batch or an action, a plan
-    reads what the batch gathered, and its changes are gathered too.
+    the plan again if others changed the items that it read. In a batch or an action, a plan reads
+    the gathered changes, and its changes are gathered too.
 
     Attributes:
-        item_type: What the set is defined as if the change is the first one; None: any items.
-        purges: Whether nobody asks what its items were before: the set is to keep no versions.
+        item_type: The item type of a new set; None means any items.
+        purges: Whether the set keeps no earlier versions, because no caller reads them.
     """
 
     writer: Writer
@@ -51,7 +51,7 @@ class SetEditor:
     purges: bool = False
 
     def get(self, ids: Sequence[str]) -> list[StoredItem]:
-        """Return the live items of *ids*, in that order; ids that are not there are left out."""
+        """Return the live items of *ids*, in that order; missing ids are left out."""
         items = self.writer.get(self.ref, ids, at=None) if ids else []
         return [stored for stored in items if stored is not None]
 
@@ -63,7 +63,7 @@ class SetEditor:
         """Return the live item of an id.
 
         Raises:
-            NotFound: There is none.
+            NotFound: There is no live item of this id.
         """
         stored = self.one(checked_name(item_id, "an item's id"))
         if stored is None:
@@ -72,19 +72,19 @@ class SetEditor:
         return stored
 
     def items(self, *, newest_first: bool = False, most: int = PAGE) -> Iterator[StoredItem]:
-        """Yield the live items in order of time; those of one page are of one moment.
+        """Yield the live items in order of time; the items of one page are of one moment.
 
         Args:
-            most: How many are asked for, if it is known; a page has no more, and at most `PAGE`.
+            most: Number of items that the caller needs; a page has at most this number and `PAGE`.
         """
         return self.writer.walk(self.ref, newest_first=newest_first, page=min(most, PAGE))
 
     def retired(self, items: Iterable[StoredItem]) -> list[ItemChange]:
-        """Return the changes that retire items, unless they were changed since they were read."""
+        """Return the changes that retire items, unless the items changed since they were read."""
         return [Retire(self.ref, stored.record.id, stored.version) for stored in items]
 
     def replaced(self, pairs: Sequence[tuple[StoredItem, Item]]) -> list[ItemChange]:
-        """Return the changes that replace each item, as it was read, by another of its id."""
+        """Return the changes that replace each item by another of its id."""
         records = self.writer.records([(stored.record.id, item) for stored, item in pairs])
         return [
             Replace(self.ref, stored.version, record)
@@ -99,11 +99,11 @@ class SetEditor:
         admission_checks: Sequence[AdmissionCheck] | None = None,
         retry: bool = True,
     ) -> PlannedWrite:
-        """Return changes of this set as what `commit` takes, and what it answers with.
+        """Return changes of this set in the form that `commit` takes, with a result.
 
         Args:
-            admission_checks: What the rules of admission said of the changes; None: the changes
-                hold nothing that the rules have not let in before.
+            admission_checks: The checks of the changes by the rules of admission. None means that
+                the rules have accepted all these items before.
         """
         if admission_checks is None:
             admission_checks = self.writer.rules_check(self.ref) if changes else []
@@ -111,7 +111,7 @@ class SetEditor:
         return PlannedWrite(changes, result, define, retry=retry, admission_checks=admission_checks)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
 
     def definitions(self) -> list[Define]:
-        """Return what defines the set, if it is not there yet, or keeps what it is to purge."""
+        """Return the definition of a new set, and the setting that purges earlier versions."""
         info = self.writer.info(self.ref)
         if info is None:
             retention = "purge" if self.purges else "keep"
@@ -122,23 +122,23 @@ class SetEditor:
 
     def commit(
         self, name: str, arguments: Sequence[Value], plan: Callable[[NewId], PlannedWrite]
-    ) -> Any:  # noqa: ANN401 - what the plan answers
-        """Commit a plan, or gather it in the batch; return its result.
+    ) -> Any:  # noqa: ANN401 - the result of the plan
+        """Commit a plan, or gather its changes in the batch; return its result.
 
         Args:
-            name: Of the call, which with its *arguments* tells a batch from another one.
+            name: The name of the call. The name and *arguments* identify the call in a batch.
 
         Raises:
-            StaleItem, DuplicateItem: Others changed what the plan read for as long as the memory
-                waits, or the plan is not to be retried.
+            StaleItem, DuplicateItem: Others changed the items that the plan read until the memory's
+                wait time ended, or the plan allows no retry.
         """
         return self.writer.write(PlannerCall(name, [self.ref.name, *arguments], plan))
 
     def change(self, name: str, arguments: Sequence[Value], changes: Sequence[ItemChange]) -> None:
-        """Commit changes that are never planned again; see `commit`.
+        """Commit changes without replanning; see `commit`.
 
         Raises:
-            StaleItem, DuplicateItem: Others changed what they rest on; nothing was changed.
+            StaleItem, DuplicateItem: Others changed these items; nothing was changed.
         """
         planned = self.plan(changes, retry=False)
         self.commit(name, arguments, lambda _: planned)
@@ -148,14 +148,14 @@ class SetEditor:
     ) -> list[str]:
         """Replace all items of the set by *items*; return their ids, in order.
 
-        A batch takes an id once per call: there another call retires the earlier items.
+        A batch takes an id once per call: in a batch, a separate call retires the earlier items.
 
         Args:
-            is_judged: Whether the set's rules of admission are asked. Items that were in a set
-                before have passed them.
+            is_judged: Whether to check the items by the set's rules of admission. Items that were
+                in a set before passed the rules then.
 
         Raises:
-            Rejected: A rule keeps an item out; nothing was changed.
+            Rejected: A rule rejects an item; nothing was changed.
         """
         if isinstance(self.writer, Draft):
             self.change(f"{name}: clear", [], self.retired(self.items()))
@@ -171,7 +171,7 @@ class SetEditor:
         return self.plan(changes, [record.id for record in records], admission_checks=checks)
 
     def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[AdmissionCheck]:
-        """Return what the rules of the set let in."""
+        """Return the checks of items by the set's rules; raise `Rejected` for a rejected item."""
         rules = self.writer.rules(self.ref, None)
         if rules is None:
             return []
@@ -183,5 +183,5 @@ class SetEditor:
 
 
 def owner_text(scope: Scope) -> str:
-    """Return whose a set is, as a message names it."""
+    """Return the owner of a set, as messages name it."""
     return f"knowledge {scope.space!r}" if scope.key is None else f"key {scope.key!r}"

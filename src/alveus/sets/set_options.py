@@ -1,4 +1,4 @@
-"""What a caller asks of a set, checked."""
+"""The options of a set and of its items, checked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Execution: TypeAlias = Literal["background", "sync", "external"]
 
 
 class ItemChanges(TypedDict, total=False):
-    """What may be known of an item, and changed; see `Item`."""
+    """Fields of an item that an update may change; see `Item`."""
 
     text: str | None
     texts: Sequence[str] | None
@@ -42,24 +42,25 @@ class ItemChanges(TypedDict, total=False):
 
 
 class ItemFields(ItemChanges, total=False):
-    """What may be known of a new item; see `Item`."""
+    """Fields of a new item; see `Item`."""
 
     id: str | None
 
 
 class SetChanges(TypedDict, total=False):
-    """How a set is to be; see `Definition`.
+    """Settings of a set that a caller may change; see `Definition`.
 
     Attributes:
-        capacity: Most items it holds.
-        compaction: At its capacity: "trim" retires the oldest, "reject" refuses, in the commit
-            of the add; or a strategy: a `Trim`, `Summarize`, `Merge`, or one of yours.
-        capacity_tokens, capacity_bytes: Most tokens of its texts, and bytes of all.
-        high_water, low_water: The share of a capacity at which a strategy begins (0.9; with
-            `n`: above 1), and which it brings the set down to (0.7).
-        execution: Who compacts: "background", a thread of this process; "sync", the add that
-            finds it full; "external", `alveus compact` or a `Compactor`.
-        retention: How long what was retired is kept, for history and undo.
+        capacity: Most items in the set.
+        compaction: The action at the capacity. "trim" retires the oldest items, "reject" refuses
+            the add, both in the commit of the add. Or a strategy: a `Trim`, `Summarize`, `Merge`,
+            or a user's.
+        capacity_tokens, capacity_bytes: Most tokens of all texts, and most bytes in all.
+        high_water, low_water: Shares of a capacity. A strategy starts at high_water (0.9; with `n`:
+            above 1) and brings the set down to low_water (0.7).
+        execution: The executor: "background", a thread of this process; "sync", the add that finds
+            the set full; "external", `alveus compact` or a `Compactor`.
+        retention: How long retired items are kept, for history and undo.
         signals: Weights of its searches.
         admission: Rules that check each add, in every process.
     """
@@ -77,17 +78,17 @@ class SetChanges(TypedDict, total=False):
 
 
 class SetOptions(SetChanges, total=False):
-    """What a set may be opened with: how it is to be, and the type of its items."""
+    """Options for opening a set: its settings, and the type of its items."""
 
     item_type: str | None
 
 
 EXECUTIONS: tuple[str, ...] = get_args(Execution)
-"""Who compacts a set; see `Definition.execution`."""
+"""The executors of compactions; see `Definition.execution`."""
 
 
 def stored_options(options: SetChanges | SetOptions, writer: Writer) -> dict[str, object]:
-    """Return options of a set as its definition keeps them."""
+    """Return the options of a set in the form that its definition stores."""
     stored = dict[str, Any](options)
     if stored.get("compaction") is not None:
         stored["compaction"] = writer.stored_compaction(stored["compaction"])
@@ -97,7 +98,7 @@ def stored_options(options: SetChanges | SetOptions, writer: Writer) -> dict[str
 
 
 def clearing(name: str) -> Value:
-    """Return what a call that empties a set is known by, among those that delete."""
+    """Return the arguments that distinguish a `clear` from other deletes."""
     return [name, None, {}]
 
 
@@ -116,27 +117,27 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
 
 
 def listed(value: Value) -> list[Value]:
-    """Return the list that a result is."""
+    """Return a result as the list that it is."""
     return value if isinstance(value, list) else []
 
 
 def definition(options: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
-    """Return *start* with what was given, checked.
+    """Return *start* with the given options, checked.
 
-    A capacity of None lifts it; the compaction is given as a set keeps it.
+    A capacity of None removes the limit. The compaction is given in the stored form.
     """
     changed = checked_options(options)
     new = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
     plan = new.compaction
     counts = isinstance(plan, Mapping) and "n" in plan
     if counts and "compaction" in options and "high_water" not in options:
-        new = replace(new, high_water=1.0)  # it says itself how much room is made
+        new = replace(new, high_water=1.0)  # the strategy's n says how much room it makes
     _check_marks(new)
     return new
 
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Return options of a set as a definition has them, each checked by itself."""
+    """Return options of a set in the form of a definition, each checked by itself."""
     return {name: _CHECKS[name](value, name) for name, value in options.items()}
 
 
@@ -213,10 +214,10 @@ _CHECKS: Mapping[str, Callable[[object, str], object]] = {
 
 
 def refuse_upkeep(options: Mapping[str, object]) -> None:
-    """Refuse what would let a knowledge set change by itself.
+    """Refuse options that make a knowledge set change by itself.
 
     Raises:
-        InvalidInput: Something is given.
+        InvalidInput: Such an option is given.
     """
     for name, value in options.items():
         if value is not None:

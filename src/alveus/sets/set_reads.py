@@ -1,4 +1,4 @@
-"""Reads of a memory set: by id, in order, as it was, by meaning."""
+"""Reads of a memory set: by id, in order, in the past, by meaning."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from alveus.values.markup import Figure, Html
 from alveus.values.storable import checked_name, counted, flag
 
 SHOWN = 10
-"""Items that a notebook shows of a set."""
+"""Items of a set that a notebook shows."""
 
 
 def _is_timed(stored: StoredItem) -> bool:
@@ -36,7 +36,7 @@ def _is_timed(stored: StoredItem) -> bool:
 
 
 class GetsItems(Protocol):
-    """The call `SetReads.get` where a method wraps it.
+    """The signature of `SetReads.get`, for methods that wrap it.
 
     mypy keeps one overload of a method that is wrapped: https://github.com/python/mypy/issues/15737
     """
@@ -51,10 +51,10 @@ class GetsItems(Protocol):
 
 @suggest_names_in_part
 class SetReads:
-    """A set as it can be read: opening one writes nothing."""
+    """The reads of a set. Opening a set writes nothing."""
 
     _upkeep = True
-    """Whether it may have a capacity, and be compacted."""
+    """Whether the set may have a capacity and be compacted."""
 
     def __init__(
         self, writer: Writer, ref: SetRef, options: Mapping[str, object], *, ttl: Ttl | None = None
@@ -68,10 +68,10 @@ class SetReads:
         self._define = self._definition_to_make()
 
     def _definition_to_make(self) -> tuple[Define, ...]:
-        """Return what goes with the next add: nothing, once the set is as it was asked for.
+        """Return the definition to commit with the next add; nothing if the set has it already.
 
         Raises:
-            SetDefinitionConflict: The set holds items, and is otherwise.
+            SetDefinitionConflict: The set contains items and has another definition.
         """
         options = self._options
         if not options:
@@ -81,7 +81,7 @@ class SetReads:
             return (Define(self._ref, defined),)
         if all(getattr(defined, name) == getattr(info.definition, name) for name in options):
             return ()
-        if not info.items:  # nothing in it could be meant otherwise
+        if not info.items:  # an empty set has no conflict
             return (Define(self._ref, definition(options, start=info.definition)),)
         raise SetDefinitionConflict(self.name, asked=options, found=info.definition)
 
@@ -120,12 +120,12 @@ class SetReads:
 
     @property
     def name(self) -> str:
-        """Its name among the sets of its key, or of the knowledge."""
+        """The name of the set within its key or knowledge."""
         return self._ref.name
 
     @property
     def definition(self) -> Definition:
-        """What the set is kept by; of an empty one, what it will be with its next add."""
+        """The definition of the set; of an empty set, the definition that the next add commits."""
         info = self._writer.info(self._ref)
         if info is None and self._options:
             return definition(self._options)
@@ -152,7 +152,7 @@ class SetReads:
     def get(
         self, ids: str | builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
     ) -> Item | builtins.list[Item | None] | None:
-        """Return the item of an id, or None; for several ids, a list in their order."""
+        """Return the item of an id, or None; for several ids, return a list in their order."""
         id_list = checked_ids(ids)
         stored_items = self._writer.get(self._ref, id_list, at=self._at(as_of))
         if as_of is None:
@@ -173,15 +173,15 @@ class SetReads:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> builtins.list[Item]:
-        """Return all items (that match *where*), by time; nothing is cut unless *limit* says so.
+        """Return all items, or all that match *where*, by time; only *limit* cuts the list.
 
         Args:
-            after: Id of the last item of the page before; it may have been deleted since.
-            valid_at: Only facts that held then; by default all, whenever they hold.
+            after: Id of the last item of the previous page; a deleted item works too.
+            valid_at: Only facts that are valid then; by default all facts.
 
         Raises:
-            NotFound: There is no item *after*, nor a history of it.
-            HistoryPruned: What was there at *as_of* is no longer kept.
+            NotFound: The set has neither an item *after* nor its history.
+            HistoryPruned: The state at *as_of* is no longer kept.
         """
         chosen, at, when = Filter.parse(where), self._at(as_of), valid_time(valid_at)
         flag(newest_first, "newest_first")
@@ -191,7 +191,7 @@ class SetReads:
         if after is not None:
             checked_name(after, "after")
             last = self._writer.get(self._ref, [after], at=at)[0]
-            if last is None and at is None:  # it went since the page before was read
+            if last is None and at is None:  # it was deleted since the page before was read
                 last = next(
                     (row for row, _ in reversed(self._writer.versions(self._ref, after))), None
                 )
@@ -217,15 +217,16 @@ class SetReads:
     def recent(
         self, n: int = 10, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> builtins.list[Item]:
-        """Return the last *n* items by time, oldest first; 0 gives none.
+        """Return the last *n* items by time, oldest first; 0 returns none.
 
-        Facts that do not hold are left out.
+        Facts that are not valid are left out.
 
         Args:
-            valid_at: When they have to hold, by default now (or at *as_of*); "any": whenever.
+            valid_at: When the facts must be valid: by default now (or at *as_of*); "any" includes
+                all.
 
         Raises:
-            HistoryPruned: What was there at *as_of* is no longer kept.
+            HistoryPruned: The state at *as_of* is no longer kept.
         """
         counted(n, "n", least=0)
         at, when = self._at(as_of), valid_time(valid_at)
@@ -243,9 +244,9 @@ class SetReads:
         return [item_of(stored) for stored in reversed(newest)]
 
     def history(self, id: str) -> builtins.list[Item]:
-        """Return every version of an item that is kept, oldest first, also after it was deleted.
+        """Return every kept version of an item, oldest first, even if the item was deleted.
 
-        The last one has `retired` set if the item is gone, or has expired.
+        The last version has `retired` set if the item was deleted or has expired.
         """
         rows = self._writer.versions(self._ref, checked_name(id, "an item's id"))
         return [replace(item_of(stored), retired=retired) for stored, retired in rows]
@@ -264,24 +265,24 @@ class SetReads:
     ) -> Hits:
         """Return the items that answer *query* best, by words, meaning and signals.
 
-        Deterministic; ties by id. A filter hides items, it never changes a score; so does time:
-        what does not hold is left out.
+        Deterministic; ties are broken by id. A filter hides items and never changes a score. Facts
+        that are not valid are hidden in the same way.
 
         Args:
-            as_of: Search what was there at a moment of the past.
-            valid_at: When facts have to hold, by default now (or at *as_of*); "any": whenever.
+            as_of: Search the state of the set at a moment of the past.
+            valid_at: When facts must be valid: by default now (or at *as_of*); "any" includes all.
             min_score: Leave out hits whose relevance (0..1, comparable across searches) is lower.
-                Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of
-                the ten best for a question that nothing answers, 12 of 100. 0 leaves out none, and
-                has each `Hit` tell its relevance.
-            reranker: Orders the best hits again, 50 unless its `candidates` says otherwise, and
-                never fewer than *limit*; a `Hit` then has its score. If it fails, they stay in
-                their order, and `Hits` say why. By default that of `Memory.open`, if any; None:
-                this search goes without.
+                Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of the
+                ten best for a question without an answer, 12 of 100. 0 leaves out none and adds its
+                relevance to each `Hit`.
+            reranker: Reorders the best hits: 50 unless its `candidates` says otherwise, and never
+                fewer than *limit*. A `Hit` then has the reranker's score. If the reranker fails,
+                the hits keep their order, and `Hits` has the reason. The default is the reranker of
+                `Memory.open`, if any; None searches without.
 
         Raises:
-            HistoryPruned: What was there at *as_of* is no longer kept.
-            InvalidFilter: *where* cannot be understood.
+            HistoryPruned: The state at *as_of* is no longer kept.
+            InvalidFilter: *where* is not a valid filter.
             InvalidInput: *query* is not a str, *limit* not 1..1,000, or *min_score* not 0..1.
         """
         options = search_options(
@@ -294,39 +295,40 @@ class SetReads:
         return hits
 
     def points(self, *, where: Where | None = None, limit: int | None = None) -> MapPoints:
-        """Return all items (that match *where*) as points, near each other if they mean the same.
+        """Return all items, or all that match *where*, as points; near points mean similar items.
 
-        The plane shows the two directions in which these items differ most. It reads the vector
-        of each; what a batch did not commit yet is not there.
+        The plane shows the two directions in which these items differ most. The call reads the
+        vector of each item; uncommitted items of a batch are left out.
 
         Args:
-            limit: Points at most; of more items, some from everywhere. None: all.
+            limit: Most points. Of more items, a sample from the whole plane is returned. None means
+                all items.
 
         Raises:
-            InvalidInput: The memory's embedder has no vectors, as "words" has none.
+            InvalidInput: The memory's embedder has no vectors, such as "words".
         """
         return self._writer.points([self._ref], where=where, limit=limit)
 
     def map(
         self, *, colour: Colouring = "time", where: Where | None = None, limit: int | None = None
     ) -> Figure:
-        """Return a picture of what `points` returns, coloured by time, speaker or set.
+        """Return a picture of the points of `points`, coloured by time, speaker or set.
 
-        It is a figure of matplotlib: no window is opened.
+        The picture is a matplotlib figure; no window opens.
 
         Raises:
-            InvalidInput: As of `points`.
-            Unsupported: matplotlib is not installed; ``alveus[plot]`` brings it.
+            InvalidInput: See `points`.
+            Unsupported: matplotlib is not installed; ``alveus[plot]`` installs it.
         """
         return self.points(where=where, limit=limit).plot(colour=colour)
 
     def _renew_found(self, ids: Sequence[str]) -> None:
-        """Renew what a search found."""
+        """Renew the items that a search found."""
         stored_items = self._writer.get(self._ref, ids, at=None) if ids else []
         self._renew_read([stored for stored in stored_items if stored is not None])
 
     def _renew_read(self, items: Sequence[StoredItem]) -> None:
-        """Renew what was read, if this set is opened so. It never stands in the way of a read."""
+        """Renew items that were read, if this set was opened so. A failure never fails the read."""
         if self._ttl is not None and self._ttl.refresh == "read":
             with suppress(Unavailable, StoreReadOnly):
                 self._writer.renew(items, ttl_us(self._ttl.after))

@@ -67,16 +67,16 @@ from alveus.values.storable import (
 )
 
 SIMPLE_ITEMS = 16
-"""A call that adds more gains nothing from others'."""
+"""Most items of a call that shares a commit with other threads; more gain nothing."""
 
 _SOURCES = attrgetter("sources")
 
 OnExisting: TypeAlias = Literal["error", "keep", "update"]
-"""What `add` does with an id that is taken: refuse it, skip the item, or replace the other."""
+"""The action of `add` for an existing id: raise, keep the stored item, or replace it."""
 
 
 def _lasting(item: Item, life: timedelta) -> Item:
-    """Return an item that lives so long, unless it says how long."""
+    """Return an item with this lifetime, unless it has an expiry."""
     return replace(item, ttl=life) if item.ttl is item.expire_at is None else item
 
 
@@ -85,9 +85,10 @@ class AddCall:
     """Adds items to a set.
 
     Attributes:
-        definitions: Returns what the set is defined as with its next add.
-        judged: Whether the rules of the set are asked; not about what was in the set before.
-        life: How long an item lives that does not say; it is no part of the request.
+        definitions: Returns the definitions to commit with the add.
+        judged: Whether the rules of the set check the items; items that were in a set before are
+            not checked.
+        life: The lifetime of items without an expiry; not part of the request's digest.
     """
 
     editor: SetEditor
@@ -107,7 +108,7 @@ class AddCall:
         return [self.editor.ref.name, self.on_existing, items, *skips]
 
     def is_simple(self) -> bool:
-        """Return whether it is planned without asking anybody: it only adds a few items."""
+        """Return whether the call only adds a few items, so that its plan needs no reads."""
         return (
             self.judged
             and self.on_existing == "error"
@@ -131,7 +132,7 @@ class AddCall:
         return self._unjudged(pairs, define, []) if judged is None else judged
 
     def pairs(self, new_id: NewId) -> list[tuple[str, Item]]:
-        """Return the items as they are to be recorded, with their ids."""
+        """Return the items to record, with their ids."""
         items = self.items
         if self.life is not None:
             items = [_lasting(item, self.life) for item in items]
@@ -146,7 +147,7 @@ class AddCall:
         ]
 
     def added(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
-        """Return the changes that add the items, whose ids are all new."""
+        """Return the changes that add items with new ids."""
         ref = self.editor.ref
         return [
             Add(ref, record, item.id is None)
@@ -159,12 +160,12 @@ class AddCall:
         define: Sequence[Define],
         checks: Sequence[AdmissionCheck],
     ) -> PlannedWrite:
-        """Return the changes that add the items as they are."""
+        """Return the changes that add the items without a check."""
         writer, ref = self.editor.writer, self.editor.ref
         records = writer.records(pairs)
         added = self.added(records) if self.on_existing == "error" else self._merged(records)
         return PlannedWrite(
-            linked(writer, ref, added) if self.judged else added,  # who brings it back links it
+            linked(writer, ref, added) if self.judged else added,  # add_back links its items later
             [item_id for item_id, _ in pairs],
             define,
             retry=self.on_existing != "error",
@@ -178,7 +179,7 @@ class AddCall:
         define: Sequence[Define],
         new_id: NewId,
     ) -> PlannedWrite | None:
-        """Return what the rules of the set make of the items; see `Adding`."""
+        """Return the changes that the rules of the set allow; see `Adding`."""
         existing = self.on_existing != "error"
         adding = Adding(
             writer=self.editor.writer,
@@ -199,7 +200,7 @@ class AddCall:
         return {stored.record.id: stored for stored in self.editor.get(ids)}
 
     def _merged(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
-        """Return changes that add what is new, and keep or replace what is there."""
+        """Return changes that add new items, and keep or replace existing ones."""
         ref, live = self.editor.ref, self._live([record.id for record in records])
         changes: list[ItemChange] = []
         for record in records:
@@ -215,7 +216,7 @@ _StoredVerdict: TypeAlias = tuple[Outcome, str, str, str | None]
 
 
 def _added(answer: Value) -> Added:
-    """Return the result of a call that added items, from what its commit keeps."""
+    """Return the result of an add from the answer that its commit stores."""
     if isinstance(answer, list):
         return Added(map(str, answer))
     assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
@@ -226,7 +227,7 @@ def _added(answer: Value) -> Added:
 
 
 def check_adding(items: Sequence[Item], on_existing: object) -> None:
-    """Refuse what no set takes, whatever it holds."""
+    """Raise for items or options that no set accepts."""
     choice(on_existing, "on_existing", "error", "keep", "update")
     for item in items:
         if item.id is not None:
@@ -236,7 +237,7 @@ def check_adding(items: Sequence[Item], on_existing: object) -> None:
 
 
 def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> Item:
-    """Return the item that a user means by a value, or an `Item`, and fields by name."""
+    """Return an item from a value or an `Item`, and named fields."""
     if not fields:
         return with_one_text(value) if isinstance(value, Item) else Item(value)
     present = dict[str, Any](fields)
@@ -251,7 +252,7 @@ def item_from(value: object, fields: ItemChanges | ItemFields | None = None) -> 
 
 @suggest_names_in_part
 class SetWrites(SetReads):
-    """A set as it can be changed."""
+    """The changes of a set."""
 
     def add(
         self,
@@ -263,21 +264,21 @@ class SetWrites(SetReads):
     ) -> str:
         """Add one item; return its id.
 
-        In a set with rules of admission that may be the id of an item that says the same, or the
-        one that the item has in `quarantine`; `admit` tells before.
-        With an *idempotency_key* a second call changes nothing and returns the first one's id.
+        In a set with rules of admission, this may be the id of an equal item, or the id of the item
+        in `quarantine`; `admit` returns the verdict beforehand. With an *idempotency_key* a second
+        call changes nothing and returns the id of the first.
 
         Args:
             value: A storable value, or an `Item`.
-            fields: What else is known of it: ``id text texts time timezone metadata
-                importance speaker role session expire_at ttl valid_from valid_to``, as in `Item`.
-                They replace the fields of an `Item`.
+            fields: Further fields of the item: ``id text texts time timezone metadata importance
+                speaker role session expire_at ttl valid_from valid_to``, as in `Item`. They replace
+                the fields of an `Item`.
 
         Raises:
-            DuplicateItem: The id is taken, and *on_existing* is "error".
+            DuplicateItem: The id exists, and *on_existing* is "error".
             IdempotencyConflict: The key was used before with other arguments.
-            InvalidInput: Something passed cannot be stored.
-            Rejected: A rule of the set keeps it out.
+            InvalidInput: An argument cannot be stored.
+            Rejected: A rule of the set rejects the item.
             SetFull, KeyFull: A limit was reached.
         """
         check_keywords(self, "add", fields, ItemFields)
@@ -292,14 +293,14 @@ class SetWrites(SetReads):
         on_rejected: OnRejected = "error",
         idempotency_key: str | None = None,
     ) -> Added:
-        """Add items in one commit: all of them, or none; return their ids in order.
+        """Add items in one commit, all or none; return their ids in order.
 
         Args:
-            on_rejected: "skip" leaves out what a rule of the set rejects; the list that is
-                returned says what, and why (`Added.skipped`).
+            on_rejected: "skip" leaves out rejected items; the returned list names them and the
+                reasons (`Added.skipped`).
 
         Raises:
-            Rejected: A rule keeps an item out, and *on_rejected* is "error".
+            Rejected: A rule rejects an item, and *on_rejected* is "error".
         """
         if type(items) not in (list, tuple):
             raise InvalidInput("add_many takes a list of values or Items; add() takes one")
@@ -311,7 +312,7 @@ class SetWrites(SetReads):
     def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
         """Add items that were in a set before, as an import of an export does.
 
-        As `add_many`, but no rule of admission is asked: they were, when the items came first.
+        Like `add_many`, but rules of admission do not check the items: they did at the first add.
         """
         if type(items) not in (list, tuple) or not all(isinstance(item, Item) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput("add_back takes a list of Items, as a set or an export has them")
@@ -340,22 +341,23 @@ class SetWrites(SetReads):
 
     @property
     def _life(self) -> timedelta | None:
-        """How long an item lives of which the call does not say; None: for good."""
+        """The lifetime of items without an expiry; None means that they never expire."""
         return None if self._ttl is None else self._ttl.after
 
     def _definitions(self) -> Sequence[Define]:
-        """Return what goes with an add now: others may have added since the set was opened.
+        """Return the definitions to commit with an add now.
 
-        Or they forgot the set since, with its definition: it is made again as it was asked for.
+        Others may have added to the set since it was opened. If they forgot the set with its
+        definition, the set is defined again with the options of the opening.
         """
         if self._define or (self._options and self._writer.info(self._ref) is None):
             self._define = self._definition_to_make()
         return self._define
 
     def admit(self, value: object) -> Verdict:
-        """Return what the rules of the set say of a value, or an `Item`; stores nothing.
+        """Return the verdict of the set's rules on a value or an `Item`; store nothing.
 
-        What is added meanwhile may change the answer.
+        Adds by others may change the verdict afterwards.
         """
         item = item_from(value)
         info = self._writer.info(self._ref)
@@ -371,7 +373,7 @@ class SetWrites(SetReads):
 
     @property
     def quarantine(self) -> Quarantine:
-        """What the rules of the set keep out of it until somebody decides."""
+        """The items that the rules of the set hold until a person or program decides."""
         return Quarantine(self._writer, self._ref.scope, self.name)
 
     def update(
@@ -383,21 +385,21 @@ class SetWrites(SetReads):
         idempotency_key: str | None = None,
         **fields: Unpack[ItemChanges],
     ) -> Item:
-        """Change what is passed of an item, as a new version of it; return that.
+        """Change the given fields of an item, as a new version; return this version.
 
-        What is left out stays; a new *value* without *text* brings its text.
+        Other fields stay. A new *value* without *text* replaces the text, too.
 
         With an *idempotency_key* a second call changes nothing and returns the version that the
-        first one made; the item as it is now, where its set keeps that version no longer.
+        first made. If the set no longer keeps that version, it returns the current item.
 
         Args:
-            fields: What of it changes, as in `add`.
+            fields: The fields to change, as in `add`.
 
         Raises:
             NotFound: There is no live item of this id.
-            HistoryPruned: It is a repetition, the version is not kept, and the item not there.
-            StaleItem: *if_version* is given, and is not its version.
-            Rejected: A rule of the set would not have it so.
+            HistoryPruned: A repetition: the version is no longer kept, and the item does not exist.
+            StaleItem: The item's version is not *if_version*.
+            Rejected: A rule of the set rejects the new version.
         """
         check_keywords(self, "update", fields, ItemChanges)
         checked_name(id, "an item's id")
@@ -418,14 +420,14 @@ class SetWrites(SetReads):
         return self._version_made(id, version, call.new_versions)
 
     def _version_made(self, item_id: str, version: object, new_versions: Sequence[Item]) -> Item:
-        """Return the version of an item that a call made, whatever became of it since.
+        """Return the version of an item that a call made, even if the item changed later.
 
         Args:
-            version: None: the live one.
-            new_versions: As it was made by this very call, if it was.
+            version: The version; None means the live one.
+            new_versions: The versions that this very call made.
 
         Raises:
-            HistoryPruned: It is not live, and the set no longer keeps that version.
+            HistoryPruned: The version is not live, and the set no longer keeps it.
         """
         live = self._writer.get(self._ref, [item_id], at=None)[0]
         if live is not None and version in (live.version, None):
@@ -452,21 +454,21 @@ class SetWrites(SetReads):
         idempotency_key: str | None = None,
         **fields: Unpack[ItemChanges],
     ) -> str:
-        """Say what holds instead of an item from *at* on; return the id of the new item.
+        """Replace a fact by a new one from *at* on; return the id of the new item.
 
-        One commit: the old item gets a version that ends to hold at *at* (by default now), the new
-        one begins to hold then, and has the old one as its source. Search and recent find what
-        holds; ``valid_at=`` finds what held.
+        One commit: the old item gets a version that is valid until *at* (by default now). The new
+        item is valid from then on and has the old one as its source. Search and recent find the
+        valid item; ``valid_at=`` finds the item that was valid at a time.
 
         Args:
-            new_id: Of the new item.
-            fields: What else is known of it, as in `add`, but for *valid_from*.
+            new_id: The id of the new item.
+            fields: Further fields of the new item, as in `add`, except *valid_from*.
 
         Raises:
             NotFound: There is no live item of this id.
-            DuplicateItem: *new_id* is taken.
-            Rejected: A rule of the set keeps the new item out; it may say the same as others.
-            InvalidInput: The old item began to hold after *at*, or ended to hold before.
+            DuplicateItem: *new_id* exists.
+            Rejected: A rule of the set rejects the new item. Rules for duplicates do not apply.
+            InvalidInput: The old item becomes valid after *at*, or ended before.
         """
         checked_name(id, "an item's id")
         asked = None if at is None else microseconds(at, "at")
@@ -488,10 +490,10 @@ class SetWrites(SetReads):
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> int:
-        """Retire items by id, or all that match *where*; return how many there were.
+        """Retire items by id, or all that match *where*; return the number of retired items.
 
-        They are gone from every read of the present; `history`, ``as_of=`` and undo keep them.
-        Ids that are not there are not counted.
+        Reads of the present no longer return them; `history`, ``as_of=`` and undo keep them.
+        Missing ids are not counted.
 
         Raises:
             StaleItem: *if_version* is given, and an item of *ids* has another version.
@@ -506,24 +508,24 @@ class SetWrites(SetReads):
         return answer if isinstance(answer, int) else 0
 
     def renew(self, ids: str | Sequence[str], *, ttl: timedelta) -> int:
-        """Have items that expire live for *ttl* from now on; return how many now live longer.
+        """Let expiring items live for *ttl* from now on; return the number of renewed items.
 
-        It makes no version and no commit, and is durable when the call returns. An item stays as
-        it is if it never expires, if it would gain less than a tenth of *ttl*, or if it is not
-        there. A set that was opened with ``ttl=Ttl(after=…, refresh="read")`` does the same to
-        what `get` and `search` return.
+        The call makes no version and no commit; the change is durable when the call returns. An
+        item stays unchanged if it never expires, would gain less than a tenth of *ttl*, or does not
+        exist. A set opened with ``ttl=Ttl(after=…, refresh="read")`` does the same to the items
+        that `get` and `search` return.
         """
         life = ttl_us(ttl)
         return self._writer.renew(SetEditor(self._writer, self._ref).get(checked_ids(ids)), life)
 
     def pop(self, n: int = 1, *, idempotency_key: str | None = None) -> builtins.list[Item]:
-        """Retire the last *n* items by time and return them, oldest first; fewer if there are.
+        """Retire the last *n* items by time, or fewer, and return them, oldest first.
 
-        No two calls get the same item, wherever they are made. With an *idempotency_key* a second
-        call changes nothing and returns what the first one did.
+        No two calls return the same item, in any process. With an *idempotency_key* a second call
+        changes nothing and returns the result of the first.
 
         Raises:
-            HistoryPruned: It is a repetition, and the set no longer keeps what was returned.
+            HistoryPruned: A repetition, and the set no longer keeps the returned items.
         """
         call = PopCall(SetEditor(self._writer, self._ref), counted(n, "n", least=0))
         answer = self._writer.write(call, idempotency_key=idempotency_key)
@@ -534,7 +536,7 @@ class SetWrites(SetReads):
         return popped
 
     def clear(self, *, idempotency_key: str | None = None) -> int:
-        """Retire every item; return how many there were. The set and its definition stay."""
+        """Retire every item; return their number. The set and its definition stay."""
         return self.delete(where={}, idempotency_key=idempotency_key)
 
     def forget(
@@ -546,17 +548,17 @@ class SetWrites(SetReads):
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Erase items by id, or all of which a version matches *where*: for good.
+        """Erase items for good: by id, or all with a version that matches *where*.
 
-        Every version of them goes, what was derived from them, and the records of ended runs that
-        wrote or read them. Sources that only a summary now gone stood for come back.
+        This erases every version of the items, items derived from them, and the records of ended
+        runs that wrote or read them. Sources whose only summary was erased are live again.
 
         Args:
-            scrub: "now": also remove what is left in files; "later": leave that to
-                `Memory.scrub`. None: now, if the store is under 200 MB.
+            scrub: "now" also removes the data from the files; "later" leaves that to
+                `Memory.scrub`. None means now if the store is under 200 MB.
             dry_run: Only count.
-            idempotency_key: A second call under it erases nothing, also of what is new, and
-                returns the same receipt, as it is now.
+            idempotency_key: A second call with it erases nothing, not even new items, and returns
+                the same receipt in its current state.
 
         Raises:
             Unusable: Inside a batch or an action: forgetting is a separate commit.
@@ -566,10 +568,10 @@ class SetWrites(SetReads):
         return forget_items(engine, self._ref, ids, where, how)
 
     def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
-        """Change the definition of a set; what is left out stays. A capacity of None lifts it.
+        """Change the definition of a set; other settings stay. A capacity of None lifts the limit.
 
-        What is over a smaller capacity is dealt with by the next add. New rules of *admission*
-        are for what is added from then on; an empty list lifts them.
+        If the set exceeds a smaller capacity, the next add makes room. New rules of *admission*
+        apply to later adds; an empty list removes all rules.
         """
         new = definition(self._redefining(changes), start=self.definition)
         planned = PlannedWrite([], None, [Define(self._ref, new, replace=True)])
@@ -578,7 +580,7 @@ class SetWrites(SetReads):
         return self.definition
 
     def _redefining(self, changes: SetChanges) -> dict[str, object]:
-        """Return what is changed of the definition, as that keeps it."""
+        """Return the changes of the definition in the stored form."""
         check_keywords(self, "redefine", changes, SetChanges)
         capacities = ("capacity", "capacity_tokens", "capacity_bytes")
         chosen = stored_options(changes, self._writer)
@@ -598,9 +600,9 @@ class UpdateCall:
     """Changes an item.
 
     Attributes:
-        changes: What of it changes, by field.
-        life: How long it lives from now on, if the changes do not say.
-        new_versions: After a plan: the item as it made it.
+        changes: The new values, by field.
+        life: The new lifetime, unless the changes set an expiry.
+        new_versions: The version of the item that the last plan made.
     """
 
     editor: SetEditor
@@ -665,7 +667,7 @@ class DeleteCall:
             items = self.editor.get(self.ids)
         else:
             items = [s for s in self.editor.items() if fits(s, self.matching)]
-        latest = {stored.record.id: stored for stored in items}  # a page may repeat what moved
+        latest = {stored.record.id: stored for stored in items}  # a page may repeat a moved item
         for stored in latest.values():
             if self.if_version not in (None, stored.version):
                 raise StaleItem(stored.record.id, expected=self.if_version, found=stored.version)
@@ -677,7 +679,7 @@ class PopCall:
     """Retires the last items by time.
 
     Attributes:
-        popped: By id and version, what it planned to retire.
+        popped: The items that the last plan retires, by id and version.
     """
 
     editor: SetEditor
@@ -704,10 +706,10 @@ class PopCall:
 
 @dataclass(frozen=True, slots=True)
 class SupersedeCall:
-    """Ends an item, and adds the one that holds from then on.
+    """Ends an item, and adds its replacement.
 
     Attributes:
-        at: When, in microseconds; None: now.
+        at: The time of the change in microseconds; None means now.
     """
 
     editor: SetEditor
@@ -730,7 +732,7 @@ class SupersedeCall:
         ends = _ended(item_of(stored), since)
         name = new_id() if given is None else given
         if given is not None and self.editor.one(given) is not None:
-            raise DuplicateItem(given, set_name=ref.name)  # another plan cannot mend that
+            raise DuplicateItem(given, set_name=ref.name)  # a new plan would fail again
         begins = replace(self.item, id=name, valid_from=since)
         old, new = writer.records([(self.item_id, ends), (name, begins)])
         added = Add(ref, new, fresh=given is None, links=[Link(ref, self.item_id)])
@@ -740,7 +742,7 @@ class SupersedeCall:
 
 
 def _ended(item: Item, at: datetime) -> Item:
-    """Return an item that ends to hold at *at*."""
+    """Return an item that is valid until *at*."""
     if item.valid_from is not None and at < item.valid_from:
         raise InvalidInput(
             f"item {item.id!r} begins to hold at {item.valid_from:%Y-%m-%d %H:%M}, after at=; "

@@ -1,6 +1,6 @@
-"""Where the changes of a memory go, and the reads that see them.
+"""The destination of changes of a memory, and the reads that see them.
 
-`CommitWriter` makes each call a commit; a batch and, in an action, a run gather calls instead.
+`CommitWriter` makes each call a commit; a batch, or a run in an action, gathers calls instead.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ from alveus.values.times import UTC_ZONE, Zone
 _FIRST = attrgetter("first")
 
 PAGE = 256
-"""Items that a walk over a set reads at a time, at most."""
+"""Most items that a walk over a set reads at a time."""
 
 MOST_RULES = 4_096
-"""Sets whose rules are remembered."""
+"""Number of sets whose rules are cached."""
 
 Where: TypeAlias = Mapping[str, object]
 
@@ -70,12 +70,14 @@ NewId: TypeAlias = Callable[[], str]
 
 @dataclass(frozen=True, slots=True)
 class PlannedWrite:
-    """What one call changes, and what it answers.
+    """The changes and the result of one call.
 
     Attributes:
-        retry: Built on what was read: when that has moved on, building it again is right.
-        admission_checks: What it adds was checked by; when that has moved on, it is built again.
-        whole: It rests on all that the sets in *admission_checks* held, so that it is never mended.
+        retry: True if the plan must be made again after its reads became stale.
+        admission_checks: The checks of the added items; if the sets changed since, the plan is made
+            again.
+        whole: True if the plan depends on all items of the sets in *admission_checks*; it is then
+            never adjusted.
     """
 
     items: Sequence[ItemChange]
@@ -87,28 +89,28 @@ class PlannedWrite:
 
 
 class WriteCall(Protocol):
-    """A call that changes sets, as a value: planned again, from a fresh read, when refused."""
+    """A call that changes sets, as a value; after a refusal it is planned again."""
 
     @property
     def name(self) -> str:
-        """What was called."""
+        """The name of the call."""
         ...
 
     def arguments(self) -> Value:
-        """Return what it was passed: a repetition under one idempotency key passes the same."""
+        """Return the arguments; a repetition under one idempotency key has the same."""
         ...
 
     def plan(self, new_id: NewId) -> PlannedWrite:
-        """Return what it changes, as the sets are now; *new_id* makes ids of new items."""
+        """Return the changes for the current sets; *new_id* makes ids of new items."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class PlannerCall:
-    """A call that is planned by a function.
+    """A call that a function plans.
 
     Attributes:
-        passed: The arguments, as they were passed.
+        passed: The arguments as the caller passed them.
     """
 
     name: str
@@ -126,24 +128,25 @@ class PlannerCall:
 
 @dataclass(frozen=True, kw_only=True)
 class Engine(ProcessBound):
-    """What an open memory works with; made once by `Memory.open`, shared by all its handles.
+    """The parts of an open memory; made once by `Memory.open`, shared by all its handles.
 
     Attributes:
-        expects: Notes that say which embedder this memory's space and knowledge remember.
-        wait_s: How long a call tries again while others change what it is based on.
-        lanes: A lock per key: its outside writes to the exact tree go one after the other.
+        expects: Notes that name the embedder of this memory's space and knowledge.
+        wait_s: How long a call retries while others change the data that it read.
+        lanes: A lock per key: it orders writes to the exact tree outside of runs.
         listeners: Called with memory events.
-        admission: Rules for the sets of keys that name none themselves.
-        knowledge: What the knowledge is named that its keys share.
-        rules_by_set: The rules of sets, as far as is known: of the others, and where the rules
-            are others by now, the store refuses what is added. None: to be looked up.
-        recent_hits: What searches gave lately.
-        owners: Names under which runners held leases that are closed by now; the next one takes
-            such a name, since the store keeps a file open for each.
-        paths: Parsed paths of short-term memory, the same for all keys.
-        joint_adds: Where the adds of many threads meet.
-        timezone: The zone of the reader: it defines the days of times without a zone.
-        original: The engine that this one shows to a reader elsewhere, kept alive with it.
+        admission: Rules for sets of keys without rules in their definition.
+        knowledge: The name of the knowledge that its keys share.
+        rules_by_set: Cached rules of sets; None must be looked up. If the rules changed since, the
+            store refuses the added items.
+        recent_hits: The hits of recent searches.
+        owners: Names of closed lease owners. The next runner takes such a name, because the store
+            keeps a file open for each name.
+        paths: Parsed paths of short-term memory, shared by all keys.
+        joint_adds: Combines the adds of many threads into one commit.
+        timezone: The zone of the reader; it defines the days of times without a zone.
+        original: The engine of which this one is a copy in another zone; the reference keeps it
+            alive.
     """
 
     store: Store
@@ -171,7 +174,7 @@ class Engine(ProcessBound):
     joint_adds: JointAdds = field(init=False)
 
     def __post_init__(self) -> None:
-        """Have adds meet."""
+        """Create the object that combines adds."""
         object.__setattr__(self, "joint_adds", JointAdds(self.store, self.recorder, self.clock))
 
     def in_zone(self, zone: Zone) -> Engine:
@@ -179,27 +182,27 @@ class Engine(ProcessBound):
         return variant_of(self, timezone=zone, original=self)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
-        """Return the name of the op that a caller's idempotency key stands for."""
+        """Return the op id of a caller's idempotency key."""
         checked_name(idempotency_key, "an idempotency key")
         return wire.digest(
             ["idempotency key", scope.space, scope.key, idempotency_key], salt=self.store.salt()
         )
 
     def request(self, plain: Value) -> bytes:
-        """Return the digest that tells a request from others."""
+        """Return the digest of a request."""
         return wire.digest(plain, salt=self.store.salt())
 
     def named(self, scope: Scope, idempotency_key: str, plain: Value) -> NamedRequest:
-        """Return the name under which a request that is no batch is carried out once."""
+        """Return the name under which a request outside of a batch runs once."""
         op = self.op(scope, idempotency_key)
         return NamedRequest(op, self.request(plain), idempotency_key)
 
     def done(self, named: NamedRequest) -> Commit | None:
-        """Return the commit that took a name, or None.
+        """Return the commit that used a name, or None.
 
         Raises:
-            IdempotencyConflict: It was taken by another request.
-            Forgotten: What that commit made was erased.
+            IdempotencyConflict: Another request used the name.
+            Forgotten: The data of that commit was erased.
         """
         return self.store.commit_of_op(named.op, request=named.request, label=named.label)
 
@@ -208,19 +211,19 @@ class Engine(ProcessBound):
         return self.lanes.of(scope)
 
     def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
-        """Have pending items embedded, and full sets compacted, after a commit."""
+        """After a commit, start embedding pending items and compacting full sets."""
         if await_vectors(items):
             self.worker.notify()
         if commit.sets_to_compact or self.compactions.listeners.kinds:
             self.compactions.committed(items, commit)
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
-        """Compact sets that are twice full before *items* are added; see `Compactions.relieve`."""
+        """Compact sets at twice their capacity before an add; see `Compactions.relieve`."""
         if self.compactions.pressed:
             self.compactions.relieve(items)
 
     def moved(self, batch: Batch) -> None:
-        """Look up again what *batch* was checked by, and against: it was refused."""
+        """Drop the cached rules and checks of a refused *batch*."""
         for ref in {*unchecked_sets(batch), *(s.set for s in batch.admission_checks or ())}:
             self.rules_by_set[ref] = None
             self.alike.forget(ref)
@@ -233,27 +236,27 @@ class SetReader:
         self._engine = engine
 
     def now(self) -> int:
-        """Return the time by which it is judged what has expired and what holds."""
+        """Return the time that decides which items have expired and which facts are valid."""
         return self._engine.clock()
 
     def _is_expired(self, stored: StoredItem, at: Moment | None) -> bool:
-        """Whether an item has expired; the clock is asked only where one can."""
+        """Return whether an item has expired; reads the clock only if the item can expire."""
         if stored.record.expires is None:
             return False
         return expired(stored.record, self.now() if at is None else at.time)
 
     def records(self, items: Sequence[tuple[str, Item]]) -> list[ItemRecord]:
-        """Return what a store keeps of items."""
+        """Return the records that a store keeps of items."""
         engine = self._engine
         return engine.recorder.records(items, now=engine.clock(), zone=engine.timezone)
 
     @property
     def timezone(self) -> Zone:
-        """Where the reader is."""
+        """The zone of the reader."""
         return self._engine.timezone
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
-        """Return live versions that have not expired, in the order asked."""
+        """Return the live, unexpired versions of *ids*, in their order; None for a missing one."""
         store = self._engine.store
         if at is not None:
             check_set(store, ref, at)
@@ -272,7 +275,7 @@ class SetReader:
         newest_first: bool,
         at: Moment | None,
     ) -> list[StoredItem]:
-        """Return up to *limit* items that have not expired, by (time, first)."""
+        """Return up to *limit* unexpired items, by (time, first)."""
         store, commit = self._engine.store, None if at is None else at.commit
         if at is not None:
             check_set(store, ref, at)
@@ -296,7 +299,7 @@ class SetReader:
         after: tuple[int, int] | None = None,
         page: int = PAGE,
     ) -> Iterator[StoredItem]:
-        """Yield the items of a set in order of time; those of one page are of one moment.
+        """Yield the items of a set in order of time; the items of one page are of one moment.
 
         Args:
             page: Items of the first page; each further page has twice as many, at most `PAGE`.
@@ -308,7 +311,7 @@ class SetReader:
             after, page = position_of(items[-1]), min(2 * page, PAGE)
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """Return every version of an id, and when each was retired, or expired."""
+        """Return every version of an id, and the time of its retirement or expiry."""
         return self._retired(self._engine.store.versions(ref, item_id))
 
     def _retired(self, versions: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
@@ -324,11 +327,11 @@ class SetReader:
         return ends
 
     def stored_compaction(self, compaction: Given) -> str | Plan:
-        """Return how a set keeps what it is compacted by."""
+        """Return the stored form of a set's compaction."""
         return stored_form(compaction, self._engine.compactions.local_strategies)
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
-        """Do one step of a set's compaction; None: there is nothing to do."""
+        """Do one step of a set's compaction; None if there is nothing to do."""
         return self._engine.compactions.step(ref, by=CALLED, given=compaction)
 
     def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
@@ -340,20 +343,20 @@ class SetReader:
         return self._engine.store.compaction(number)
 
     def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return what versions were derived from: (row, source's row)."""
+        """Return the sources of versions: (row, source's row)."""
         return self._engine.store.source_links(rows)
 
     def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
-        """Return versions that are kept, and when each was retired."""
+        """Return kept versions, and the time of the retirement of each."""
         return self._retired(self._engine.store.items_by_row(rows))
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set as it is now; its items are those that have not expired."""
+        """Return the current set; its item count excludes expired items."""
         info = self._engine.store.set_info(ref)
         return None if info is None else self._unexpired_info(info)
 
     def count(self, ref: SetRef) -> int:
-        """Return how many items a set has that have not expired."""
+        """Return the number of unexpired items of a set."""
         info = self.info(ref)
         return 0 if info is None else info.items
 
@@ -370,16 +373,16 @@ class SetReader:
         return [ref.name for ref in self._engine.store.all_sets(scope) if not is_hidden(ref)]
 
     def counts(self, scope: Scope) -> dict[str, int]:
-        """Return how many items the sets of *scope* have, by their names, sorted."""
+        """Return the number of items of each set of *scope*, by sorted name."""
         infos = [i for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
         return {info.ref.name: self._unexpired_info(info).items for info in infos}
 
     def hidden(self, scope: Scope) -> list[str]:
-        """Return the names of the sets of *scope* that alveus keeps for itself."""
+        """Return the names of the hidden sets of *scope*."""
         return [ref.name for ref in self._engine.store.all_sets(scope) if is_hidden(ref)]
 
     def origins(self, ref: SetRef) -> list[Scope]:
-        """Return whose sets may have what an item of a set is made of."""
+        """Return the scopes in which sources of an item of a set may be."""
         return list(dict.fromkeys((ref.scope, Scope(self._engine.knowledge, None))))
 
     def moment_of(self, as_of: AsOf) -> Moment:
@@ -387,7 +390,7 @@ class SetReader:
         return moment_of(self._engine.store, as_of, now=self.now())
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
-        """Search sets together: those named, or all of a scope."""
+        """Search sets together: the named ones, or all of a scope."""
         hits = self._engine.recall.search(
             sets, query, options, now=self.now(), zone=self._engine.timezone
         )
@@ -397,16 +400,16 @@ class SetReader:
     def points(
         self, sets: Sequence[SetRef] | Scope, *, where: Where | None, limit: int | None
     ) -> MapPoints:
-        """Return the committed items of sets, those named or all of a scope, as points."""
+        """Return the committed items of the named sets, or of all of a scope, as points."""
         most = None if limit is None else counted(limit, "limit", least=0)
         return self._engine.recall.points(sets, where=Filter.parse(where), limit=most)
 
     def touch(self, items: Sequence[StoredItem]) -> None:
-        """Note that items were read."""
+        """Record that items were read."""
         self._engine.recall.touch(list(map(_FIRST, items)))
 
     def renew(self, items: Sequence[StoredItem], life: int) -> int:
-        """Have items that expire live so many microseconds from now on; return how many do."""
+        """Let expiring items live *life* microseconds from now; return the number of renewed items."""
         now = self.now()
         latest, gain = now + life, max(1, life // RENEWAL_PARTS)
         renewals = [
@@ -417,10 +420,10 @@ class SetReader:
         return self._engine.recall.renew(renewals, now=now) if renewals else 0
 
     def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
-        """Return the rules of a set; None as far as is known: it has none.
+        """Return the rules of a set; None if the set has none, as far as this process knows.
 
         Args:
-            definition: How the set is to be defined, if nothing was added to it yet.
+            definition: The definition of a set without items.
         """
         engine = self._engine
         default = () if ref.scope.key is None else engine.admission
@@ -443,12 +446,12 @@ class SetReader:
         return rules
 
     def rules_check(self, ref: SetRef) -> list[AdmissionCheck]:
-        """Return the check of an add that the rules of a set, if it has any, do not judge."""
+        """Return the check of an add without a judgement by rules; none if the set has no rules."""
         rules = self.rules(ref, None)
         return [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
 
     def rules_unchanged(self, ref: SetRef, rules: SetRules) -> bool:
-        """Return whether these are still the rules of a set; else they are looked up again."""
+        """Return whether *rules* are still the rules of a set; if not, drop the cached ones."""
         info = self.info(ref)
         same = info is None or AdmissionCheck(ref, rules.set_rules).matches_rules(info.definition)
         if not same:
@@ -458,35 +461,35 @@ class SetReader:
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
-        """Return items that each probe may be looking for, and the row up to which all count."""
+        """Return candidate duplicates of each probe, and the row up to which they are complete."""
         last_row, matches = self._engine.alike.find(ref, probes)
         return last_row, self._unexpired(matches)
 
     def _unexpired(self, matches: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
-        """Return those items that did not expire."""
+        """Return the unexpired items."""
         now = self._engine.clock()
         return [[s for s in items if not expired(s.record, now)] for items in matches]
 
     def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """Return what searches of *scope*, or of knowledge, gave lately, and whose it is."""
+        """Return the recent hits of *scope* and of knowledge, each with its scope."""
         return self._engine.recent_hits.of(scope)
 
     def alone(self, what: str) -> Engine:
         """Return the engine for *what*, which is a separate commit.
 
         Raises:
-            Unusable: What is done here is committed together.
+            Unusable: A batch or an action commits its calls together.
         """
         _ = what
         return self._engine
 
 
 class Writer(SetReader, ABC):
-    """The destination of changes of sets: commits or a batch; its reads see them."""
+    """A destination of changes of sets: commits or a batch. Its reads see these changes."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine, self.scope = engine, scope
 
     @abstractmethod
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
-        """Plan a call, keep what it changes, and return its result."""
+        """Plan a call, commit or gather its changes, and return its result."""

@@ -1,4 +1,4 @@
-"""The write barrier: rules that say what a set takes in, and the quarantine of what they hold."""
+"""The write barrier: rules that check the items added to a set, and the quarantine."""
 
 from __future__ import annotations
 

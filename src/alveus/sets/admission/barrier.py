@@ -1,4 +1,4 @@
-"""The write barrier: what a set's rules say of what is to be added, as changes of one commit."""
+"""The write barrier: the verdicts of a set's rules on new items, as changes of one commit."""
 
 from __future__ import annotations
 
@@ -43,19 +43,19 @@ from alveus.values.storable import Value
 Judged = TypeVar("Judged")
 
 OnRejected: TypeAlias = Literal["error", "skip"]
-"""What `add_many` does with an item that is rejected: refuse the call, or leave the item out."""
+"""The action of `add_many` for a rejected item: refuse the call, or leave the item out."""
 
 SHORT = 16
-"""Tokens that an item may have beside those of its text: of its date, speaker and captions."""
+"""Tokens that an item may have besides its text: for its date, speaker and captions."""
 
 
 @dataclass
 class Barrier:
-    """Checks what one call adds to a set with rules.
+    """Checks the items that one call adds to a set with rules.
 
     Args:
-        rules: Those that the set has.
-        replaced_id: The id of an item that is not compared: the checked item replaces it.
+        rules: The rules of the set.
+        replaced_id: The id of the item that the checked item replaces; the two are not compared.
     """
 
     writer: SetReader
@@ -69,7 +69,7 @@ class Barrier:
     )
 
     def __post_init__(self) -> None:
-        """Read the rules."""
+        """Parse the rules."""
         if self.rules.parsed is None:
             self.rules.parsed = tuple(rules_of(self.rules.effective))
         self._rules = cast("tuple[Rule, ...]", self.rules.parsed)
@@ -77,11 +77,11 @@ class Barrier:
 
     @property
     def admission_check(self) -> AdmissionCheck:
-        """What was checked, for the store to hold against the set as it is by then."""
+        """The check for the store to compare with the set at commit time."""
         return AdmissionCheck(self.ref, self.rules.set_rules, self._checked_up_to)
 
     def judge(self, items: Sequence[tuple[Item, ItemRecord]]) -> list[Verdict]:
-        """Return what the rules say of each item; items accepted count for those after them."""
+        """Return the verdict on each item; later items are compared with earlier accepted ones."""
         near = self._find_alike([record for _, record in items], self._level)
         return [
             self._judge(item, record, others)
@@ -134,9 +134,9 @@ class Barrier:
         return matches
 
     def _probe(self, record: ItemRecord, threshold: float) -> Probe:
-        """Return what finds items that share so much of a record's words, or at 1 say the same.
+        """Return a probe for items that share *threshold* of a record's words; 1 means equal items.
 
-        An item whose text says it more than twice over, at that, is another one.
+        Items with more than twice the words of the text, at this share, are different.
         """
         from alveus.text.statements import anchors  # its patterns take a while to compile
 
@@ -151,7 +151,7 @@ def _other(stored: StoredItem) -> Other:
     return Other(stored.record, lambda: item_of(stored))
 
 
-# --- adding -----------------------------------------------------------------------------------
+# --- adds -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,8 +159,8 @@ class Adding:
     """A call that adds items to a set with rules.
 
     Attributes:
-        live: By id, what is replaced; what has no such item is added.
-        existing: What becomes of what is there already.
+        live: The items to replace, by id; items without an entry are new.
+        existing: The action for existing items.
     """
 
     writer: Writer
@@ -174,17 +174,17 @@ class Adding:
 
     @property
     def keep(self) -> bool:
-        """Whether what is there already stays as it is."""
+        """Whether existing items stay unchanged."""
         return self.existing == "keep"
 
     def change(self, define: Sequence[Define], *, retry: bool) -> PlannedWrite | None:
         """Return the changes of the call, and its result: ids and verdicts.
 
-        None if the rules are others by now. What is accepted by rules that are not the set's any
-        more the store refuses; before anything else comes of them, they are looked at again.
+        Return None if the rules changed since. The store refuses items that outdated rules
+        accepted; all other verdicts need a second look at the rules here.
 
         Raises:
-            Rejected: An item is rejected, and those are not to be skipped.
+            Rejected: A rule rejects an item, and rejected items are not skipped.
         """
         records = self.writer.records(self.pairs)
         to_judge = [
@@ -206,7 +206,7 @@ class Adding:
         for at, ((item_id, item), record) in enumerate(zip(self.pairs, records, strict=True)):
             verdict = ACCEPT if self.keep and item_id in self.live else next(next_verdict)
             if verdict.outcome == "merge" and item_id in self.live:
-                verdict = ACCEPT  # it replaces its earlier version
+                verdict = ACCEPT  # the item replaces its earlier version
             verdicts.append(verdict)
             match verdict.outcome:
                 case "accept":
@@ -240,7 +240,7 @@ class Adding:
             raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
 
     def _touch(self, verdicts: Sequence[Verdict]) -> None:
-        """Note that what items were merged into was met again."""
+        """Record a read of items into which new ones were merged."""
         into = list({v.into: None for v in verdicts if v.into is not None})
         if into:
             targets = self.writer.get(self.ref, into, at=None)
@@ -257,13 +257,12 @@ def judge_by_current_rules(
     definition: Definition | None,
     judge: Callable[[SetRules], Judged | None],
 ) -> Judged | None:
-    """Return what *judge* makes of the rules of a set; None: the set has no rules.
+    """Return the result of *judge* for the rules of a set; None if the set has no rules.
 
-    *judge* returns None where the rules were changed meanwhile; it is then asked again, with the
-    new ones.
+    *judge* returns None if the rules changed meanwhile; it is then called again with the new rules.
 
     Args:
-        definition: How the set is to be defined, if nothing was added to it yet.
+        definition: The definition of a set without items.
     """
     while (rules := writer.rules(ref, definition)) is not None:
         judged = judge(rules)
@@ -275,12 +274,12 @@ def judge_by_current_rules(
 def check_update(
     writer: Writer, ref: SetRef, item: Item, record: ItemRecord, *, replaced_id: str = ""
 ) -> list[AdmissionCheck]:
-    """Check the new version of an item, or what replaces *replaced_id*, by the rules of its set.
+    """Check a new version of an item, or the replacement of *replaced_id*, by the set's rules.
 
-    Duplicates are not looked for. Returns the check for the store; none if the set has no rules.
+    Rules for duplicates do not apply. Return the check for the store; none if the set has no rules.
 
     Raises:
-        Rejected: A rule would not have it in the set as it is.
+        Rejected: A rule rejects the new version.
     """
 
     def judge(rules: SetRules) -> AdmissionCheck | None:
@@ -296,7 +295,7 @@ def check_update(
 
 
 class Since(SetReader):
-    """Reads that know of no item up to a row, and of no search."""
+    """Reads that skip all items up to a row, and all recent hits."""
 
     def __init__(self, engine: Engine, after_row: int) -> None:
         super().__init__(engine)
@@ -318,10 +317,10 @@ class Since(SetReader):
 def recheck_admission(
     engine: Engine, before: AdmissionCheck, added: Sequence[StoredItem]
 ) -> AdmissionCheck:
-    """Return the check of items that are still to be added, as of now.
+    """Return a new check of items that are not committed yet.
 
     Raises:
-        SetMoved: What others added meanwhile makes a difference to one of them.
+        SetMoved: An item that others added meanwhile changes a verdict.
     """
     if before.last_row is None:
         return before
@@ -335,7 +334,7 @@ def recheck_admission(
 
 
 def combined_check(before: AdmissionCheck | None, now: AdmissionCheck) -> AdmissionCheck:
-    """Return the check of two calls to one set: up to the row that both have seen."""
+    """Return the check of two calls to one set: up to the lower of their rows."""
     checks = [check for check in (before, now) if check is not None]
     rows = [check.last_row for check in checks if check.last_row is not None]
     return replace(now, last_row=min(rows, default=None))

@@ -19,16 +19,16 @@ _UNSEEN = re.compile(
 )
 
 _TAGS = {0xE0000 + code: code for code in range(0x20, 0x7F)}
-"""Tag characters, which are not seen, and spell ASCII."""
+"""Tag characters: invisible characters that encode ASCII."""
 
 _SPELLED = re.compile(r"(?<!\S)(?:[A-Za-z0-9_] ){3,}")
-"""Single characters with a space after each, before something else."""
+"""Single characters, each with a space after it, before other text."""
 
 _BROKEN = re.compile(
     r"(?<=[A-Za-z0-9_])(?:[-\\]|[\"'][ \t]{0,8}[+\\]?)?[ \t]{0,8}\r?\n"
     r"[ \t]{0,16}[\"']?(?=[A-Za-z0-9])"
 )
-"""The end of a line within a word, and a hyphen, a backslash or quotes around it."""
+"""The end of a line within a word, with a hyphen, a backslash or quotes around it."""
 
 _LOOKALIKES = str.maketrans(
     "\u0430\u0435\u043e\u0440\u0441\u0443\u0445\u0456\u0458\u0455\u0501\u04bb\u04cf\u043a\u043c"
@@ -37,7 +37,7 @@ _LOOKALIKES = str.maketrans(
     "\u0280\ua731\u1d1b\u1d1c\u1d20\u1d21\u028f\u1d22",
     "aeopcyxijsdhlkmhtvopaiktgabcdefghijklmnoprstuvwyz",
 )
-"""Letters that pass for Latin ones: https://www.unicode.org/reports/tr39/ has the whole list."""
+"""Letters that look like Latin ones: https://www.unicode.org/reports/tr39/ has the whole list."""
 
 _ACCENTS = re.compile("[\u0300-\u036f]")
 _SPACED = re.compile(r"\b(?:\w[ .\-_*]){2,}\w\b")
@@ -54,29 +54,29 @@ _BACKWARDS = ("snoitcurtsni", "tpmorp", "selur", "senilediug")
 _ROTATED = ("vafgehpgvba", "cebzcg", "ehyrf", "thvqryvarf")
 
 DECODED = 8
-"""Pieces of base64 of a text that are read."""
+"""Most pieces of base64 that are decoded per text."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """A text with something taken out of it, and where its characters stood before.
+    """A text after a removal, and the positions of its characters in the original.
 
     Attributes:
-        text: What is left.
-        positions: Of each character the position before, and one for the end; None: the same.
+        text: The remaining text.
+        positions: The original position of each character, and of the end; None means unchanged.
     """
 
     text: str
     positions: tuple[int, ...] | None = None
 
     def span(self, start: int, end: int) -> tuple[int, int]:
-        """Return the span before, of a span of this text."""
+        """Return the original span of a span of this text."""
         if self.positions is None or start >= end:
             return start, end
         return self.positions[start], self.positions[end - 1] + 1
 
     def without(self, pattern: re.Pattern[str], spaces: str = "") -> Plain:
-        """Return it without what a pattern finds; of that, only *spaces* if they are named."""
+        """Return the text without the matches of a pattern; *spaces* limits what is removed of them."""
         kept = list[int]()
         at = 0
         for found in pattern.finditer(self.text):
@@ -90,14 +90,14 @@ class Plain:
 
 
 def unveiled(text: str) -> str:
-    """Return *text* as it is seen: compatibility forms, and nothing unseen."""
+    """Return *text* as a reader sees it: compatibility forms, no invisible characters."""
     if text.isascii():
         return text
     return _UNSEEN.sub("", unicodedata.normalize("NFKC", text.translate(_TAGS)))
 
 
 def unveiled_in_place(text: str) -> Plain:
-    """Return what `unveiled` does, character by character, with the positions."""
+    """Return the result of `unveiled`, character by character, with the positions."""
     if text.isascii():
         return Plain(text)
     seen, positions = list[str](), list[int]()
@@ -111,14 +111,14 @@ def unveiled_in_place(text: str) -> Plain:
 
 
 def unspelled(plain: Plain) -> Plain | None:
-    """Return it without the spaces between single characters; None: there are none."""
+    """Return the text without spaces between single characters; None if there are none."""
     if not _SPELLED.search(plain.text):
         return None
     return plain.without(_SPELLED, " ")
 
 
 def unbroken(plain: Plain) -> Plain | None:
-    """Return it with the words that ends of lines cut made whole; None: there is one line."""
+    """Return the text with words joined that line ends split; None if the text has one line."""
     if "\n" not in plain.text:
         return None
     return plain.without(_BROKEN)
@@ -128,7 +128,7 @@ def unbroken(plain: Plain) -> Plain | None:
 
 
 def forms(text: str) -> Iterator[str]:
-    """Yield the forms of a text, each once; the first is the text as it is seen."""
+    """Yield the distinct forms of a text; the first is the text as a reader sees it."""
     yielded = set[str]()
     for form in _forms(text):
         if form not in yielded:
@@ -169,7 +169,7 @@ def _decoded(text: str) -> Iterator[str]:
 
 
 def _from_numbers(seen: str) -> Iterator[str]:
-    """Yield what bytes spell that are written in binary or in hexadecimal digits."""
+    """Yield the text of bytes written in binary or hexadecimal digits."""
     for pattern, width in ((_BINARY, 8), (_HEX, 2)):
         for _, piece in zip(range(DECODED), pattern.finditer(seen), strict=False):
             digits = piece[0].replace(" ", "")
@@ -182,7 +182,7 @@ def _from_numbers(seen: str) -> Iterator[str]:
 
 
 def visible(text: str) -> str:
-    """Return *text* as phrases are looked for in it: unveiled, lower case, with single spaces."""
+    """Return *text* for the search of phrases: unveiled, lower case, with single spaces."""
     return _SPACES.sub(" ", unaccented(unveiled(text).lower()).replace("\u2019", "'"))
 
 

@@ -1,9 +1,9 @@
-"""Phrases by which a text tries to command the agent that reads it.
+"""Phrases with which a text tries to command the agent that reads it.
 
 `disguises.forms` first makes a text plain. Each form is then searched for phrases of a few
 families, in English (`injection_english.toml`) and in other languages (`injection_languages.toml`).
-A phrase is a habit of known attacks, not proof of one: so `Injection` quarantines by default. A
-phrase is harmless where it is forbidden ("never ignore safety instructions"), reported of somebody
+A phrase is common in known attacks, but no proof of one: so `Injection` quarantines by default. A
+phrase is harmless if it is forbidden ("never ignore safety instructions"), reported about a person
 ("he forgets what was said above"), or quoted as an example of an attack (`injection_guards.toml`).
 """
 
@@ -21,14 +21,14 @@ from alveus.values.lazy_dataclass import dataclass
 PACKAGE = "alveus.sets.admission"
 
 FAR = 160
-"""Characters after the announcement of an order within which the order is searched for."""
+"""Most characters between the announcement of an order and the order."""
 
 GAP = r"[^.!?\n\u3002]{0,40}?"
 
 ORDERS = "gives orders for later"
 
 GUARDED = {"sets instructions aside", "lifts limits"}
-"""Families whose phrases are harmless where they are forbidden, or reported of somebody."""
+"""Families whose phrases are harmless if they are forbidden, or reported about a person."""
 
 _QUOTES = re.compile(
     r"\"[^\"\n]{2,300}\"|\u201c[^\u201d\n]{2,300}\u201d|`[^`\n]{2,300}`"
@@ -68,7 +68,7 @@ def _is_followed(form: str, frame: re.Match[str], deeds: tuple[str, ...]) -> boo
 
 @cache
 def _compiled(phrase: str) -> re.Pattern[str]:
-    """Return a phrase as a pattern; most texts need few of them."""
+    """Return a phrase as a compiled pattern. Most texts need few of them."""
     for name, words in word_lists().items():
         phrase = phrase.replace(f"<{name}>", f"(?:{'|'.join(words)})")
     return re.compile(phrase)
@@ -78,7 +78,7 @@ def _compiled(phrase: str) -> re.Pattern[str]:
 
 
 def _is_opposed(form: str, match: re.Match[str]) -> bool:
-    """Return whether the deed of a phrase is forbidden, or reported of somebody who does it."""
+    """Return whether the action of a phrase is forbidden, or reported about a person."""
     before = form[max(0, match.start() - 28) : match.start()]
     if _guard("forbids").search(before) or _guard("tells").search(before):
         return True
@@ -86,7 +86,7 @@ def _is_opposed(form: str, match: re.Match[str]) -> bool:
 
 
 class Examples:
-    """The quotations of a text that also speaks of attacks."""
+    """The quotations in a text that also mentions attacks."""
 
     def __init__(self, form: str) -> None:
         self._form = form
@@ -126,8 +126,8 @@ class PhraseFamily:
     """Phrases with the same aim.
 
     Attributes:
-        patterns: Regular expressions with the names of lists of words in them.
-        deeds: Patterns of which one has to follow the phrase; empty: the phrase is enough.
+        patterns: Regular expressions that contain names of word lists.
+        deeds: Patterns, one of which must follow the phrase; empty means that the phrase is enough.
     """
 
     name: str
@@ -137,10 +137,10 @@ class PhraseFamily:
 
 @dataclass(frozen=True, slots=True)
 class PhraseGroup:
-    """Families with words in common.
+    """Families that share words.
 
     Attributes:
-        needs: A text with none of these has no phrase of the group; they are quick to search for.
+        needs: Words that are quick to find; a text without any of them has no phrase of the group.
     """
 
     needs: tuple[str, ...]
@@ -148,11 +148,11 @@ class PhraseGroup:
 
     @property
     def ascii(self) -> bool:
-        """Whether a text of ASCII may have a phrase of the group."""
+        """Whether a text of ASCII may contain a phrase of the group."""
         return any(need.isascii() for need in self.needs)
 
     def may_be_in(self, form: str) -> bool:
-        """Return whether a phrase of the group may be in a text."""
+        """Return whether a text may contain a phrase of the group."""
         for need in self.needs:  # noqa: SIM110 - any() takes twice as long
             if need in form:
                 return True
@@ -174,9 +174,9 @@ class AttackPhrases:
         deed: To transfer, to approve all, to send to an address.
         hide: Do not tell the user.
         reveal: Show the system prompt.
-        answer: To answer, as an order: after a new instruction that holds from now on.
-        needs: Parts of words, by ``_``; a text with none of them has no such phrase.
-        spaced: Words have spaces between them.
+        answer: To answer, as an order: after a new instruction that is valid from now on.
+        needs: Parts of words, separated by ``_``; a text without any of them has no such phrase.
+        spaced: Whether spaces separate words.
     """
 
     ignore: str
@@ -208,7 +208,7 @@ def _groups(*, ascii_only: bool) -> tuple[PhraseGroup, ...]:
 
 @cache
 def word_lists() -> dict[str, tuple[str, ...]]:
-    """Return lists of regular expressions by the name that English phrases use."""
+    """Return the lists of regular expressions that English phrases use, by name."""
     lists: dict[str, str] = data_file(PACKAGE, "injection_english.toml")["words"]
     return {name: _words(listed) for name, listed in lists.items()}
 
@@ -231,7 +231,7 @@ def english_groups() -> Iterator[PhraseGroup]:
 
 
 def language_group(words: AttackPhrases) -> PhraseGroup:
-    """Return the families of another language: the same phrases with its words."""
+    """Return the families of another language: the same phrases in its words."""
     edge = r"\b" if words.spaced else ""
 
     def phrase(*parts: str) -> str:
@@ -245,7 +245,7 @@ def language_group(words: AttackPhrases) -> PhraseGroup:
     )
     frame = f"{edge}(?:{words.frame})"
     order = f"{frame}[^\\n]{{0,120}}?{edge}(?:{words.deed})"
-    # A new instruction, and a colon; then one for good: to answer in some way.
+    # First a new instruction and a colon; then a lasting order to answer in some way.
     lasting = f"{frame}(?<=[:\\uff1a])[^\\n]{{0,20}}?{frame}"
     rule = f"{lasting}[^.!?\\n\u3002]{{0,60}}?{edge}(?:{words.answer})"
     families = (

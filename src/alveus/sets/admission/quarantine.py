@@ -1,7 +1,7 @@
-"""Quarantine: items that rules keep out of every search until somebody decides.
+"""Quarantine: items that rules keep out of every search until a person or program decides.
 
-They wait in a hidden set beside theirs, which belongs to the same key or knowledge and so goes
-with it where that is forgotten.
+The items are in a hidden set of the same key or knowledge as their set, so forgetting the key or
+knowledge erases them, too.
 """
 
 from __future__ import annotations
@@ -45,36 +45,36 @@ log = logging.getLogger(__name__)
 PREFIX = f"{HIDDEN}quarantine/"
 
 MARK = "alveus:quarantine"
-"""The metadata field that says why an item was held, and that it was released."""
+"""The metadata field with the reason for holding an item, and with its release."""
 
 CAPACITY = 10_000
-"""Items that the quarantine of a set holds; beyond, the oldest are retired."""
+"""Most items in the quarantine of a set; beyond this number, the oldest are retired."""
 
 DEFINITION = Definition(capacity=CAPACITY)
 
 
 def quarantine_of(ref: SetRef) -> SetRef:
-    """Return the hidden set that holds what is kept out of *ref*."""
+    """Return the hidden set that holds the quarantined items of *ref*."""
     return SetRef(ref.scope, PREFIX + ref.name)
 
 
 def held_as(versions: Iterable[StoredItem], ids: Collection[str]) -> builtins.list[str]:
-    """Return the ids under which *versions* are held that have, or were to have, one of *ids*."""
+    """Return the quarantine ids of *versions* whose quarantine id or intended id is in *ids*."""
     every = ((stored.record.id, str(_quarantined(stored).item.id)) for stored in versions)
     return list({held: None for held, meant in every if held in ids or meant in ids})
 
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """An item that is held.
+    """A quarantined item.
 
     Attributes:
-        id: What it is known by here.
-        item: As it was to be added, with the id it was to have.
-        set_name: The set it was to be added to.
+        id: Its id in the quarantine.
+        item: The item as passed, with its intended id.
+        set_name: The set of the add.
         rule: The rule that held it.
-        reason: What that said.
-        since: When.
+        reason: The reason that the rule gave.
+        since: The time of the add.
     """
 
     id: str
@@ -87,7 +87,7 @@ class Quarantined:
 
 @dataclass
 class QuarantineDraft:
-    """What one call puts into the quarantine of a set."""
+    """The items that one call puts into the quarantine of a set."""
 
     writer: Writer
     ref: SetRef
@@ -98,7 +98,7 @@ class QuarantineDraft:
     _ids: dict[str, str] = field(default_factory=dict[str, str])
 
     def take(self, record: ItemRecord, verdict: Verdict) -> str:
-        """Hold an item; return the id it is held under: that of its like, if there is one."""
+        """Hold an item; return its quarantine id, or the id of a held item with the same text."""
         hidden = quarantine_of(self.ref)
         text = plain(record.text or "")
         earlier_id = self._there(hidden, record, text)
@@ -121,7 +121,7 @@ class QuarantineDraft:
         return item_id
 
     def _there(self, hidden: SetRef, record: ItemRecord, text: str) -> str | None:
-        """Return the id of an item of the same text that is held already."""
+        """Return the id of a held item with the same text."""
         if text in self._ids:
             return self._ids[text]
         terms = words.terms(record.text or "")
@@ -137,7 +137,7 @@ class QuarantineDraft:
 
 @suggest_names_in
 class Quarantine:
-    """What the rules of one set, or of all sets of a key or knowledge, keep out of them."""
+    """The quarantined items of one set, or of all sets of a key or knowledge."""
 
     def __init__(self, writer: Writer, scope: Scope, name: str | None = None) -> None:
         self._writer, self._scope, self._name = writer, scope, name
@@ -152,7 +152,7 @@ class Quarantine:
         return sum(self._writer.count(ref) for ref in self._refs())
 
     def list(self, *, limit: int | None = None) -> builtins.list[Quarantined]:
-        """Return what is held, by set and time; all of it unless *limit* says so."""
+        """Return held items, by set and time; all of them unless *limit* is given."""
         if limit is not None:
             counted(limit, "limit", least=0)
         items = chain.from_iterable(map(self._writer.walk, self._refs()))
@@ -160,20 +160,20 @@ class Quarantine:
         return [_quarantined(stored) for _, stored in zip(numbers, items, strict=False)]
 
     def get(self, id: str) -> Quarantined | None:
-        """Return what is held under an id, or None."""
+        """Return the held item of an id, or None."""
         found = self._find(id)
         return None if found is None else _quarantined(found)
 
     def release(self, id: str, *, by: str | None = None, idempotency_key: str | None = None) -> str:
-        """Move what is held into its set, in one commit; return its id there.
+        """Move a held item into its set, in one commit; return its id there.
 
-        No rule is asked again: somebody decided. Its metadata say so, under "alveus:quarantine",
-        with the name *by* if given. With an *idempotency_key* a second call changes nothing, and
-        is answered as the first one was.
+        No rule checks the item again. Its metadata field "alveus:quarantine" records the release,
+        with the name *by* if given. With an *idempotency_key* a second call changes nothing and
+        returns the result of the first.
 
         Raises:
-            NotFound: Nothing is held under this id.
-            DuplicateItem: The id that it was to have is taken by now.
+            NotFound: No held item has this id.
+            DuplicateItem: The item's intended id exists by now.
             SetFull, KeyFull: A limit was reached.
         """
         checked_name(id, "an item's id")
@@ -184,12 +184,12 @@ class Quarantine:
         return str(self._writer.write(call, idempotency_key=idempotency_key))
 
     def discard(self, id: str, *, idempotency_key: str | None = None) -> None:
-        """Retire what is held; only the history keeps it, until its key is forgotten.
+        """Retire a held item; only the history keeps it, until its key is forgotten.
 
         With an *idempotency_key* a second call changes nothing.
 
         Raises:
-            NotFound: Nothing is held under this id.
+            NotFound: No held item has this id.
         """
         checked_name(id, "an item's id")
         call = PlannerCall("discard", [self._name, id], partial(self._planned_discard, id))
@@ -212,7 +212,7 @@ class Quarantine:
         item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
         target = str(item.id)
         if self._writer.get(ref, [target], at=None)[0] is not None:
-            self._must(item_id)  # else it is what somebody else released just now
+            self._must(item_id)  # raises unless another call released the item just now
             raise DuplicateItem(target, set_name=held.set_name)
         record = self._writer.records([(target, item)])[0]
         links = known_links(self._writer, ref, record)
@@ -251,7 +251,7 @@ def _quarantined(stored: StoredItem) -> Quarantined:
     mark = cast("dict[str, Any]", metadata.pop(MARK, {}))
     name = stored.set.name.removeprefix(PREFIX)
     since = item.created
-    assert since is not None  # noqa: S101 - what is stored is complete
+    assert since is not None  # noqa: S101 - a stored item is complete
     original = replace(item, id=mark.get("id", item.id), metadata=metadata, set_name=name)
     return Quarantined(
         stored.record.id, original, name, mark.get("rule", ""), mark.get("reason", ""), since

@@ -1,4 +1,4 @@
-"""Rules of the write barrier: frozen values, kept as JSON with the set that they guard."""
+"""Rules of the write barrier: frozen values, stored as JSON in the definition of a set."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _LABELS = ("speaker", "role", "session")
 
 @dataclass(frozen=True, slots=True)
 class Exact(BundledRule):
-    """Items that say the same: equal texts but for case and spacing, and equal values.
+    """Rule against equal items: equal values, and texts that differ only in case and spacing.
 
     Attributes:
-        same: What must be equal besides: of "speaker", "role", "session".
-        verdict: "merge" (the id of the item that is there is returned), or "reject".
+        same: Fields that must be equal, too: of "speaker", "role", "session".
+        verdict: "merge" (`add` returns the id of the existing item), or "reject".
     """
 
     same: tuple[str, ...] = ("speaker",)
@@ -59,7 +59,7 @@ class Exact(BundledRule):
     name: ClassVar[str] = "exact"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Raise for invalid settings."""
         _check_same(self, self.same)
         checked_verdict(self.verdict, "merge", "reject")
 
@@ -83,7 +83,7 @@ class Exact(BundledRule):
 
 @dataclass(frozen=True, slots=True)
 class Near(BundledRule):
-    """Items that say the same in nearly the same words: see `alveus.text.statements`.
+    """Rule against items with the same statement in nearly the same words: `alveus.text.statements`.
 
     Articles, contractions, the spelling of numbers and dates, "please" and the position of a phrase
     such as "on Monday" may differ; a word, its form, a number, a name, the order or a question mark
@@ -91,8 +91,9 @@ class Near(BundledRule):
 
     Attributes:
         threshold: The share of the words of both texts that both must have, above 0, at most 1.
-            Below 1, nouns, verbs and the like may differ so far, names and all else may not.
-        same: What must be equal besides: of "speaker", "role", "session".
+            Below 1, nouns, verbs and the like may differ to this extent, but no names or other
+            words.
+        same: Fields that must be equal, too: of "speaker", "role", "session".
         verdict: "merge", "quarantine" or "reject".
     """
 
@@ -102,7 +103,7 @@ class Near(BundledRule):
     name: ClassVar[str] = "near"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Raise for invalid settings."""
         if type(self.threshold) not in (int, float) or not 0 < self.threshold <= 1:
             raise InvalidInput(f"threshold is above 0 and at most 1, not {self.threshold!r}")
         object.__setattr__(self, "threshold", float(self.threshold))
@@ -147,9 +148,9 @@ class Near(BundledRule):
 
 
 def _day(one: Other | Candidate, now: int) -> date:
-    """Return the day of an item by the clock that it came by.
+    """Return the day of an item in its time zone.
 
-    One that is not there yet, and says no time, is of now.
+    A new item without a time has the current day.
     """
     time = one.record.time
     if time is None and isinstance(one, Other) and (said := one.item().time) is not None:
@@ -171,9 +172,9 @@ def _alike(candidate: Candidate, theirs: ItemRecord, same: Sequence[str]) -> boo
 
 
 def lasts(theirs: ItemRecord, mine: ItemRecord, *, now: int) -> bool:
-    """Return whether an item holds, and stays, as long as another that is to stand for it.
+    """Return whether *theirs* is valid, and kept, as long as *mine*, so that it can replace it.
 
-    One that ceased to hold, or will be gone sooner, says less.
+    An item that is no longer valid, or expires sooner, cannot.
     """
     begins = now if mine.valid_from is None else mine.valid_from
     return (
@@ -197,11 +198,11 @@ def _duplicate(name: str, verdict: Outcome, other: Other, reason: str) -> Verdic
 
 @dataclass(frozen=True, slots=True)
 class Size(BundledRule):
-    """Items that are too long or too short.
+    """Rule against items that are too long or too short.
 
     Attributes:
         max_chars: Most characters of the text.
-        min_chars: Fewest characters of the text, blanks around it not counted.
+        min_chars: Fewest characters of the text without the blanks around it.
         max_metadata: Most characters of the metadata as JSON.
         verdict: "reject" or "quarantine".
     """
@@ -213,7 +214,7 @@ class Size(BundledRule):
     name: ClassVar[str] = "size"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Raise for invalid settings."""
         limits = (self.max_chars, self.min_chars, self.max_metadata)
         for limit in limits:
             if limit is not None:
@@ -244,7 +245,7 @@ class Size(BundledRule):
 
 @dataclass(frozen=True, slots=True)
 class Secrets(BundledRule):
-    """Items that hold a secret: keys, tokens, passwords in settings or URLs, numbers of cards.
+    """Rule against secrets: keys, tokens, passwords in settings or URLs, card numbers.
 
     Attributes:
         verdict: "reject", or "quarantine", which stores the secret.
@@ -254,7 +255,7 @@ class Secrets(BundledRule):
     name: ClassVar[str] = "secrets"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Raise for invalid settings."""
         checked_verdict(self.verdict, "reject", "quarantine")
 
     def judge(self, candidate: Candidate) -> Verdict:
@@ -271,7 +272,7 @@ class Secrets(BundledRule):
 
 @dataclass(frozen=True, slots=True)
 class Injection(BundledRule):
-    """Items with phrases that would command the agent which reads them.
+    """Rule against phrases that command the agent that reads the item.
 
     Attributes:
         verdict: "quarantine" or "reject".
@@ -281,7 +282,7 @@ class Injection(BundledRule):
     name: ClassVar[str] = "injection"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Raise for invalid settings."""
         checked_verdict(self.verdict, "quarantine", "reject")
 
     def judge(self, candidate: Candidate) -> Verdict:
@@ -295,30 +296,30 @@ class Injection(BundledRule):
 
 
 _WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")
-"""A word, or a number, with what joins its parts."""
+"""A word or a number, with the characters that join its parts."""
 
 QUOTED = 5
-"""Words in a row that count as quoted."""
+"""Least number of words in a row that count as a quotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled(BundledRule):
-    """Items that say again what a search of this process gave lately.
+    """Rule against items that repeat a recent hit of this process.
 
-    The hits of the last 32 searches of the same key, or of knowledge, are remembered. An item of
-    the same text as one in this set is merged into it, if that is still there and holds as long;
-    one that quotes hits (five words in a row or more) for the better part is rejected, as is one of
-    the same text as a hit of another set.
+    The hits of the last 32 searches of the same key, or of knowledge, are cached. An item with the
+    same text as a hit of this set is merged into this hit, if the hit still exists and is valid as
+    long. An item that mostly quotes hits (five words in a row or more) is rejected, and so is an
+    item with the same text as a hit of another set.
 
     Attributes:
-        share: The share of its words from which on an item is a quotation, above 0, at most 1.
+        share: The least share of quoted words that makes an item a quotation, above 0, at most 1.
     """
 
     share: float = 0.6
     name: ClassVar[str] = "recalled"
 
     def __post_init__(self) -> None:
-        """Refuse what cannot be asked."""
+        """Raise for invalid settings."""
         if type(self.share) not in (int, float) or not 0 < self.share <= 1:
             raise InvalidInput(f"share is above 0 and at most 1, not {short_repr(self.share)}")
         object.__setattr__(self, "share", float(self.share))
@@ -342,7 +343,7 @@ class Recalled(BundledRule):
 
 
 def _stays(candidate: Candidate, found: Item) -> bool:
-    """Return whether what was found is still there, for as long as the candidate would be."""
+    """Return whether a found item still exists, for as long as the candidate would."""
     return any(
         other.record.id == found.id and lasts(other.record, candidate.record, now=candidate.now)
         for other, _ in candidate.others(1.0)
@@ -350,7 +351,7 @@ def _stays(candidate: Candidate, found: Item) -> bool:
 
 
 def share_quoted(text: str, sources: Iterator[str]) -> float:
-    """Return the share of the words of *text* that stand in runs of words of the sources."""
+    """Return the share of the words of *text* in runs of words that also occur in the sources."""
     mine = _WORD.findall(text)
     if len(mine) < QUOTED:
         return 0.0
@@ -372,11 +373,11 @@ _own: dict[str, Callable[[Item, Candidate], Verdict]] = {}
 
 
 def admission_rule(function: F) -> F:
-    """Make a function ``(item, candidate) -> Verdict`` a rule that sets may be guarded by.
+    """Make a function ``(item, candidate) -> Verdict`` a rule for sets.
 
-    A set keeps its path, "module:name"; each process that adds to the set imports it, so it
-    stands at the top of a module that all of them have. It is asked again when the set moved on:
-    it answers the same each time, and changes nothing.
+    A set stores the path of the function, "module:name". Each process that adds to the set imports
+    it, so the function must be at the top of a module that all of them have. It is called again if
+    the set changes meanwhile: it must return the same verdict each time, and change nothing.
     """
     name = f"{function.__module__}:{function.__qualname__}"
     if "<" in name:
@@ -387,7 +388,7 @@ def admission_rule(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class CustomRule(BundledRule):
-    """A custom rule, by its path: a function that `admission_rule` marked.
+    """A user's rule, by its path: a function that `admission_rule` marked.
 
     Attributes:
         path: "module:name".
@@ -403,7 +404,7 @@ class CustomRule(BundledRule):
             found = function(candidate.item, candidate)
         except AlveusError:
             raise
-        except Exception as error:  # the edge to other people's code; the cause is kept
+        except Exception as error:  # the edge to a user's code; the cause is kept
             raise RuleFailed(f"the rule {self.path} raised {type(error).__name__}") from error
         if not isinstance(found, Verdict):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
             raise RuleFailed(f"the rule {self.path} answered {type(found).__name__}, not a Verdict")
@@ -435,7 +436,7 @@ def plans(admission: object) -> list[Plan]:
     """Return rules, or functions that are rules, as JSON.
 
     Raises:
-        InvalidInput: It is no list of them.
+        InvalidInput: *admission* is not a list of rules.
     """
     if not isinstance(admission, (list, tuple)):
         raise InvalidInput(f"admission is a list of rules, not {short_repr(admission)}")
@@ -457,10 +458,10 @@ def _plan(rule: object) -> Plan:
 
 
 def rules_of(stored: Sequence[Plan]) -> list[Rule]:
-    """Return the rules that JSON stands for.
+    """Return the rules of stored JSON.
 
     Raises:
-        RuleFailed: A rule is unknown to this alveus, or cannot be used.
+        RuleFailed: This version of alveus does not know a rule, or a rule cannot be used.
     """
     return [_rule(plan) for plan in stored]
 

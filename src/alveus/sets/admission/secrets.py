@@ -1,7 +1,7 @@
 """Secrets in texts: keys and tokens, passwords in settings or sentences, private keys, cards.
 
-- `secret_formats.toml` has the formats of keys and tokens that services document.
-- `secret_words.toml` has the names that stand before other secrets, and placeholders.
+- `secret_formats.toml` has the documented formats of keys and tokens.
+- `secret_words.toml` has the names that precede other secrets, and placeholders.
 - Private keys: RFC 7468. Cards: ISO/IEC 7812: issuers' ranges, lengths, and the check digit (Luhn).
 """
 
@@ -21,19 +21,19 @@ from alveus.values.lazy_dataclass import dataclass
 PACKAGE = "alveus.sets.admission"
 
 KNOWN_TEXTS = 20_000
-"""Texts whose secrets are remembered, in each of two generations: about 5 MB."""
+"""Texts whose secrets are cached, in each of two generations: about 5 MB."""
 
 LONGEST_BLOCK = 20_000
-"""Characters within which the end of a private key is looked for."""
+"""Most characters of a private key up to its end line."""
 
 LEAST_PASSWORD, LEAST_KEY = 6, 16
-"""Characters of a password and of a key, at least."""
+"""Least characters of a password and of a key."""
 
 LEAST_WORDS, MOST_WORDS = 4, 12
-"""Words of a passphrase."""
+"""Least and most words of a passphrase."""
 
 LONGEST = 300
-"""Characters of a value that are checked; the span of a secret goes on to its end."""
+"""Characters of a value that are checked; the span of a secret reaches to the value's end."""
 
 _BLOCKS = (
     (
@@ -42,7 +42,7 @@ _BLOCKS = (
     ),
     (r"PuTTY-User-Key-File-\d:", r"Private-MAC: \w+"),
 )
-"""How a block with a private key begins, and ends."""
+"""The first and the last line of a private key."""
 
 _ENCODED = r"(?:(?:\s|\\[rn])*[A-Za-z0-9+/=]{16,})*"
 
@@ -60,8 +60,8 @@ class SecretSpan:
     """The position of a secret in a text.
 
     Attributes:
-        start: Its first character.
-        end: The character after its last one.
+        start: The index of its first character.
+        end: The index after its last character.
         kind: Its kind: "GitHub token", "password" ….
     """
 
@@ -83,9 +83,9 @@ def secrets(text: str) -> Iterator[str]:
 def secret_spans(text: str) -> tuple[SecretSpan, ...]:
     """Return the spans of the secrets in *text*, in order; overlapping spans are merged.
 
-    Removing these characters removes every secret that the rule `Secrets` finds. A span has
-    neither the name, the quotes nor the words around a secret; it includes invisible characters,
-    gaps and ends of lines within it.
+    A text without these characters has no secret that the rule `Secrets` finds. A span excludes the
+    name, the quotes and the words around a secret; it includes invisible characters, gaps and line
+    ends within the secret.
     """
     return _known_spans().of(text)
 
@@ -93,8 +93,8 @@ def secret_spans(text: str) -> tuple[SecretSpan, ...]:
 class KnownSpans:
     """A cache of the spans of secrets, by a keyed digest of each text.
 
-    It keeps no text, and only this object has the key. Any thread may use it: two threads may
-    search the same text twice.
+    The cache keeps no text, and only this object has the key. Threads may share the cache: two
+    threads may search the same text twice.
 
     Args:
         most: Texts in each of two generations; the older one is dropped when the newer is full.
@@ -166,7 +166,7 @@ def _listed(name: str) -> tuple[str, ...]:
 
 
 def _spelled(name: str) -> str:
-    """Return a pattern of `secret_words.toml`, with its lists in place of their names."""
+    """Return a pattern of `secret_words.toml`, with the names of lists replaced by the lists."""
     pattern: str = data_file(PACKAGE, "secret_words.toml")["patterns"][name]
     for listed in re.findall(r"(?<!\?P)<(\w+)>", pattern):
         if listed in data_file(PACKAGE, "secret_words.toml")["words"]:
@@ -191,8 +191,8 @@ def _speaking() -> frozenset[str]:
 def _formats() -> tuple[tuple[str, str, str], ...]:
     """Return a hint, a kind and a pattern for each format.
 
-    A text with such a secret has the hint in it: searching for that costs next to nothing, and
-    most patterns are never compiled.
+    A text with such a secret contains the hint. The search for the hint is fast, and most patterns
+    are never compiled.
     """
     return tuple(
         (hint, form["kind"], form["pattern"])
@@ -213,7 +213,7 @@ def known_formats(text: str) -> Iterator[SecretSpan]:
 
 
 def private_keys(text: str) -> Iterator[SecretSpan]:
-    """Yield the private keys, each up to its end, or to the end of what is encoded."""
+    """Yield the private keys, each up to its end line, or to the end of its encoded text."""
     for begin, end in _BLOCKS:
         ends, after = _compiled(end).finditer(text), 0
         last = next(ends, None)
@@ -254,7 +254,7 @@ def is_card(text: str) -> bool:
 def named_secrets(text: str) -> Iterator[SecretSpan]:
     """Yield the secrets that follow a name such as "password"."""
     lowered = text.lower()
-    if len(lowered) != len(text):  # a letter whose small form is two
+    if len(lowered) != len(text):  # one letter has two characters in lower case
         lowered = "".join(c if len(c.lower()) > 1 else c.lower() for c in text)
     hints = (_listed("named"), _named), (_listed("phrased"), _phrases), (("pin", " code"), _codes)
     for parts, search in hints:
@@ -303,7 +303,7 @@ def _argument(text: str, name: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _assigned(text: str, at: int, least: int) -> tuple[int, int] | None:
-    """Return the span of the value that a name is set to, if it is a secret."""
+    """Return the span of a value assigned to a name, if the value is a secret."""
     element = _pattern("element").match(text, at)
     if element and is_assigned(element[1], least=least, quoted=True):
         return element.span(1)
@@ -331,14 +331,14 @@ def _assigned(text: str, at: int, least: int) -> tuple[int, int] | None:
 
 
 def _continued(text: str, at: int, end: int) -> int:
-    """Return the end of a value that goes on in the next lines; *at* is after its quote."""
+    """Return the end of a value that continues on the next lines; *at* is after its quote."""
     while more := _pattern("more").match(text, at):
         at, end = more.end(), more.end(2)
     return end
 
 
 def _said(text: str, at: int, least: int) -> tuple[int, int] | None:
-    """Return the span of the word that a sentence gives as the password, if it may be one."""
+    """Return the span of the word that a sentence names as the password, if it may be a secret."""
     after = _pattern("said").match(text, at)
     said = None if after is None else _pattern("next").match(text, after.end())
     if said is None:
@@ -368,7 +368,7 @@ def _has_digit(phrase: str) -> bool:
 
 
 def _passphrase(said: str) -> int:
-    """Return how many characters of *said* are a passphrase of several words; 0: none."""
+    """Return the length of a passphrase of several words at the start of *said*; 0 if none."""
     joined = _pattern("joined").match(said)
     if joined is not None and joined.end() == len(said.split(maxsplit=1)[0]):
         return 0 if is_placeholder(joined[0]) else joined.end()
@@ -384,9 +384,9 @@ def _passphrase(said: str) -> int:
 
 
 def is_placeholder(value: str) -> bool:
-    """Return whether a value only stands in place of a secret, as in a manual or a template.
+    """Return whether a value is a placeholder for a secret, as in a manual or a template.
 
-    The words that are looked for anywhere in it are no pattern: that would be tried at each
+    The words to find anywhere in the value are no pattern: a pattern would be tried at each
     character.
     """
     lowered = value.lower()
@@ -407,8 +407,8 @@ def is_assigned(value: str, *, least: int, quoted: bool) -> bool:
 
     Args:
         value: The value, without quotes.
-        least: Characters that a secret has at least.
-        quoted: The value has quotes, so it is no code.
+        least: Fewest characters of a secret.
+        quoted: True if the value has quotes, so that it is not code.
     """
     if len(value) < least or not is_mixed(value) or is_placeholder(value):
         return False

@@ -1,4 +1,4 @@
-"""Verdicts of the write barrier, and what a rule can ask of a candidate."""
+"""Verdicts of the write barrier, and the data of a candidate that a rule can read."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ LONGEST_REASON = 200
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a rule says of a candidate.
+    """The verdict of a rule on a candidate.
 
     Attributes:
         outcome: "accept", "merge", "quarantine" or "reject".
-        reason: Why; without the text of the item. At most 200 characters are kept.
+        reason: The reason, without the text of the item. At most 200 characters are kept.
         rule: The name of the rule; filled in for a custom rule.
-        into: To merge: the id of the item that says the same already.
+        into: For "merge": the id of the existing item.
     """
 
     outcome: Outcome
@@ -41,7 +41,7 @@ class Verdict:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what says nothing."""
+        """Raise for an invalid outcome, or a merge without an id."""
         if self.outcome not in OUTCOMES:
             raise InvalidInput(f"a verdict is one of {', '.join(OUTCOMES)}, not {self.outcome!r}")
         if (self.into is None) == (self.outcome == "merge"):
@@ -51,7 +51,7 @@ class Verdict:
 
     @property
     def strictness(self) -> int:
-        """Its rank among the outcomes; the stricter of two verdicts counts."""
+        """Its rank among the outcomes; the stricter of two verdicts wins."""
         return OUTCOMES.index(self.outcome)
 
 
@@ -59,23 +59,23 @@ ACCEPT = Verdict("accept")
 
 
 class Added(list[str]):
-    """Ids that `add_many` returns: of the items in order, those that were skipped left out.
+    """The ids that `add_many` returns, in the order of the items; skipped items are left out.
 
     Attributes:
-        verdicts: Of each item that was passed, in order; empty where the set has no rules.
+        verdicts: The verdict on each passed item, in order; empty if the set has no rules.
     """
 
     verdicts: tuple[Verdict, ...] = ()
 
     @property
     def skipped(self) -> list[tuple[int, Verdict]]:
-        """Items that were rejected and left out: where they stood, and why."""
+        """The rejected items that were left out: their positions and verdicts."""
         return [(at, v) for at, v in enumerate(self.verdicts) if v.outcome == "reject"]
 
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """An item that a candidate is compared with: in the set, or earlier in the same call."""
+    """An item to compare a candidate with: in the set, or earlier in the same call."""
 
     record: ItemRecord
     item: Callable[[], Item]
@@ -83,16 +83,17 @@ class Other:
 
 @dataclass(slots=True)
 class Candidate:
-    """What is to be added, as rules see it.
+    """A new item, as rules see it.
 
     Attributes:
-        record: As it would be kept.
-        passed: As it was passed.
-        scope: Whose set it is for.
-        set_name: The set.
+        record: The record that the set would store.
+        passed: The item as the caller passed it.
+        scope: The key or knowledge of the set.
+        set_name: The name of the set.
         now: The time, in microseconds.
-        find: Returns all other items that may share so much of its words, or at 1 say the same.
-        recent_hits: Returns the hits of the last searches, with their scope.
+        find: Returns all other items that may share the given portion of words; 1 means equal
+            items.
+        recent_hits: Returns the hits of recent searches, each with its scope.
     """
 
     record: ItemRecord
@@ -105,24 +106,25 @@ class Candidate:
 
     @property
     def item(self) -> Item:
-        """As it was passed, with the id that it has, or would have."""
+        """The item as passed, with its present or future id."""
         return replace(self.passed, id=self.record.id)
 
     @property
     def key(self) -> str | None:
-        """The key whose set it is for; None: knowledge."""
+        """The key of the set; None for knowledge."""
         return self.scope.key
 
     @property
     def text(self) -> str:
-        """What words and meaning read of it."""
+        """The text that searches read."""
         return self.record.text or ""
 
     @property
     def everything(self) -> str:
-        """All that would be kept of it, as text, names and values a line each.
+        """All stored contents of the item as text, names and values a line each.
 
-        What is read, the value, the metadata, speaker, role and session; bytes as UTF-8.
+        This covers the text, the value, the metadata, speaker, role and session; bytes are read as
+        UTF-8.
         """
         passed = self.passed
         parts = [self.text, passed.speaker or "", passed.role or "", passed.session or ""]
@@ -132,15 +134,15 @@ class Candidate:
         return "\n".join(part for part in parts if part)
 
     def alike(self, threshold: float) -> list[tuple[Item, float]]:
-        """Return items of the set that share words, and how many: 1.0 for the same words.
+        """Return similar items of the set with their shares of common words, the most similar first.
 
-        Those that have at least *threshold* of the words of both in common, the likest first.
+        An item is returned if this share is at least *threshold*; 1.0 means the same words.
         """
         found = [(other.item(), like) for other, like in self.others(threshold)]
         return [(item, like) for item, like in found if item.id is not None]
 
     def others(self, threshold: float) -> list[tuple[Other, float]]:
-        """Return what `alike` does, as it is kept."""
+        """Return the items of `alike` as stored."""
         if not 0 < threshold <= 1:
             raise InvalidInput(f"a threshold is above 0 and at most 1, not {threshold!r}")
         found: list[tuple[Other, float]] = []
@@ -154,7 +156,7 @@ class Candidate:
 
 
 def _spelled(value: Value, name: str = "") -> Iterator[str]:
-    """Yield what is in *value*, as it is and not as JSON escapes it, each with its name."""
+    """Yield the names and values in *value*, without JSON's escapes."""
     if isinstance(value, dict):
         for key, one in value.items():
             yield from _spelled(one, f'"{key}": ')
@@ -169,7 +171,7 @@ def _spelled(value: Value, name: str = "") -> Iterator[str]:
 
 
 def jaccard(mine: set[int], theirs: set[int]) -> float:
-    """Return the share of the words of two texts that both have; of no words: 1.0."""
+    """Return the share of the words of two texts that both have; 1.0 if neither has words."""
     if not (mine or theirs):
         return 1.0
     both = len(mine & theirs)
@@ -177,12 +179,12 @@ def jaccard(mine: set[int], theirs: set[int]) -> float:
 
 
 def plain(text: str) -> str:
-    """Return *text* as duplicates are compared: lower case, composed, single spaces."""
+    """Return *text* in the form that duplicates are compared in: lower case, single spaces."""
     return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the strictest verdict, of equal ones the first; after a rejection none is asked."""
+    """Return the strictest verdict, the first of equal ones; a rejection ends the search."""
     worst = ACCEPT
     for verdict in verdicts:
         if verdict.strictness > worst.strictness:
@@ -193,24 +195,24 @@ def strictest(verdicts: Iterable[Verdict]) -> Verdict:
 
 
 class Rule(Protocol):
-    """What every rule can do."""
+    """The interface of rules."""
 
     @property
     def level(self) -> float | None:
-        """How alike other items are that it looks at, from 0 to 1; None: at none."""
+        """The least similarity of other items that the rule reads, from 0 to 1; None for none."""
         ...
 
     def judge(self, candidate: Candidate) -> Verdict:
-        """Return what it says of a candidate."""
+        """Return the verdict on a candidate."""
         ...
 
     def to_json(self) -> Plan:
-        """Return it as it is kept."""
+        """Return the rule in its stored form."""
         ...
 
 
 class BundledRule(ABC):
-    """A rule that alveus brings along: its name and its fields are its JSON."""
+    """A rule of alveus, stored as its name and its fields."""
 
     name: ClassVar[str]
 
@@ -224,11 +226,11 @@ class BundledRule(ABC):
         """See `Rule.judge`."""
 
     def to_json(self) -> Plan:
-        """Return it as it is kept."""
+        """Return the rule in its stored form."""
         return {"rule": self.name, **wire.fields_as_json(self)}
 
 
 def checked_verdict(verdict: object, *allowed: Outcome) -> None:
-    """Refuse a verdict that a rule does not give."""
+    """Raise for a verdict that a rule does not allow."""
     if verdict not in allowed:
         raise InvalidInput(f"verdict must be one of {', '.join(allowed)}, not {verdict!r}")
