@@ -409,7 +409,7 @@ class SetReader:
         self._engine.recall.touch(list(map(_FIRST, items)))
 
     def renew(self, items: Sequence[StoredItem], life: int) -> int:
-        """Let expiring items live *life* microseconds from now; return the number of renewed items."""
+        """Let expiring items live *life* microseconds from now; return the number of renewals."""
         now = self.now()
         latest, gain = now + life, max(1, life // RENEWAL_PARTS)
         renewals = [

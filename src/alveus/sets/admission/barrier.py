@@ -136,7 +136,7 @@ class Barrier:
     def _probe(self, record: ItemRecord, threshold: float) -> Probe:
         """Return a probe for items that share *threshold* of a record's words; 1 means equal items.
 
-        Items with more than twice the words of the text, at this share, are different.
+        An item does not match if it has more than ``2 / threshold`` times the record's tokens.
         """
         from alveus.text.statements import anchors  # its patterns take a while to compile
 

@@ -212,7 +212,7 @@ class Quarantine:
         item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
         target = str(item.id)
         if self._writer.get(ref, [target], at=None)[0] is not None:
-            self._must(item_id)  # raises unless another call released the item just now
+            self._must(item_id)  # raises if another call released the item just now
             raise DuplicateItem(target, set_name=held.set_name)
         record = self._writer.records([(target, item)])[0]
         links = known_links(self._writer, ref, record)

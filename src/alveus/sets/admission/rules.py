@@ -83,7 +83,7 @@ class Exact(BundledRule):
 
 @dataclass(frozen=True, slots=True)
 class Near(BundledRule):
-    """Rule against items with the same statement in nearly the same words: `alveus.text.statements`.
+    """Rule against items that say the same in nearly the same words; see `alveus.text.statements`.
 
     Articles, contractions, the spelling of numbers and dates, "please" and the position of a phrase
     such as "on Monday" may differ; a word, its form, a number, a name, the order or a question mark

@@ -41,7 +41,7 @@ class Verdict:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise for an invalid outcome, or a merge without an id."""
+        """Raise for an outcome, a reason and an id that do not fit together."""
         if self.outcome not in OUTCOMES:
             raise InvalidInput(f"a verdict is one of {', '.join(OUTCOMES)}, not {self.outcome!r}")
         if (self.into is None) == (self.outcome == "merge"):
@@ -134,7 +134,7 @@ class Candidate:
         return "\n".join(part for part in parts if part)
 
     def alike(self, threshold: float) -> list[tuple[Item, float]]:
-        """Return similar items of the set with their shares of common words, the most similar first.
+        """Return similar items of the set with their shares of common words, most similar first.
 
         An item is returned if this share is at least *threshold*; 1.0 means the same words.
         """

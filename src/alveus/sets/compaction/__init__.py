@@ -1,4 +1,4 @@
-"""Compaction: a set that grew is made smaller, and nothing is lost that could not come back."""
+"""Compaction: makes a full set smaller; undo can restore the retired items."""
 
 from alveus.sets.compaction.executor import CALLED, Compacted, Compactions
 from alveus.sets.compaction.planning import CompactionTools

@@ -1,4 +1,4 @@
-"""Room in a set, made before something is added to it: by the one who adds."""
+"""Room in a set, made by an add before it adds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from alveus.store.scope import SetRef
 from alveus.store.sets import Definition
 
 MOST_REWRITES = 100
-"""Steps that one add takes of a strategy that rewrites items and leaves as many."""
+"""Most steps that one add does of a strategy that rewrites items without reducing their number."""
 
 RETIRES_NOTHING = "it retires nothing"
 FREES_NOTHING = "what it retires frees nothing, as what stands for it takes as much"
@@ -34,21 +34,21 @@ TOO_LITTLE = f"{MOST_REWRITES} steps that retired no item freed too little"
 
 
 def makes_room(definition: Definition) -> bool:
-    """Return whether an add has to make room in a set first."""
+    """Return whether an add must make room in a set first."""
     return definition.bounded and definition.rejects_when_full and definition.compaction != "reject"
 
 
 def step_making_room(
     snapshot: CompactionSnapshot, tools: CompactionTools, local_strategies: LocalStrategies
 ) -> Compact | None:
-    """Return one step that makes room for what is coming; None: there is room.
+    """Return one step that makes room for the coming items; None if there is room.
 
-    A step that frees something is progress, also if it frees too little: the caller asks again.
+    A step that frees anything is progress, even if it frees too little: the caller calls again.
 
     Raises:
-        SetFull: The strategy makes none.
+        SetFull: The strategy frees nothing.
         InvalidPlan, StrategyFailed: A user's strategy failed.
-        Unusable: It is a user's strategy that adds to the set.
+        Unusable: A user's strategy adds to the set.
     """
     needed = snapshot.live_size + snapshot.coming
     if not needed.exceeds(snapshot.definition):
@@ -65,10 +65,10 @@ def step_making_room(
 
 
 def frees(definition: Definition, before: SetSize, after: SetSize) -> bool:
-    """Return whether a step brings a set nearer to its capacities, so that another may follow.
+    """Return whether a step brings a set nearer to its capacities, so that another step may follow.
 
-    It leaves fewer items, or less of something with a capacity and not more of anything that has
-    one. Neither can go on for ever, whatever a strategy plans.
+    True if the set has fewer items. Also true if one measure with a capacity is lower and none is
+    higher. Both cases end, whatever the strategy plans.
     """
     if after.items != before.items:
         return after.items < before.items
@@ -84,12 +84,12 @@ def frees(definition: Definition, before: SetSize, after: SetSize) -> bool:
 
 
 def shrunk(before: SetSize, after: SetSize) -> bool:
-    """Return whether a set holds less of anything than before."""
+    """Return whether any measure of a set is lower than before."""
     return after.items < before.items or after.tokens < before.tokens or after.bytes < before.bytes
 
 
 def full(definition: Definition, ref: SetRef, needed: SetSize, problem: str) -> SetFull:
-    """Return the error of a set for which no room can be made, as *problem* says."""
+    """Return the error of a set without room; *problem* says why."""
     what, most = definition.exceeded_capacity(needed.items, needed.tokens, needed.bytes) or (
         "items",
         0,
@@ -101,9 +101,9 @@ def full(definition: Definition, ref: SetRef, needed: SetSize, problem: str) -> 
 
 
 class BatchCapacity:
-    """How much the sets of a batch hold as the batch sees them, and the room it makes in them.
+    """The sizes of the sets in a batch's view, and the room that the batch makes in them.
 
-    It follows the sets in which an add makes room.
+    Only sets in which an add makes room are counted.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class BatchCapacity:
         self._last = 0
 
     def forget(self) -> None:
-        """Begin anew: the batch takes back what it did."""
+        """Drop all sizes: the batch discarded its changes."""
         self._sets.clear()
 
     def follow(self, ref: SetRef, defines: Sequence[Define]) -> None:
-        """Look at a set before the batch changes it for the first time."""
+        """Read the size of a set before the batch changes it for the first time."""
         if ref in self._sets:
             return
         info = self._view.info(ref)
@@ -130,9 +130,10 @@ class BatchCapacity:
         self._sets[ref] = info if info is not None and makes_room(info.definition) else None
 
     def timed(self, add: Add) -> Add:
-        """Return *add* with a time, if the batch may compact what it adds.
+        """Return *add* with a time, if the batch may compact the added item.
 
-        What one batch adds has one time else, and no order that a span could tell.
+        Without a time, all items of a batch have the same time, and their order in a summary is
+        lost.
         """
         if self._sets.get(add.set) is None or add.record.time is not None:
             return add
@@ -140,10 +141,10 @@ class BatchCapacity:
         return replace(add, record=replace(add.record, time=self._last))
 
     def steps_for(self, add: Add) -> Iterator[Compact]:
-        """Yield what makes room for *add*; each is part of the batch before the next is asked for.
+        """Yield the steps that make room for *add*; the batch applies each before the next is planned.
 
         Raises:
-            SetFull: There is none, and none can be made.
+            SetFull: There is no room, and the strategy frees none.
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
         rewrites = 0
@@ -162,7 +163,7 @@ class BatchCapacity:
             yield step
 
     def count(self, change: Add | Replace | Retire, before: StoredItem | None) -> None:
-        """Count what the batch did to a set."""
+        """Count a change of the batch in the size of its set."""
         info = self._sets.get(change.set)
         if info is None:
             return

@@ -1,4 +1,4 @@
-"""Compactions of one memory: a step at a time, each one commit, one at a time per set."""
+"""Compactions of one memory: one commit per step, and one step at a time per set."""
 
 from __future__ import annotations
 
@@ -66,50 +66,50 @@ from alveus.values.lazy_dataclass import dataclass
 _LOG = logging.getLogger(__name__)
 
 SEEN = "compactor"
-"""The note with the time at which a separate compactor was last at work."""
+"""The note with the last time at which a separate compactor worked."""
 
 FAILED = "compaction failures"
-"""The note that says which sets could not be compacted, by their numbers in the store."""
+"""The note with the failed compactions, by the numbers of the sets in the store."""
 
 ABSENT_US = 600 * 1_000_000
-"""A compactor that was not heard of for so long is not there."""
+"""A compactor without a sign of life for this long counts as absent."""
 
 BEAT_US = 60 * 1_000_000
-"""How often a compactor at work says so."""
+"""How often a working compactor records a sign of life."""
 
 MOST_FAILED = 100
-"""Sets that are named; of more, the first ones."""
+"""Most sets that the note names: the first ones."""
 
 OVERFLOW = 1.5
-"""Times its capacity at which a set that nobody compacts is spoken of."""
+"""Multiple of its capacity at which a set without a compactor is reported."""
 
 NOTE_ATTEMPTS = 10
 
 
 def beat(store: Store, now: int) -> None:
-    """Say that a compactor is at work; durable, so not more often than `BEAT_US`."""
+    """Record a sign of life of a compactor. It is durable, so at most one per `BEAT_US`."""
     before = store.note(SEEN)
     if before is None or not 0 <= now - int(before) < BEAT_US:
         store.put_note(SEEN, str(now), expected=before)
 
 
 def is_seen(store: Store, now: int) -> bool:
-    """Return whether a compactor was at work lately."""
+    """Return whether a compactor gave a sign of life lately."""
     last = store.note(SEEN)
     return last is not None and abs(now - int(last)) < ABSENT_US
 
 
 def failures(store: Store) -> dict[int, tuple[str, int]]:
-    """Return the sets that could not be compacted, by number: the kind of error, how often."""
+    """Return the failed sets by number: the kind of error, and the number of failures."""
     text = store.note(FAILED)
     found = cast("dict[str, tuple[str, int]]", wire.decode_plain(text or "{}"))
     return {int(number): (kind, tries) for number, (kind, tries) in found.items()}
 
 
 def put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
-    """Note that a set could not be compacted, or could again.
+    """Record that the compaction of a set failed, or works again.
 
-    It is only a note: if it cannot be made, that is logged.
+    An error of this record is logged, not raised.
     """
     try:
         _put_failure(store, number, failure)
@@ -136,9 +136,9 @@ class Compacted:
     """A compaction that was just committed.
 
     Attributes:
-        id: What `MemorySet.undo` takes.
-        retired: Ids of the items that went.
-        added: Ids of those that stand for some of them.
+        id: The id that `MemorySet.undo` takes.
+        retired: Ids of the retired items.
+        added: Ids of the items that replace some of them.
     """
 
     id: int
@@ -161,28 +161,28 @@ def compactions_of(items: Sequence[ItemChange], commit: Commit) -> list[Compacte
 
 
 PAUSES_S = (1.0, 300.0)
-"""First and longest pause before a set is tried again whose compaction failed."""
+"""First and longest pause before a retry after a failed compaction."""
 
 BUSY_S = 0.05
-"""Pause before a set is looked at again that another process compacts."""
+"""Pause before another look at a set that another process compacts."""
 
 MOST_REMEMBERED = 10_000
-"""Sets that are kept in mind whose compaction failed."""
+"""Most sets whose failures are remembered."""
 
 
 def pause_after(tries: int) -> float:
-    """Return the seconds after which a compaction that failed so often is tried again."""
+    """Return the pause in seconds after *tries* failures in a row."""
     shortest, longest = PAUSES_S
     return min(longest, shortest * 2.0 ** min(tries - 1, 20))
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailure:
-    """Why a set was not compacted.
+    """The reason why a set was not compacted.
 
     Attributes:
-        tries: How often in a row.
-        due: When it is tried again, by the monotonic clock.
+        tries: Failures in a row.
+        due: The time of the next try, by the monotonic clock.
     """
 
     error: AlveusError
@@ -191,10 +191,10 @@ class CompactionFailure:
 
 
 class CompactionWorker:
-    """Does steps of compactions, one after the other, until none is left to do.
+    """A thread that does steps of compactions, one after the other, until none is left.
 
     Attributes:
-        failures: Of sets that wait to be tried again.
+        failures: The sets that wait for a retry.
     """
 
     def __init__(
@@ -210,9 +210,9 @@ class CompactionWorker:
         self._thread: threading.Thread | None = None
 
     def notify(self, ref: SetRef) -> None:
-        """Have a set seen to; starts the thread if need be.
+        """Queue a set for compaction; start the thread if it is not running.
 
-        Where none can be started, the set waits for the next call.
+        If no thread can be started, the set waits for the next call.
         """
         with self._mutex:
             if self._closed:
@@ -223,16 +223,16 @@ class CompactionWorker:
             self._changed.set()
 
     def _begin(self) -> None:
-        """Start the thread, unless it runs, or none can be started."""
+        """Start the thread, unless it runs or cannot be started."""
         if self._thread is None:
             thread = BackgroundThread(self._run, "alveus-compaction", self._ask_to_stop)
             self._thread = thread if began(thread) else None
 
     def settle(self, wait_s: float | None) -> bool:
-        """Wait until nothing is left to do but what failed; return whether it is in time.
+        """Wait until only failed sets are left; return False if *wait_s* ends first.
 
         Raises:
-            Unavailable: Something is left, and no thread can be started.
+            Unavailable: Sets are left, and no thread can be started.
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while True:
@@ -252,20 +252,20 @@ class CompactionWorker:
         return any(ref not in self.failures for ref in self._waiting)
 
     def pause(self, seconds: float) -> None:
-        """Wait until something changes here, or for so long."""
+        """Wait for a change of the queue, at most so many seconds."""
         with self._mutex:
             change = self._next_change()
         change.wait(seconds)
 
     def close(self) -> None:
-        """Stop after the step it is at."""
+        """Stop after the current step."""
         self._ask_to_stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def leave(self) -> None:
-        """Stop after the step it is at; called anywhere, with any lock held, by a finalizer."""
+        """Stop after the current step. A finalizer may call this with any lock held."""
         self._closed = True
         self._changed.set()
 
@@ -275,7 +275,7 @@ class CompactionWorker:
             self._changed.set()
 
     def _next_change(self) -> Flag:
-        """Return what is set when anything changes from now on; the lock is held."""
+        """Return a flag that the next change sets. The caller holds the lock."""
         if self._changed.is_set():
             self._changed = Flag()
         return self._changed
@@ -290,7 +290,7 @@ class CompactionWorker:
                 self._changed.set()
 
     def _next(self) -> SetRef | None:
-        """Return the next set to see to, when it is time; None: closed."""
+        """Return the next set, when it is due; None after `close`."""
         while True:
             with self._mutex:
                 if self._closed:
@@ -303,14 +303,14 @@ class CompactionWorker:
                     self._current_set = ready
                     return ready
                 change = self._next_change()
-            if not self._closed:  # `leave` takes no lock, and may have set the flag before this one
+            if not self._closed:  # `leave` takes no lock, and may have set the flag first
                 change.wait(left)
 
     def _tried(self, ref: SetRef) -> float | None:
-        """Do a step; return when to come again, None: there is no need."""
+        """Do a step; return the time of the next step, None if no step is left."""
         try:
             more = self._step(ref)
-        except (StoreClosed, ForkedStore):  # nobody is left to compact for
+        except (StoreClosed, ForkedStore):  # the store is closed: nothing to compact
             with self._mutex:
                 self._closed = True
             return None
@@ -319,7 +319,7 @@ class CompactionWorker:
             return time.monotonic() + BUSY_S
         except AlveusError as error:
             return self._again(ref, error)
-        except BaseException as error:  # noqa: BLE001 - the edge of the thread: nobody else hears of it
+        except BaseException as error:  # noqa: BLE001 - the edge of the thread: no caller sees it
             _LOG.exception("compaction raised, the set is as it was")
             problem = f"the compaction of set {ref.name!r} raised {type(error).__name__}"
             return self._again(ref, Unavailable(problem))
@@ -343,26 +343,26 @@ class CompactionWorker:
 
 
 LEASE = "compaction "
-"""What the lease of a set's compaction is named by, before the set's number."""
+"""Prefix of the name of a compaction lease; the number of the set follows."""
 
 PRESSED = 2.0
-"""Times its capacity that a set holds before more has to wait until it was compacted."""
+"""Multiple of its capacity at which a set makes adds wait for a compaction."""
 
 ATTEMPTS = 5
-"""How often a step is planned anew, because somebody changed an item meanwhile."""
+"""How often a step is planned again after another process changed an item."""
 
 
 CALLED = "call"
-"""Who compacts, where somebody asked for one step by `MemorySet.compact`."""
+"""The executor name of a step that `MemorySet.compact` requested."""
 
 
 class Compactions:
     """Compacts sets: in an add to a full set, on demand, and in the background.
 
     Attributes:
-        local_strategies: Strategies that only this process knows.
+        local_strategies: Strategies that exist only in this process.
         listeners: Called with each `Compacted`.
-        pressed: Sets that hold twice their capacity: an add compacts them first.
+        pressed: Sets at twice their capacity: the next add compacts them first.
     """
 
     def __init__(self, tools: CompactionTools) -> None:
@@ -377,14 +377,14 @@ class Compactions:
     # --- in an add ----------------------------------------------------------------------------
 
     def capacity_of(self, view: View) -> BatchCapacity:
-        """Return what makes room in the sets of a batch, which sees them as *view* does."""
+        """Return the object that makes room in the sets of a batch, read through *view*."""
         return BatchCapacity(view, self.tools, self.local_strategies)
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
-        """Compact, before more is added to them, sets that hold twice their capacity.
+        """Compact sets at twice their capacity before more is added to them.
 
         Raises:
-            SetFull: It failed; the cause says why.
+            SetFull: The compaction failed; the cause has the reason.
         """
         for ref in adds(items):
             if ref in self.pressed:
@@ -408,7 +408,7 @@ class Compactions:
         self.pressed.discard(ref)
 
     def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
-        """Call the listeners of a commit's compactions, and have full sets compacted."""
+        """Call the listeners of a commit's compactions, and queue full sets."""
         if commit.adopted:
             return
         if self.listeners.kinds:
@@ -428,7 +428,7 @@ class Compactions:
     # --- in the background --------------------------------------------------------------------
 
     def _in_background(self, ref: SetRef) -> bool:
-        """Do a step if the set is at its mark; return whether it may need another one."""
+        """Do a step if the set is at its mark; return whether another step may be needed."""
         info = self._info(ref)
         if info is None or info.definition.execution != "background" or not due(info):
             self.pressed.discard(ref)
@@ -436,7 +436,7 @@ class Compactions:
         return self.step(ref, by="background") is not None
 
     def _note(self, ref: SetRef, failure: CompactionFailure) -> None:
-        """Keep for `alveus doctor` that a set could not be compacted."""
+        """Record for `alveus doctor` that a set could not be compacted."""
         says = (type(failure.error).__name__, failure.tries)
         try:
             info = self.tools.store.set_info(ref)
@@ -447,7 +447,7 @@ class Compactions:
             put_failure(self.tools.store, info.number, says)
 
     def _look_for_compactor(self, info: SetInfo) -> None:
-        """Say once that a set overflows which another process should compact, and none does."""
+        """Log once that a set overflows because its external compactor is absent."""
         if info.ref in self._warned or not due(info, OVERFLOW):
             return
         if not is_seen(self.tools.store, self.tools.clock()):
@@ -465,19 +465,18 @@ class Compactions:
     # --- a step -------------------------------------------------------------------------------
 
     def step(self, ref: SetRef, *, by: str, given: Given | None = None) -> Compacted | None:
-        """Do one step of what a set's strategy has to do; None: it has nothing to do.
+        """Do one step of a set's compaction; None if the strategy has nothing to do.
 
         Args:
-            by: Who does it; it is kept with the compaction. Whoever does not "call" for one step
-                asks again until there is room.
-            given: A strategy to use instead of the set's.
+            by: The executor; stored with the compaction. All but "call" repeat until there is room.
+            given: A strategy to use instead of the set's strategy.
 
         Raises:
-            SetFull: Nobody "calls", the set is over a capacity, and its strategy frees nothing.
+            SetFull: *by* is not "call", the set exceeds a capacity, and its strategy frees nothing.
             InvalidPlan, StrategyFailed: A user's strategy failed.
-            SetBusy: Somebody else compacts the set now.
-            Unusable: A strategy that is being asked about the set called this.
-            AlveusError: A model, an embedder or the store failed. The set is as it was.
+            SetBusy: Another process or thread compacts the set now.
+            Unusable: A strategy called this while it was planning for the same set.
+            AlveusError: A model, an embedder or the store failed. The set is unchanged.
         """
 
         def compacted(lease: Lease) -> Compacted | None:
@@ -487,7 +486,7 @@ class Compactions:
                     return None
                 try:
                     return self._commit(ref, change, lease)
-                except StaleItem:  # somebody was first; the set is planned anew
+                except StaleItem:  # another process was first; plan the set again
                     continue
             raise Unavailable(
                 f"set {ref.name!r} changed each time before its compaction was done; try again"
@@ -523,7 +522,7 @@ class Compactions:
         return change if progress else _no_step(info, by, FREES_NOTHING)
 
     def _info(self, ref: SetRef) -> SetInfo | None:
-        """Return a set, without what has expired."""
+        """Return a set without its expired items."""
         tools = self.tools
         info = tools.store.set_info(ref)
         return None if info is None else living(tools.store, info, tools.clock())
@@ -544,10 +543,11 @@ class Compactions:
 
     @contextmanager
     def _alone(self, ref: SetRef) -> Generator[Lease]:
-        """Be the only one who compacts a set, in this process and among all.
+        """Hold the lease for compacting a set: only one process and one thread has it.
 
         Raises:
-            SetBusy: Another process does, or another thread for as long as may be waited.
+            SetBusy: Another process holds the lease, or another thread held it for the whole wait
+                time.
         """
         store = self.tools.store
         lock = self._locks.of(ref)
@@ -570,15 +570,15 @@ class Compactions:
 
 
 def number_of(lease: Lease) -> int:
-    """Return the number of the set that a lease is for the compaction of."""
+    """Return the number of the set of a compaction lease."""
     return int((lease.scope.key or "").removeprefix(LEASE))
 
 
 def due(info: SetInfo, share: float | None = None) -> bool:
-    """Return whether a set holds more than its mark, or than *share* of a capacity.
+    """Return whether a set is above its mark, or above *share* of a capacity.
 
-    One that is below goes on filling: so a strategy that takes `n` at a time ends at the same
-    items, however late somebody came to look.
+    A set below its mark keeps filling: so a strategy with `n` ends at the same items, however late
+    it runs.
     """
     definition = info.definition
     if not definition.bounded or definition.compaction in IN_THE_COMMIT:
@@ -587,22 +587,22 @@ def due(info: SetInfo, share: float | None = None) -> bool:
 
 
 def pressed(info: SetInfo) -> bool:
-    """Return whether a set holds so much that more has to wait."""
+    """Return whether adds to a set must wait for a compaction."""
     return due(info, PRESSED)
 
 
 def _no_step(info: SetInfo, by: str, problem: str) -> None:
-    """Say that a strategy has nothing to do, or that it has, and does not do it.
+    """Handle a strategy without a step: raise if the set still needs room.
 
     Raises:
-        SetFull: The set is over a capacity, and is not compacted by a call.
+        SetFull: The set exceeds a capacity, and *by* is not "call".
     """
     if by != CALLED and SetSize.of(info).exceeds(info.definition):
         raise full(info.definition, info.ref, SetSize.of(info), problem)
 
 
 def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:
-    """Yield the sets that changes add to."""
+    """Yield the sets of the added items."""
     seen = set[SetRef]()
     for item in items:
         if isinstance(item, Add) and item.set not in seen:

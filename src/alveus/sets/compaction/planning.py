@@ -1,4 +1,4 @@
-"""From a strategy and a set to one step of compaction: a plan, checked, as a change."""
+"""Plans one step of compaction from a strategy and a set, checks it, and returns the change."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from alveus.values.storable import Value, microseconds, moment
 from alveus.values.times import fixed_zone
 
 HASHED = 512
-"""Dimensions of the vectors of words, where an embedder gives none."""
+"""Dimensions of word vectors, for an embedder without vectors."""
 
 AT_ONCE = 128
 """Rows whose cosines are computed together."""
@@ -53,9 +53,9 @@ AT_ONCE = 128
 def meanings(
     items: Sequence[StoredItem], features: Mapping[int, Feature], recorder: RecordMaker
 ) -> Vectors:
-    """Return a unit row per item: of its vectors as they are stored, else of its words.
+    """Return a unit row per item: of its stored vectors, or else of its words.
 
-    What waits for its vectors is embedded here.
+    Items without vectors yet are embedded here.
     """
     dimensions = recorder.embedder.dimensions
     if not dimensions:
@@ -91,7 +91,7 @@ def alike(
 ) -> list[list[int]]:
     """Return groups of positions whose items say nearly the same as the first of the group.
 
-    A group has two at least; items of different *kinds* are never alike.
+    A group has at least two items; items of different *kinds* are never alike.
     """
     leader = list(range(len(rows)))
     same: dict[object, int] = {}
@@ -111,9 +111,9 @@ def alike(
 
 
 def _follow(rows: Vectors, positions: Sequence[int], leader: list[int], threshold: float) -> None:
-    """Have each of *positions* led by the first one before it that leads and is near, if one is.
+    """Assign each of *positions* to the first earlier leader that is near, if there is one.
 
-    Only those that lead are compared with what comes after them.
+    Only leaders are compared with later items.
     """
     leading, led = list[int](), np.empty_like(rows)
     for start in range(0, len(rows), AT_ONCE):
@@ -133,28 +133,28 @@ def _follow(rows: Vectors, positions: Sequence[int], leader: list[int], threshol
 
 
 STEP = 1_000
-"""Items that one step turns into summaries, if nothing says how many."""
+"""Default number of items that one step turns into summaries."""
 
 MODEL_STEP = 24
-"""The same, where a model is asked."""
+"""The same for summaries by a model."""
 
 PER_TOPIC = 3
-"""Items to a summary, if nothing says how many."""
+"""Default number of items per summary."""
 
 EXTRACTIVE = "extractive"
 
 
 @dataclass(frozen=True)
 class CompactionTools:
-    """What sets of one memory are compacted with.
+    """The tools for compacting the sets of one memory.
 
     Attributes:
-        extractive: Gives the summariser that chooses sentences.
-        model: Gives the one that asks a model; None: the memory has no model.
-        new_id: Makes ids of items that stand for others.
-        expects: Notes that say which embedder made the vectors.
-        wait_s: How long an add waits for others to make room in a set that is twice full.
-        owner: Who holds the leases.
+        extractive: Returns the summariser that selects sentences.
+        model: Returns the summariser that calls a model; None means that the memory has no model.
+        new_id: Makes ids of items that replace others.
+        expects: Notes that name the embedder of the vectors.
+        wait_s: How long an add waits while another process compacts a set at twice its capacity.
+        owner: The owner of the leases.
     """
 
     store: Store
@@ -170,7 +170,7 @@ class CompactionTools:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A plan, and the items it is about."""
+    """A plan and its items."""
 
     plan: CompactionPlan
     items_by_id: Mapping[str, StoredItem]
@@ -181,11 +181,11 @@ class PlannedStep:
 def planned_step(
     snapshot: CompactionSnapshot, strategy: BuiltIn | CustomStrategy, tools: CompactionTools
 ) -> PlannedStep | None:
-    """Return what a strategy does to a set in one step; None: there is nothing to do.
+    """Return one step of a strategy for a set; None if there is nothing to do.
 
     Raises:
-        InvalidPlan: A user's strategy planned what cannot be carried out.
-        StrategyFailed: It raised.
+        InvalidPlan: The plan of a user's strategy cannot be carried out.
+        StrategyFailed: A user's strategy raised.
         AlveusError: A model or an embedder failed.
     """
     match strategy:
@@ -218,7 +218,7 @@ def _trimmed(snapshot: CompactionSnapshot, trim: Trim) -> PlannedStep | None:
 
 
 def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[StoredItem]:
-    """Return the first of some items, as many as bring the set to its low-water mark."""
+    """Return the first items whose removal brings the set to its low-water mark."""
     set_size, chosen = snapshot.live_size + snapshot.coming, list[StoredItem]()
     low = snapshot.definition.low_water
     while set_size.exceeds(snapshot.definition, low) and (page := list(islice(pages, STEP))):
@@ -231,7 +231,7 @@ def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[Sto
 
 
 def _keys(trim: Trim, now: int) -> Callable[[StoredItem], float]:
-    """Return what items are ordered by, the first to go first."""
+    """Return the sort key of items; the lowest are retired first."""
 
     def accessed(stored: StoredItem) -> int:
         return time_of(stored) if stored.accessed is None else stored.accessed
@@ -263,7 +263,7 @@ def _summarised(
     add: list[Derived] = []
     by: dict[str, Value] = {}
     for group in grouped(rows, limit):
-        if len(group) < 2 and limit > 1:  # noqa: PLR2004 - alone: as short as its summary
+        if len(group) < 2 and limit > 1:  # noqa: PLR2004 - one item is as short as its summary
             continue
         sources = [candidates[at] for at in group]
         summary = _summary(_said(sources), how, tools)
@@ -287,9 +287,9 @@ def _summarised(
 def _candidates(
     snapshot: CompactionSnapshot, how: Summarize, step: int
 ) -> tuple[list[StoredItem], int]:
-    """Return the items to be summed up, and as how many.
+    """Return the items to summarize, and the number of summaries.
 
-    What holds and what held are not said in one breath: of the oldest, it is what most of them do.
+    A summary has either items that are valid or items that ended: whichever most of the oldest are.
     """
     size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
     if how.n is None and not size.exceeds(definition, definition.low_water):
@@ -309,9 +309,9 @@ def _candidates(
 
 
 def _lasting(snapshot: CompactionSnapshot) -> Iterator[StoredItem]:
-    """Yield the items that a summary may stand for, the oldest first.
+    """Yield the items that a summary may replace, the oldest first.
 
-    What is yet to expire, to end to hold or to begin is not among them: it would in a summary, too.
+    Items that will expire, end or begin are left out: a summary could not end or begin in parts.
     """
     for stored in snapshot.oldest():
         record = stored.record
@@ -327,7 +327,7 @@ def _has_ended(stored: StoredItem, now: int) -> bool:
 
 
 def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[StoredItem]:
-    """Return up to *most* of the first items, those first that are no summaries, by time."""
+    """Return up to *most* of the first items by time; items that are no summaries come first."""
     short, small = list[StoredItem](), list[StoredItem]()
     for stored in items:
         (small if stored.record.compacted else short).append(stored)
@@ -337,7 +337,7 @@ def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[St
 
 
 def _summary_count(snapshot: CompactionSnapshot, how: Summarize) -> int:
-    """Return how many items, as summaries, bring the set to its low-water mark."""
+    """Return the number of items to summarize to reach the set's low-water mark."""
     definition = snapshot.definition
     share = 1.0
     size = snapshot.live_size + snapshot.coming
@@ -355,9 +355,9 @@ def _summary_count(snapshot: CompactionSnapshot, how: Summarize) -> int:
 
 
 def _said(sources: Sequence[StoredItem]) -> list[str]:
-    """Return what items say; where several speak, or in several roles, who says each sentence.
+    """Return the texts of items; with several speakers or roles, each sentence has its speaker.
 
-    A summary may take any of the sentences, and nobody is to seem to have said another's.
+    A summary may use any sentence, and must not attribute it to another speaker.
     """
     records = [s.record for s in sources]
     if len({(record.speaker, record.role) for record in records}) == 1:
@@ -384,7 +384,7 @@ def _summary(texts: Sequence[str], how: Summarize, tools: CompactionTools) -> Su
 
 
 def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
-    """Return a summary as a value like those of its sources: a text, or a dict that has one."""
+    """Return a summary as a value like its sources: a text, or a dict that contains one."""
     values = [None if s.record.value is None else wire.decode(s.record.value) for s in sources]
     dicts = [value for value in values if isinstance(value, dict)]
     if len(dicts) < len(values):
@@ -430,20 +430,20 @@ def _best(sources: Sequence[StoredItem]) -> Derived:
     return Derived(ids, item.value, item.text, item.metadata)
 
 
-# --- strategies of users ----------------------------------------------------------------------
+# --- user strategies --------------------------------------------------------------------------
 
 
 _BEING_PLANNED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar(
     "_BEING_PLANNED", default=frozenset()
 )
-"""The sets, each with its memory, that a user's strategy is planning for in this context."""
+"""The sets, each with its memory, for which a user's strategy is planning in this context."""
 
 
 def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
-    """Refuse to compact a set whose strategy is being asked what to do with it.
+    """Refuse to compact a set while its strategy is planning.
 
     Raises:
-        Unusable: It is.
+        Unusable: The strategy is planning for this set.
     """
     if (id(tools), ref) in _BEING_PLANNED.get():
         raise Unusable(
@@ -462,7 +462,7 @@ def _custom_step(
     token = _BEING_PLANNED.set(_BEING_PLANNED.get() | {(id(tools), snapshot.ref)})
     try:
         plan = custom.plan([item_of(stored) for stored in items], most)
-    except (Exception, SystemExit) as error:  # the edge to other people's code; the cause is kept
+    except (Exception, SystemExit) as error:  # the edge to a user's code; the cause is kept
         name = snapshot.ref.name
         raise StrategyFailed(custom.at, f"raised {error!r}", set_name=name) from error
     finally:
@@ -481,10 +481,10 @@ def _custom_step(
 def carried_out(
     snapshot: CompactionSnapshot, step: PlannedStep, tools: CompactionTools, *, by: str
 ) -> Compact:
-    """Return the change that a plan comes to.
+    """Return the change that carries out a plan.
 
     Raises:
-        InvalidPlan: What it adds cannot be stored.
+        InvalidPlan: An item of the plan cannot be stored.
     """
     ranks = _Ranks(snapshot, step)
     added: list[Add] = []
@@ -506,7 +506,7 @@ def carried_out(
 
 
 class _Ranks:
-    """Where what stands for others is to stand: where the first of them stood."""
+    """The times of replacing items: each has the position of its first source."""
 
     def __init__(self, snapshot: CompactionSnapshot, step: PlannedStep) -> None:
         self._snapshot = snapshot
@@ -515,10 +515,10 @@ class _Ranks:
         self._leading: dict[int, set[str]] = {}
 
     def time(self, sources: Sequence[StoredItem]) -> int:
-        """Return the time of what stands for *sources*: that of the first.
+        """Return the time of the item that replaces *sources*: the time of the first source.
 
-        Of items that were added together, all have one time. What stands for the first of these
-        has a microsecond less, or it would stand behind those that stay.
+        Items that were added together have the same time. If the first of these is replaced, its
+        replacement gets one microsecond less, so that it stays before the items that remain.
         """
         first = min(sources, key=position_of)
         time = time_of(first)
@@ -527,7 +527,7 @@ class _Ranks:
         return time - 1 if first.record.id in self._leading[time] and time > _FIRST else time
 
     def _leads(self, time: int) -> set[str]:
-        """Return ids that go and stand before any that stay, if any of the same time stay."""
+        """Return retired ids that precede all remaining items of the same time, if any remain."""
         same = sum(time_of(stored) == time for stored in self._retired)
         page = self._snapshot.view.page(
             self._snapshot.ref, after=(time - 1, _LAST), limit=same + 1, newest_first=False
@@ -543,10 +543,10 @@ class _Ranks:
 
 
 _LAST = (1 << 63) - 1
-"""Past every row."""
+"""Above every row."""
 
 _FIRST = microseconds(datetime.min.replace(tzinfo=UTC))
-"""Nothing happened before this."""
+"""Earliest possible time of an item."""
 
 
 def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
@@ -576,9 +576,9 @@ def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
 
 
 def _held_when(records: Sequence[ItemRecord]) -> tuple[int | None, int | None]:
-    """Return since when and until when what stands for others holds: as long as all of them do.
+    """Return when a replacing item is valid: as long as all of its sources are.
 
-    If they never did together, then from the first of them to the last.
+    If its sources were never valid together, it is valid from the first of them to the last.
     """
     since = [record.valid_from for record in records if record.valid_from is not None]
     until = [record.valid_to for record in records if record.valid_to is not None]
@@ -600,7 +600,7 @@ def _agreed(labels: Sequence[str | None]) -> str | None:
 
 
 def freed(snapshot: CompactionSnapshot, step: PlannedStep, change: Compact) -> SetSize:
-    """Return what a set holds after a change."""
+    """Return the size of a set after a change."""
     retired = snapshot.sizes([step.items_by_id[item_id] for item_id in step.plan.retired_ids])
     set_size = snapshot.live_size
     for size in retired:

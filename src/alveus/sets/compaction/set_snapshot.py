@@ -1,4 +1,4 @@
-"""What a compaction works on: a set as somebody sees it, its items oldest first."""
+"""The view of a set that a compaction reads: its items, oldest first."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class View(Protocol):
     """A read view of a set: the store, or a batch with uncommitted changes."""
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set, or None while there is none."""
+        """Return the set, or None if it does not exist."""
         ...
 
     def page(
@@ -30,12 +30,12 @@ class View(Protocol):
         ...
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
-        """Return what search reads of items, by row."""
+        """Return the search features of items, by row."""
         ...
 
 
 class StoreView:
-    """A set as it is committed."""
+    """A view of committed sets."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -60,7 +60,7 @@ class StoreView:
 
 @dataclass(frozen=True, slots=True)
 class SetSize:
-    """How much a set holds, or how much is to come."""
+    """The size of a set, or of items to add."""
 
     items: int
     tokens: int
@@ -68,7 +68,7 @@ class SetSize:
 
     @classmethod
     def of(cls, info: SetInfo) -> Self:
-        """Return how much a set holds."""
+        """Return the size of a set."""
         return cls(info.items, info.tokens, info.bytes)
 
     def __add__(self, more: SetSize) -> SetSize:
@@ -78,7 +78,7 @@ class SetSize:
         return SetSize(self.items - less.items, self.tokens - less.tokens, self.bytes - less.bytes)
 
     def exceeds(self, definition: Definition, share: float = 1.0) -> bool:
-        """Whether it is more than a share of a set's capacities."""
+        """Return whether the size exceeds a share of a set's capacities."""
         return (
             definition.exceeded_capacity(self.items, self.tokens, self.bytes, share=share)
             is not None
@@ -90,10 +90,10 @@ NOTHING = SetSize(0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class CompactionSnapshot:
-    """A set that is to be compacted.
+    """A set to compact.
 
     Attributes:
-        coming: What is to be added to it, for which there must be room.
+        coming: The size of the items to add, for which the set must have room.
         now: The clock, in microseconds.
     """
 
@@ -109,23 +109,23 @@ class CompactionSnapshot:
 
     @property
     def definition(self) -> Definition:
-        """What it was opened with."""
+        """The definition of the set."""
         return self.info.definition
 
     @property
     def live_size(self) -> SetSize:
-        """What is in it."""
+        """The size of the set."""
         return SetSize.of(self.info)
 
     def oldest(self) -> Iterator[StoredItem]:
-        """Yield its items, the oldest first."""
+        """Yield the items of the set, oldest first."""
         after: tuple[int, int] | None = None
         while page := self.view.page(self.ref, after=after, limit=PAGE, newest_first=False):
             yield from (stored for stored in page if not expired(stored.record, self.now))
             after = position_of(page[-1])
 
     def sizes(self, items: Sequence[StoredItem]) -> list[SetSize]:
-        """Return what each of *items* counts for."""
+        """Return the size of each of *items*."""
         counts = self.definition.capacity_tokens is not None
         none: Mapping[int, Feature] = {}
         features = self.view.features(self.ref, items) if counts else none
@@ -136,9 +136,9 @@ class CompactionSnapshot:
 
 
 def living(store: Store, info: SetInfo, now: int) -> SetInfo:
-    """Return a set without its items that have expired, which take no room.
+    """Return a set without its expired items, which do not count.
 
-    A store counts them until something is added, or a sweep comes.
+    A store counts them until the next add or sweep.
     """
     if info.next_expiry is None or info.next_expiry > now:
         return info
@@ -156,22 +156,22 @@ def living(store: Store, info: SetInfo, now: int) -> SetInfo:
 
 
 def time_of(stored: StoredItem) -> int:
-    """Return when what an item says began to happen."""
+    """Return the time at which the event of an item begins."""
     return position_of(stored)[0]
 
 
 def end_of(stored: StoredItem) -> int:
-    """Return when what an item says had happened."""
+    """Return the time at which the event of an item ended."""
     until = stored.record.until
     return time_of(stored) if until is None else until
 
 
 def bytes_of(record: ItemRecord) -> int:
-    """Return what an item counts for in the bytes of its set."""
+    """Return the bytes of an item, as the capacity of its set counts them."""
     texts = (record.value, record.text, record.metadata)
     return sum(len(text.encode()) for text in texts if text is not None)
 
 
 def record_size(record: ItemRecord) -> SetSize:
-    """Return what an item that is to be added counts for."""
+    """Return the size of an item to add."""
     return SetSize(1, record.tokens, bytes_of(record))

@@ -1,4 +1,4 @@
-"""Strategies: what a set is compacted by, as users write them and as a set keeps them."""
+"""Compaction strategies: the forms that users write and that a set stores."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from alveus.values.storable import Value, choice, counted
 
 @dataclass(frozen=True)
 class Derived:
-    """An item that is to stand for others.
+    """An item that replaces others.
 
-    Its time is the span of theirs, its importance the highest of them unless one is given, and it
-    has their role, session and speaker where all agree.
+    The item's time is the span of its sources' times. Its importance is their highest unless one is
+    given. It has their role, session and speaker if all of them agree.
 
     Attributes:
-        sources: Ids of the items it stands for; they are retired.
+        sources: Ids of the replaced items; they are retired.
         value: Any storable value.
-        text: What search reads of it; as of an `Item`.
+        text: The text for searches, as in `Item`.
     """
 
     sources: Sequence[str]
-    value: Any  # a storable value, as that of an Item
+    value: Any  # a storable value, as in Item
     text: str | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     importance: float | None = None
@@ -39,11 +39,11 @@ class Derived:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """What becomes of the items of a set; those it does not name stay.
+    """A plan for the items of a set; items that it does not name stay.
 
     Attributes:
-        retire: Ids of items that go without a replacement.
-        add: What stands for others.
+        retire: Ids of items to retire without a replacement.
+        add: Items that replace others.
     """
 
     retire: Sequence[str] = ()
@@ -51,29 +51,29 @@ class CompactionPlan:
 
     @property
     def retired_ids(self) -> list[str]:
-        """Ids of all items that it retires."""
+        """Ids of all items that the plan retires."""
         return [*self.retire, *(item_id for derived in self.add for item_id in derived.sources)]
 
 
 _Invalid: TypeAlias = Callable[[str], InvalidPlan]
-"""Makes the error of a plan from what is wrong with it."""
+"""Makes the error of a plan from a description of the problem."""
 
 
 @runtime_checkable
 class Strategy(Protocol):
-    """The interface of a strategy of a user: it plans how a set becomes smaller."""
+    """The interface of a user's strategy: it plans how to make a set smaller."""
 
     def plan(self, items: Sequence[Item], capacity: int | None) -> CompactionPlan:
-        """Return what is to be done.
+        """Return the plan.
 
-        It is checked before anything happens, and carried out in one commit, or not at all. It is
-        asked again, of what is left, until there is room. It may also be asked again, of other
-        items, where somebody changed one of them meanwhile.
+        The plan is checked before any change, and carried out in one commit or not at all. `plan`
+        is called again with the remaining items until there is room. It may also be called again
+        with other items after another process changed one of them.
 
         Args:
-            items: All of the set, oldest first.
-            capacity: The most items that the set may have left, so that what is to be added has
-                room; None: there is no such limit.
+            items: All items of the set, oldest first.
+            capacity: The most items that may remain, so that the coming items have room; None means
+                no limit.
         """
         ...
 
@@ -81,14 +81,14 @@ class Strategy(Protocol):
 def checked_plan(
     plan: object, *, strategy: str, set_name: str, item_ids: Collection[str]
 ) -> CompactionPlan:
-    """Return *plan*, if it can be carried out.
+    """Return *plan* if it can be carried out.
 
     Args:
         strategy: The name of the strategy in errors.
         item_ids: Ids of the items of the set.
 
     Raises:
-        InvalidPlan: It cannot; the message says which part of it.
+        InvalidPlan: The plan cannot be carried out; the message names the invalid part.
     """
 
     def invalid(problem: str) -> InvalidPlan:
@@ -141,11 +141,11 @@ def _checked_derived(derived: object, where: str, invalid: _Invalid) -> Derived:
 By: TypeAlias = Literal["oldest", "importance", "accessed", "score"]
 
 MOST_SOURCES = 10_000
-"""How many items a strategy may take at once."""
+"""Most items that a strategy may take at once."""
 
 SUMMARY_TOKENS = 256
 LEAST_TOKENS, MOST_TOKENS = 8, 4_000
-"""How long a summary may be."""
+"""Least and most tokens of a summary."""
 
 DAY = timedelta(days=1)
 
@@ -156,12 +156,12 @@ class Trim:
     """Retire items without a replacement.
 
     Attributes:
-        n: How many; None: as many as bring the set down to its low-water mark.
-        by: Which go first: the "oldest"; those of the least "importance"; those that were
-            "accessed" longest ago; those of the lowest "score", of the weights below. Of equals
-            the older one.
+        n: How many; None means as many as needed to reach the low-water mark.
+        by: The order: the "oldest" first; the lowest "importance" first; the longest not "accessed"
+            first; the lowest "score" of the weights below first. Of equal items, the older one
+            first.
         importance, recency, access: Weights of the score: the importance, how young the item is,
-            and how lately it was read; the last two are halved with each *half_life*.
+            and how lately it was read. The last two are halved with each *half_life*.
         half_life: Of recency and access.
     """
 
@@ -173,7 +173,7 @@ class Trim:
     half_life: timedelta = 30 * DAY
 
     def __post_init__(self) -> None:
-        """Refuse what could not be done."""
+        """Raise for invalid settings."""
         _check_n(self.n)
         choice(self.by, "Trim's by", *get_args(By))
         for name in ("importance", "recency", "access"):
@@ -187,19 +187,19 @@ class Trim:
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Summarize:
-    """Turn the oldest items into summaries: one per topic, which is what lies near by meaning.
+    """Turn the oldest items into summaries: one per topic, a group of items with near meanings.
 
-    Items that expire are left alone: they leave by themselves, and would stay in a summary. So
-    are those that have yet to begin or to end to hold; what ended is not summed up with what holds.
+    Items with an expiry are skipped: they end by themselves, and would stay in a summary. Facts
+    that will begin or end are skipped, too. Ended facts and valid facts are never in one summary.
 
     Attributes:
-        n: How many items; None: as many as bring the set down to its low-water mark, those that
-            are no summaries first.
-        limit: The most summaries in all. None: one with *n*, else one for every three items.
-        max_tokens: The most that one summary has.
-        model: "use": the memory's model, if it has one, and where it fails sentences are chosen,
-            which the item's metadata says; "need": where the model fails nothing is changed, and
-            it is tried again; "never": sentences are chosen.
+        n: How many items; None means as many as needed to reach the low-water mark, items that are
+            no summaries first.
+        limit: Most summaries in all. None means one with *n*, otherwise one for every three items.
+        max_tokens: Most tokens of one summary.
+        model: "use" calls the memory's model, if it has one; if the model fails, sentences are
+            selected, and the item's metadata says so. "need" changes nothing if the model fails,
+            and tries again later. "never" selects sentences.
     """
 
     n: int | None = None
@@ -208,7 +208,7 @@ class Summarize:
     model: Literal["use", "need", "never"] = "use"
 
     def __post_init__(self) -> None:
-        """Refuse what could not be done."""
+        """Raise for invalid settings."""
         _check_n(self.n, least=2)
         if self.limit is not None:
             counted(self.limit, "Summarize's limit", most=1000)
@@ -224,22 +224,22 @@ class Summarize:
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Make one of items that say nearly the same; the best of their texts stays.
+    """Replace items that say nearly the same by one of them, with the best of their texts.
 
-    The best is the most important one, of those the longest, of those the latest. Items that
-    expire, or hold for a time, are merged only with those of the same times.
+    The best text is the most important, then the longest, then the latest. Items that expire, or
+    are valid for a limited time, are merged only with items of the same times.
 
     Attributes:
-        threshold: The cosine from which on two items are nearly the same; texts that are equal
-            but for case and white space always are.
-        otherwise: What is done if that makes not enough room; None: nothing.
+        threshold: The least cosine of nearly equal items. Texts that differ only in case and white
+            space are always merged.
+        otherwise: The strategy to use if merging makes too little room; None means none.
     """
 
     threshold: float = 0.95
     otherwise: Trim | Summarize | None = None
 
     def __post_init__(self) -> None:
-        """Refuse what could not be done."""
+        """Raise for invalid settings."""
         _check_number(self.threshold, "Merge's threshold", 0.5, 1.0)
         if not isinstance(self.otherwise, (Trim, Summarize, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
@@ -253,7 +253,7 @@ _BY_NAME: Mapping[str, type[BuiltIn]] = {"trim": Trim, "summarize": Summarize, "
 
 
 def written(strategy: BuiltIn) -> dict[str, Value]:
-    """Return a strategy as JSON: its name, and what is not as by default."""
+    """Return a strategy as JSON: its name, and the settings that differ from the defaults."""
     name = type(strategy).__name__.lower()
     plain: dict[str, Value] = {"name": name}
     for one in fields(strategy):
@@ -272,10 +272,10 @@ def _plain(value: object) -> Value:
 
 
 def read(plain: Mapping[str, Value]) -> BuiltIn:
-    """Return the strategy that JSON stands for.
+    """Return the strategy of its JSON.
 
     Raises:
-        InvalidInput: A newer alveus wrote it, or somebody else.
+        InvalidInput: The JSON is of a newer alveus or of another program.
     """
     kind = _BY_NAME.get(str(plain.get("name")))
     settings = {name: value for name, value in plain.items() if name != "name"}
@@ -308,21 +308,21 @@ def _check_number(number: object, what: str, least: float, most: float) -> None:
 
 
 Planner: TypeAlias = Callable[[Sequence[Item], int | None], CompactionPlan]
-"""What a user's strategy comes to: its `plan`, or itself."""
+"""A user's strategy as a function: its `plan`, or the function itself."""
 
 Given: TypeAlias = str | BuiltIn | Strategy | Planner
-"""What `compaction=` takes."""
+"""The types that `compaction=` takes."""
 
 OWN = "own"
-"""The name of what is not of alveus, in the JSON that a set keeps."""
+"""The name of user strategies in the JSON that a set stores."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustomStrategy:
-    """A strategy of the user's.
+    """A user's strategy.
 
     Attributes:
-        at: Where it is: ``module:qualname`` of a function or a class.
+        at: Its import path: ``module:qualname`` of a function or a class.
     """
 
     at: str
@@ -330,16 +330,16 @@ class CustomStrategy:
 
 
 LocalStrategies: TypeAlias = dict[str, Planner]
-"""Strategies that cannot be imported, by `CustomStrategy.at`; they work in this process only."""
+"""Strategies without an import path, by `CustomStrategy.at`; they work in this process only."""
 
 
 def stored_form(strategy: object, local_strategies: LocalStrategies) -> str | dict[str, Value]:
-    """Return how a set stores what `compaction=` was given.
+    """Return the stored form of a `compaction=` argument.
 
-    A strategy that cannot be imported goes to *local_strategies*.
+    A strategy that cannot be imported is added to *local_strategies*.
 
     Raises:
-        InvalidInput: It is no strategy.
+        InvalidInput: *strategy* is not a strategy.
     """
     if isinstance(strategy, (Trim, Summarize, Merge)):
         return written(strategy)
@@ -365,14 +365,14 @@ def stored_form(strategy: object, local_strategies: LocalStrategies) -> str | di
 
 
 def _settings(strategy: object) -> dict[str, Value]:
-    """Return the fields of a dataclass, which make it again."""
+    """Return the fields of a dataclass, from which it can be made again."""
     if not is_dataclass(strategy):
         return {}
     return {one.name: cast("Value", getattr(strategy, one.name)) for one in fields(strategy)}
 
 
 def _is_found(plain: Mapping[str, Value], strategy: object) -> bool:
-    """Return whether what is kept leads back to what was given."""
+    """Return whether the stored form restores the given strategy."""
     try:
         wire.encode(dict(plain))
         again = _imported(plain)
@@ -388,18 +388,18 @@ def _is_found(plain: Mapping[str, Value], strategy: object) -> bool:
 
 
 def name_of(plain: str | Mapping[str, Value]) -> str:
-    """Return what errors call a strategy that a set keeps."""
+    """Return the name of a stored strategy, for errors."""
     return plain if isinstance(plain, str) else str(plain.get("at", plain.get("name")))
 
 
 def restored(
     plain: str | Mapping[str, Value], local_strategies: LocalStrategies
 ) -> BuiltIn | CustomStrategy | None:
-    """Return the strategy that a set keeps; None: its store does what there is to do.
+    """Return the strategy that a set stores; None if its store does the compaction.
 
     Raises:
-        StrategyFailed: It is a user's, and cannot be found in this process.
-        InvalidInput: A newer alveus wrote it.
+        StrategyFailed: The user's strategy does not exist in this process.
+        InvalidInput: The stored form is of a newer alveus.
     """
     if isinstance(plain, str):
         return None
@@ -431,10 +431,10 @@ def _imported(plain: Mapping[str, Value]) -> object:
         raise StrategyFailed(at, f"cannot be imported here ({error})") from error
     if not isinstance(named, type):
         return named
-    if not callable(getattr(named, "plan", None)):  # no class of another kind is called by a file
+    if not callable(getattr(named, "plan", None)):  # a stored path must not call a class of another kind
         raise StrategyFailed(at, "has no plan(items, capacity)")
     settings = cast("dict[str, object]", plain.get("settings") or {})
     try:
         return named(**settings)
-    except Exception as error:  # the edge to other people's code; the cause is kept
+    except Exception as error:  # the edge to a user's code; the cause is kept
         raise StrategyFailed(at, f"cannot be made again ({error!r})") from error
