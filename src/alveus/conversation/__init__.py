@@ -1,4 +1,4 @@
-"""A conversation of a key: messages in their order, marked, searched, and summed up."""
+"""A conversation of a key: ordered messages with marks, search, and a rolling summary."""
 
 from typing import TYPE_CHECKING
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 __all__ = ["COMPRESSED", "SUMMARY", "Compressed", "ConversationMemory", "Said"]
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # otherwise any name would be an attribute of the package
     __getattr__ = lazy_names(
         __name__,
         {

@@ -1,4 +1,4 @@
-"""`ConversationMemory`: what was said on a key, and a summary that rolls on."""
+"""`ConversationMemory`: the messages of a key, with a rolling summary."""
 
 from __future__ import annotations
 
@@ -50,23 +50,23 @@ from alveus.values.storable import Value, checked_name, counted, flag, moment, v
 from alveus.values.times import Zone
 
 MOVED = (StaleItem, DuplicateItem)
-"""What a change raises if others changed what it had read; it starts over."""
+"""Errors of a change after others changed the items that it read; the change starts again."""
 
 REACH = 256
-"""Messages that are searched for the tool call that an answer belongs to."""
+"""Most messages that are searched for the tool call of an answer."""
 
 
 @suggest_names_in
 class ConversationMemory:
-    """What was said, in the order in which it was added; reached by ``key.conversation(name)``.
+    """The messages of a conversation, in order; reached by ``key.conversation(name)``.
 
-    Every change is one commit, durable when the call returns; in a batch or an action it is part
-    of that. A message has an id, and is there once; the order is that of time, the same for all who
-    read: what is added comes last, unless its `timestamp` says that it is older. Messages of one
-    call keep their order. Messages that are returned are copies, dicts with
-    what was added and an ``id``.
+    Every change is one commit, durable when the call returns; in a batch or an action it is part of
+    their commit. Each message has a unique id. Messages are ordered by time, in the same order for
+    all readers: a new message is last, unless its `timestamp` is earlier. Messages of one call keep
+    their order. Returned messages are copies: dicts with the fields that were added and an ``id``.
 
-    It is the set *name* of its key: of another key, a conversation of that name is another one.
+    The messages are items of the set *name* of the key; a conversation of the same name in another
+    key is separate.
     """
 
     def __init__(self, writer: Writer, ref: SetRef, zone: Zone | None = None) -> None:
@@ -78,17 +78,17 @@ class ConversationMemory:
 
     @property
     def name(self) -> str:
-        """Its name among the sets of its key."""
+        """The name of its set within the key."""
         return self._ref.name
 
     @property
     def ref(self) -> SetRef:
-        """The set that it is, for rooms of alveus that read it."""
+        """The reference of its set, for other parts of alveus."""
         return self._ref
 
     @property
     def zone(self) -> Zone:
-        """Where a message was said that does not say so."""
+        """The time zone of messages without one."""
         return self._writer.timezone if self._zone is None else self._zone
 
     # --- adding -------------------------------------------------------------------------------
@@ -100,22 +100,22 @@ class ConversationMemory:
         *,
         idempotency_key: str | None = None,
     ) -> list[str]:
-        """Add messages, or one; return their ids, in order.
+        """Add one message or several; return their ids, in order.
 
-        One whose id is there already stays as it is. Those without an id are given one. The
-        `timestamp` of a message (ISO 8601, or Unix time) is the time of its item; without one, or
-        with one of the last minute, that is the time of the commit. The offset of a timestamp is
-        kept, and "yesterday" in the message is counted by it; without an offset, the timezone of
-        the conversation holds.
+        A message whose id exists leaves the stored message unchanged. A message without an id gets
+        one. The `timestamp` of a message (ISO 8601, or Unix time) is the time of its item. A
+        message without a timestamp, or with one of the last minute, has the time of the commit. The
+        offset of a timestamp is kept, and "yesterday" in the message refers to it; without an
+        offset, the timezone of the conversation applies.
 
         Args:
-            marks: What they are marked with.
-            idempotency_key: A second call under it changes nothing and returns the same ids.
+            marks: The marks of the messages.
+            idempotency_key: A second call with it changes nothing and returns the same ids.
 
         Raises:
-            InvalidInput: One is no message, or cannot be stored; nothing was added.
-            Rejected: A rule of admission keeps one out.
-            SetDefinitionConflict: The key has a set of this name that is no conversation.
+            InvalidInput: A value is not a message, or cannot be stored; nothing was added.
+            Rejected: A rule of admission rejects a message.
+            SetDefinitionConflict: The key has a set of this name that is not a conversation.
         """
         named = message_items.checked_marks(marks)
         found: dict[str, Item] = {}
@@ -130,7 +130,7 @@ class ConversationMemory:
                 items.append(item)
         if not items:
             return []
-        # Under an idempotency key the same call makes the same items, whenever it is repeated.
+        # With an idempotency key, a repeated call makes the same items.
         if idempotency_key is None:
             newest = next(self._messages.items(newest_first=True, most=1), None)
             last = 0 if newest is None else position_of(newest)[0]
@@ -153,16 +153,16 @@ class ConversationMemory:
         """Return messages in order, as they were added, with their ids.
 
         Args:
-            mark: Only those that have it.
-            exclude_mark: Only those that do not have it.
-            prepend_summary: Begin with the summary, if there is one, as a message of the user
-                whose id is `SUMMARY`.
-            recent_n: The last so many; more where the first of them answers a tool call, which is
-                then there as well. 0: none.
+            mark: Only messages with this mark.
+            exclude_mark: Only messages without this mark.
+            prepend_summary: Start with the summary, if there is one, as a user message with the id
+                `SUMMARY`.
+            recent_n: Only the last *recent_n* messages. If the first of them answers a tool call,
+                the call and the messages after it are included. 0 means none.
 
         Raises:
-            InvalidValue: A mark is no text (a TypeError).
-            InvalidInput: A mark is empty, or *recent_n* negative.
+            InvalidValue: A mark is not a text (a TypeError).
+            InvalidInput: A mark is empty, or *recent_n* is negative.
         """
         flag(prepend_summary, "prepend_summary")
         found, summary = self._consistent(
@@ -182,15 +182,16 @@ class ConversationMemory:
         prepend_summary: bool = True,
         for_chat: bool = False,
     ) -> list[dict[str, Any]]:
-        """Return the prompt of the conversation: the summary, and the messages that are not in it.
+        """Return the prompt of the conversation: the summary, and the messages after it.
 
-        They are in OpenAI's form: role, content, name, and the tool calls; urls are text. A call
-        without all of its answers is left out, unless it is the last that was said; so is an
-        answer without its call. Arguments are as in `get_memory`; where there is no summary,
-        messages that are marked `COMPRESSED` are returned, too.
+        The messages have OpenAI's form: role, content, name, and the tool calls; urls are text. A
+        call without all of its answers is left out, unless it is the last message. An answer
+        without its call is left out, too. See `get_memory` for the arguments. If there is no
+        summary, messages with the mark `COMPRESSED` are included.
 
         Args:
-            for_chat: As a `ChatModel` takes them: tool calls and parts as text, urls beside it.
+            for_chat: Return the form for a `ChatModel`: tool calls and parts as text, with separate
+                urls.
         """
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
@@ -209,7 +210,7 @@ class ConversationMemory:
         return [head, *shown] if text and prepend_summary else shown
 
     def size(self) -> int:
-        """Return how many messages there are; the summary is none."""
+        """Return the number of messages; the summary does not count."""
         count = self._writer.count(self._ref)
         return count - (self._summary() is not None) if count else 0
 
@@ -228,7 +229,7 @@ class ConversationMemory:
     ) -> Hits:
         """Return the messages that answer *query* best: see `MemorySet.search`.
 
-        Those that were summed up are found as all others; the summary itself is not.
+        Search finds summarized messages like all others; it never returns the summary.
         """
         parts: list[Where] = [{"not": {"$id": SUMMARY}}]
         if mark is not None:
@@ -243,9 +244,9 @@ class ConversationMemory:
     def _consistent(
         self, read: Callable[[StoredItem | None], list[StoredItem]]
     ) -> tuple[list[StoredItem], StoredItem | None]:
-        """Return what *read* does under a summary, and that summary: both of one moment.
+        """Return the result of *read* and the summary, both of one moment.
 
-        Others may sum up while it reads; then it reads again.
+        If another process changes the summary meanwhile, *read* is called again.
         """
         before = self._summary()
         for _ in range(TRIES):
@@ -262,7 +263,7 @@ class ConversationMemory:
         recent_n: int | None,
         summary: StoredItem | None,
     ) -> list[StoredItem]:
-        """Return messages; without those that *summary* stands for, without their blocks too."""
+        """Return the chosen messages; leave out messages and blocks that *summary* covers."""
         has = None if mark is None else message_items.checked_mark(mark)
         lacks = (
             None
@@ -288,12 +289,12 @@ class ConversationMemory:
                 message = message_items.model_message(stored)
                 open_.difference_update(message.calls)
                 open_.update(message.answers)
-        if open_ and recent_n is not None:  # a call that is not there: no reason for more
+        if open_ and recent_n is not None:  # the call does not exist: add no more messages
             del found[recent_n:]
         return found[::-1]
 
     def _newest(self, *, open_only: bool = False) -> Iterator[StoredItem]:
-        """Yield messages, the newest first; *open_only*: down to where all are summed up."""
+        """Yield messages, newest first; *open_only* stops where all older ones are summarized."""
         last = noted(self._summary()).get("upto") if open_only else None
         for stored in self._messages.items(newest_first=True):
             if last is not None and stored.record.id == last:
@@ -308,26 +309,26 @@ class ConversationMemory:
     # --- deleting -----------------------------------------------------------------------------
 
     def delete(self, msg_ids: str | Iterable[str]) -> int:
-        """Delete messages by their ids; return how many were there."""
+        """Delete messages by their ids; return the number of deleted messages."""
         wanted = [one for one in message_ids(msg_ids) if one != SUMMARY]
         return self._set.delete(wanted) if wanted else 0
 
     def delete_by_mark(self, mark: str | Iterable[str]) -> int:
-        """Delete the messages that have a mark, or one of several; return how many there were."""
+        """Delete the messages with a mark, or with any of several; return their number."""
         marks = message_items.checked_marks(mark, "mark")
         if not marks:
             return 0
         return self._set.delete(where={"any": [{MARKS: {"contains": one}} for one in marks]})
 
     def clear(self) -> int:
-        """Delete all messages, and the summary; return how many messages there were."""
+        """Delete all messages and the summary; return the number of messages."""
         had_summary = self._summary() is not None
         return self._set.clear() - had_summary
 
     def forget(self, msg_ids: str | Iterable[str], *, dry_run: bool = False) -> Receipt:
-        """Erase messages for good, and the summary that was made of them.
+        """Erase messages for good, and the summary that was made from them.
 
-        See `MemorySet.forget`. The next compression sums up what is left.
+        See `MemorySet.forget`. The next compression summarizes the remaining messages.
         """
         return self._set.forget(message_ids(msg_ids), dry_run=dry_run)
 
@@ -339,15 +340,15 @@ class ConversationMemory:
         old_mark: str | None = None,
         msg_ids: str | Iterable[str] | None = None,
     ) -> int:
-        """Give messages a mark, take one off, or replace a mark by another.
+        """Give messages a mark, remove a mark, or replace a mark by another.
 
         Args:
-            new_mark: The mark that they get; None: *old_mark* is taken off.
-            old_mark: Only messages that have it; None: all.
-            msg_ids: Only these; None: all.
+            new_mark: The mark to add; None removes *old_mark*.
+            old_mark: Only messages with this mark; None means all.
+            msg_ids: Only these messages; None means all.
 
         Returns:
-            How many messages were changed.
+            The number of changed messages.
 
         Raises:
             InvalidInput: Neither mark is given.
@@ -382,7 +383,7 @@ class ConversationMemory:
         )
 
     def _unbounded(self) -> list[ItemChange]:
-        """Return what says that messages before the summary's end are open again."""
+        """Return the change that records that messages before the summary's end are open again."""
         stored = self._summary()
         if stored is None or noted(stored).get("upto") is None:
             return []
@@ -391,7 +392,7 @@ class ConversationMemory:
 
     @property
     def summary(self) -> str:
-        """What stands for the messages that are marked `COMPRESSED`; "" if there is none."""
+        """The summary of the messages with the mark `COMPRESSED`; "" if there is none."""
         return text_of_summary(self._summary())
 
     def _summary(self) -> StoredItem | None:
@@ -400,14 +401,14 @@ class ConversationMemory:
     # --- the summary --------------------------------------------------------------------------
 
     def update_compressed_summary(self, summary: str, msg_ids: str | Iterable[str] = ()) -> int:
-        """Have another summary, and in the same commit mark messages as compressed.
+        """Replace the summary, and in the same commit mark messages as compressed.
 
         Args:
-            summary: Its text; "" takes it away.
-            msg_ids: The messages that it stands for besides those that are marked already.
+            summary: The new text; "" removes the summary.
+            msg_ids: The messages that the summary covers, in addition to the marked ones.
 
         Returns:
-            How many messages were marked.
+            The number of newly marked messages.
         """
         if not isinstance(summary, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             kind = type(summary).__name__
@@ -438,17 +439,17 @@ class ConversationMemory:
         heads: Sequence[StoredItem] = (),
         open_: Sequence[StoredItem] = (),
     ) -> None:
-        """Commit a summary that replaces *before*, and marks of *chosen*.
+        """Commit a summary that replaces *before*, and mark *chosen* messages.
 
-        It is made of *heads* as well, messages that are split.
-        Marks of *open_* that no summary stands for, since it was forgotten, are taken off.
+        The summary also covers *heads*, the first blocks of split messages. Messages of *open_*
+        lose a mark whose summary was forgotten.
 
         Raises:
-            StaleItem: One of them is not as it was read; nothing was changed.
+            StaleItem: A message changed since it was read; nothing was changed.
         """
         value = {"role": "system", **said, "upto": upto, "under": before and before.version}
         made_of = [*chosen, *heads]
-        last = made_of[-1] if made_of else next(self._newest(), None)  # it is no newer than that
+        last = made_of[-1] if made_of else next(self._newest(), None)  # it has the latest time
         time = None if last is None else last.record.time or last.updated
         links = [Link(self._ref, stored.record.id) for stored in made_of]
         pairs = [(stored, message_items.marks_with(stored, COMPRESSED)) for stored in chosen]
@@ -467,7 +468,7 @@ class ConversationMemory:
         links: Sequence[Link],
         pairs: Sequence[tuple[StoredItem, Sequence[str]]],
     ) -> None:
-        """Commit a summary for another, None for none, with messages whose marks are others."""
+        """Commit a new summary, or none, together with new marks of messages."""
         messages = self._messages
         retired = [] if before is None else messages.retired([before])
         ids: list[Value] = [stored.record.id for stored, _ in pairs]
@@ -478,7 +479,7 @@ class ConversationMemory:
             record = self._writer.records([(SUMMARY, summary_item(value, time))])[0]
             earlier = [] if before is None else [Link(self._ref, SUMMARY)]
             changes.append(Add(self._ref, record, links=(*earlier, *links)))
-        if retired and isinstance(self._writer, Draft):  # which takes an id once per call
+        if retired and isinstance(self._writer, Draft):  # a batch takes an id once per call
             messages.change("summary", arguments, retired)
             retired = []
         messages.change("summary", arguments, [*retired, *changes])
@@ -495,32 +496,32 @@ class ConversationMemory:
         model: ChatModel | Summariser | None = None,
         max_tokens: int = MAX_TOKENS,
     ) -> Compressed:
-        """Sum up what was said, but for the end of it; nothing that was said is lost.
+        """Summarize all messages but the newest; no message is lost.
 
-        The summary rolls on: it holds what the one before said. The messages stay, are found by
-        searches, and are marked `COMPRESSED`, in the same commit; a long conversation takes a
-        commit per `MOST_AT_ONCE` messages. Kept out of it are the newest request, and tool calls
-        that wait for an answer; a call and its answers are summed up together, or not. With
-        *keep_tokens*, a message of several blocks may be split: the summary has the first of them,
-        and is returned with the others, until these are summed up too; the message stays whole.
+        The new summary includes the previous one. Summarized messages stay in the set, searches
+        find them, and they get the mark `COMPRESSED` in the same commit; a long conversation takes
+        a commit per `MOST_AT_ONCE` messages. The newest request and tool calls without an answer
+        are not summarized; a call and its answers are summarized together. With *keep_tokens*, a
+        message of several blocks may be split: the summary covers its first blocks, and prompts
+        include the others until they are summarized, too. The stored message stays whole.
 
         Args:
-            keep_recent: How many of the last messages are kept, three if nothing is said; a tool
-                call with its answers counts as one.
-            keep_tokens: Instead, as many of the last messages are kept as have so many
-                tokens together; of the message before them, as many of its last blocks.
-            trigger_tokens: Only if the summary and all that is not in it have so many; a `Budget`
-                says who counts.
-            beside_tokens: Of what stands beside the conversation in the prompt, as instructions
-                do: they count with it, for `trigger_tokens` and `keep_tokens`.
-            model: What makes the summary: a language model, or a summariser. If it fails, and
-                without one, sentences are chosen.
-            max_tokens: How long the summary may be.
+            keep_recent: How many of the last messages to keep, by default three; a tool call with
+                its answers counts as one.
+            keep_tokens: Instead, keep as many of the last messages as fit into this number of
+                tokens, and of the message before them the last blocks that fit.
+            trigger_tokens: Compress only if the summary and the messages after it have this many
+                tokens; a `Budget` also sets the token counter.
+            beside_tokens: Tokens of the prompt outside of the conversation, such as instructions;
+                they count for `trigger_tokens` and `keep_tokens`.
+            model: A language model or a summariser that makes the summary. If it fails, or without
+                one, sentences are selected.
+            max_tokens: Most tokens of the summary.
 
         Raises:
-            InvalidInput: An argument cannot be used; nothing was changed.
-            ModelMissing, ModelClosed, ScriptEnded: The model cannot be asked at all.
-            StaleItem, DuplicateItem: Others changed what it read, again and again.
+            InvalidInput: An argument is invalid; nothing was changed.
+            ModelMissing, ModelClosed, ScriptEnded: The model cannot be called at all.
+            StaleItem, DuplicateItem: Others kept changing the messages that it read.
         """
         policy = SummaryPolicy.of(keep_recent, keep_tokens, beside_tokens, trigger_tokens)
         budget, summing = policy.budget, Summing(model, max_tokens)
@@ -539,7 +540,7 @@ class ConversationMemory:
         return Compressed(done, summary, made.by, made.because, size)
 
     def _open(self) -> tuple[list[StoredItem], StoredItem | None]:
-        """Return the messages that no summary stands for, whole, oldest first; and the summary."""
+        """Return the whole messages that no summary covers, oldest first; and the summary."""
 
         def read(summary: StoredItem | None) -> list[StoredItem]:
             newest = self._newest(open_only=summary is not None)
@@ -554,7 +555,7 @@ class ConversationMemory:
     def _sum_up_all(
         self, policy: SummaryPolicy, summing: Summing, steps: list[tuple[int, Summary]]
     ) -> None:
-        """Sum up what may be, a commit for `MOST_AT_ONCE` messages; note what each did."""
+        """Summarize all due messages, a commit per `MOST_AT_ONCE`; append the steps to *steps*."""
         open_, summary = self._open()
         split, text = Split.of(noted(summary)), text_of_summary(summary)
         turns = [message_items.model_message(rest_of(stored, split)) for stored in open_]
@@ -563,7 +564,7 @@ class ConversationMemory:
         chosen, divided = summed_up(open_, policy, split)
         while chosen or divided is not None:
             part = chosen
-            if len(chosen) > MOST_AT_ONCE:  # a call whose answer comes later is for the next
+            if len(chosen) > MOST_AT_ONCE:  # a call whose answer is later is for the next step
                 part = summed_up(chosen[:MOST_AT_ONCE], NOTHING)[0] or chosen
             rows = {stored.row for stored in part}
             chosen = [stored for stored in chosen if stored.row not in rows]
@@ -578,7 +579,7 @@ class ConversationMemory:
         open_: Sequence[StoredItem],
         summing: Summing,
     ) -> Summary:
-        """Commit the summary of what was summed up before, of *part*, and up to a split."""
+        """Commit a summary of the previous summary, *part*, and the blocks of a split message."""
         before = self._summary()
         split = Split.of(noted(before))
         heads = [one for one in open_ if divided is not None and one.record.id == divided.id]
@@ -597,14 +598,14 @@ class ConversationMemory:
         return made
 
     def uncompress(self) -> int:
-        """Undo the last summary: the one before is back, and messages that it stood for are open.
+        """Undo the last summary: the previous one is restored, and its messages are open again.
 
         Returns:
-            How many messages are open again.
+            The number of messages that are open again.
 
         Raises:
             NotFound: There is no summary.
-            Unusable: In a batch that made it.
+            Unusable: Inside the batch that made the summary.
         """
         return call_with_retries(self._undone, on=MOVED)
 
@@ -635,10 +636,10 @@ class ConversationMemory:
         self._exchange(now, value, past.record.time, links, pairs)
         return len(pairs)
 
-    # --- as a whole ---------------------------------------------------------------------------
+    # --- the whole state ----------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """Return all of it as JSON has it: messages with their marks, and the summary."""
+        """Return the conversation as JSON: messages with their marks, and the summary."""
         found = [*self._newest()][::-1]
         content = [
             [message_items.as_message(stored), message_items.marks_of(stored)] for stored in found
@@ -646,16 +647,16 @@ class ConversationMemory:
         return {"_compressed_summary": self.summary, "content": content}
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> None:  # noqa: FBT001, FBT002 - as AgentScope has it
-        """Have what `state_dict` returned instead of what there is, in one commit.
+        """Replace the conversation by a result of `state_dict`, in one commit.
 
-        Messages alone, without marks, are read too: older states have them.
+        Older states, with messages but no marks, work too.
 
         Args:
-            strict: A state without content is an error; else it is empty.
+            strict: Raise for a state without content; otherwise treat it as empty.
 
         Raises:
-            InvalidState: It has no content (a KeyError); nothing was changed.
-            InvalidInput: It is no state; nothing was changed.
+            InvalidState: The state has no content (a KeyError); nothing was changed.
+            InvalidInput: *state* is not a state; nothing was changed.
         """
         if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
@@ -676,23 +677,23 @@ class ConversationMemory:
 
 
 def noted(summary: StoredItem | None) -> Mapping[str, Any]:
-    """Return what a summary notes: `upto`, to which message all are in it; `under`, its version."""
+    """Return the notes of a summary: `upto`, its last message; `under`, its previous version."""
     return {} if summary is None else message_items.value_of(summary)
 
 
 def text_of_summary(summary: StoredItem | None) -> str:
-    """Return what a summary says; "" if there is none."""
+    """Return the text of a summary; "" if there is none."""
     return "" if summary is None else summary.record.text or ""
 
 
 def summary_item(value: Mapping[str, Any], time: int | None) -> Item:
-    """Return the item that keeps a summary."""
+    """Return the item that stores a summary."""
     when = None if time is None else moment(time)
     return Item(dict(value), text=str(value["content"]), role="system", time=when, compacted=True)
 
 
 def message_ids(given: object) -> list[str]:
-    """Return ids of messages, each once; one may be given alone."""
+    """Return distinct message ids, from a list or a single id."""
     if isinstance(given, str):
         given = [given]
     if isinstance(given, bytes) or not isinstance(given, Iterable):

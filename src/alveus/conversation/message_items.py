@@ -1,4 +1,4 @@
-"""Messages of a conversation as items of a set, and back: role dicts, with their tool calls."""
+"""Conversions between messages of a conversation (role dicts with tool calls) and items."""
 
 from __future__ import annotations
 
@@ -31,35 +31,36 @@ COMPRESSED = "compressed"
 """The mark of messages that the summary stands for."""
 
 MARKS = "marks"
-"""The metadata field of an item that has its message's marks."""
+"""The metadata field of an item with the marks of its message."""
 
 _CALLS = ("tool_use", "tool_call")
 _ANSWERS = ("tool_result",)
 _OWN = ("id", "role", "name", "content")
 _IMPORTED = ("tool_calls", "tool_call_id", "tool_name", "refusal", "audio", "function_call")
-"""What an import keeps in the metadata of a message."""
+"""Fields that an import keeps in the metadata of a message."""
 
 _INSTEAD = ("tool_calls", "function_call", "refusal", "audio")
-"""What a message may have instead of a content."""
+"""Fields that a message may have instead of content."""
 
 _OF_SERVERS = ("name", *_IMPORTED, "images")
-"""Fields that servers take beside role and content; `tool_name` and `images` are Ollama's."""
+"""Fields that servers accept besides role and content; `tool_name` and `images` are Ollama's."""
 
 _ABSENT = "without"
-"""The field of an item's value that names what its message does not have, of role and content."""
+"""The field of an item's value that names the missing fields of a message: role or content."""
 
 JUST_NOW = timedelta(minutes=1)
-"""A message that was made so shortly before it is added takes the time of its commit.
+"""A message that is added within this time of its timestamp gets the time of its commit.
 
-Stamps are often to the second: between messages without one, theirs would change the order.
+Timestamps often have a precision of one second; they would change the order among messages without
+a timestamp.
 """
 
 _MILLISECONDS = 1e11
-"""From this number on, a Unix time is in milliseconds: in seconds it would be the year 5138."""
+"""Unix times from this number on are in milliseconds: in seconds this is the year 5138."""
 
 
 def listed(messages: object) -> list[dict[str, Any]]:
-    """Return messages, or one, as new dicts."""
+    """Return one message or several as a list of new dicts."""
     if messages is None:
         return []
     if isinstance(messages, Mapping | Message):
@@ -89,22 +90,22 @@ def _plain(message: object) -> dict[str, Any]:
 
 
 def is_response_item(message: Mapping[str, Any]) -> bool:
-    """Return whether it is an item of OpenAI's Responses, such as a call of a function.
+    """Return whether a message is an item of OpenAI's Responses, such as a function call.
 
-    It has a type and no role. Messages there have both, and are like all others.
+    Such an item has a type and no role. Messages of the Responses API have both.
     """
     return isinstance(message.get("type"), str) and "role" not in message
 
 
 def _role_of(message: Mapping[str, Any]) -> str:
-    """Return the role of a message; of an item of Responses the role of its author."""
+    """Return the role of a message; of a Responses item, the role of its author."""
     if is_response_item(message) and message["type"].endswith("_output"):
         return "tool"
     return message.get("role", "assistant")
 
 
 def id_of(message: Mapping[str, Any]) -> str | None:
-    """Return the id that a message says it has; None: it is to be given one."""
+    """Return the id in a message; None if it needs a new one."""
     found = message.get("id")
     if found is None:
         return None
@@ -119,15 +120,15 @@ def id_of(message: Mapping[str, Any]) -> str | None:
 def as_item(
     message: Mapping[str, Any], marks: Sequence[str], session: str, zone: Zone = UTC_ZONE
 ) -> Item:
-    """Return the item that keeps a message.
+    """Return the item that stores a message.
 
-    Its value is what `Message.to_dict` makes of it, so that prompts can show it; `more` has what
-    the message says besides, or says otherwise. Thoughts of a model are left out; those that
-    carry a signature are kept, and are no part of the text. See `valid_text` for what is no text;
-    the metadata says how many characters were replaced.
+    Its value is the result of `Message.to_dict`, so that prompts can show it; `more` has further or
+    different fields of the message. Reasoning of a model is left out, except reasoning with a
+    signature, which is kept outside of the text. See `valid_text` for invalid text; the metadata
+    has the number of replaced characters.
 
     Args:
-        zone: Where a message was said that does not say so.
+        zone: The time zone of a message without one.
     """
     message = message_without_thoughts(message)
     message, replaced = valid_text({name: message[name] for name in message if name != "id"})
@@ -166,10 +167,10 @@ def as_item(
 
 
 def time_of(timestamp: object, zone: Zone) -> datetime | None:
-    """Return the time that a message says it was made; None: it says none that can be read.
+    """Return the time in a message's timestamp; None if it has no readable one.
 
-    ISO 8601, or Unix time in seconds or milliseconds. A time with an offset keeps it; another one
-    gets that of *zone*.
+    ISO 8601, or Unix time in seconds or milliseconds. A time with an offset keeps it; otherwise
+    *zone* applies.
     """
     try:
         if isinstance(timestamp, str):
@@ -186,13 +187,14 @@ def time_of(timestamp: object, zone: Zone) -> datetime | None:
 
 
 def in_order(items: Sequence[Item], now: int | None, last: int = 0) -> list[Item]:
-    """Return items of messages with times that keep the order in which they were passed.
+    """Return items of messages with times that keep the given order.
 
     Args:
-        last: The time of the last message that is there, in microseconds. If it is to come, as a
-            clock was ahead, what is left to the commit gets it too, to come after that message.
-        now: In microseconds; times later than `JUST_NOW` before it are left to the commit. None:
-            all are kept.
+        last: The time of the last stored message, in microseconds. If it is in the future, because
+            a clock was ahead, items that would get the time of the commit get this time, so that
+            they follow that message.
+        now: In microseconds. Items with times later than `JUST_NOW` before it get the time of the
+            commit. None keeps all times.
     """
     latest = None if now is None else moment(now) - JUST_NOW
     times: list[datetime | None] = []
@@ -200,7 +202,7 @@ def in_order(items: Sequence[Item], now: int | None, last: int = 0) -> list[Item
         is_own = item.time is not None and (latest is None or item.time < latest)
         times.append(item.time if is_own else None)
     after: datetime | None = None
-    for at in reversed(range(len(times))):  # what has no time was said before what follows it
+    for at in reversed(range(len(times))):  # an item without a time precedes the next item
         after = times[at] = times[at] or after
     made: list[Item] = []
     ahead = moment(last) if now is not None and last > now else None
@@ -211,7 +213,7 @@ def in_order(items: Sequence[Item], now: int | None, last: int = 0) -> list[Item
 
 
 def _ids(message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
-    """Return the ids of the tool calls that a message asks for, and of those that it answers."""
+    """Return the ids of the tool calls in a message, and of the calls that it answers."""
     calls = _texts(message.get("calls")) + _named(message.get("tool_calls"), None)
     answers = _texts(message.get("answers")) + _texts([message.get("tool_call_id")])
     blocks = message.get("content")
@@ -224,7 +226,7 @@ def _ids(message: Mapping[str, Any]) -> tuple[list[str], list[str]]:
 
 
 def _named(found: object, kinds: Sequence[str] | None) -> list[str]:
-    """Return the ids of those dicts of a list that are of a kind."""
+    """Return the ids of the dicts in a list that have one of *kinds*."""
     dicts = _dicts(found)
     some = [one for one in dicts if kinds is None or one.get("type") in kinds]
     return _texts([one.get("tool_use_id", one.get("id")) for one in some])
@@ -239,7 +241,7 @@ def _parts(found: object) -> list[object]:
 
 
 def _has_only_dicts(found: object) -> bool:
-    """Return whether it is a list of dicts, which may be empty."""
+    """Return whether *found* is a list of dicts, possibly empty."""
     parts = _parts(found)
     return isinstance(found, list) and all(isinstance(part, dict) for part in parts)
 
@@ -250,7 +252,7 @@ def _texts(found: object) -> list[str]:
 
 
 def text_of_message(message: Mapping[str, Any]) -> str:
-    """Return what a message says, as one text: its content, or else what it calls."""
+    """Return the text of a message: its content, or else its calls."""
     content = message.get("content")
     if isinstance(content, str) and content:
         return content
@@ -268,23 +270,23 @@ def text_of_message(message: Mapping[str, Any]) -> str:
 
 
 def _response_text(item: Mapping[str, Any]) -> str:
-    """Return what an item of Responses says: the output of a tool, or a call with its arguments."""
+    """Return the text of a Responses item: the output of a tool, or a call with its arguments."""
     if "output" in item:
         return _said(item["output"])
     return f"{item['name']}({_written(item.get('arguments', ''))})" if "name" in item else ""
 
 
 def _said(found: object) -> str:
-    """Return the text of what a tool gave: itself, that of its parts, or JSON."""
+    """Return the text of a tool's output: the text, the text of its parts, or JSON."""
     said_parts = [part["text"] for part in _dicts(found) if isinstance(part.get("text"), str)]
     return "\n".join(said_parts) or ("" if found in (None, []) else _written(found))
 
 
 def _written(found: object) -> str:
-    """Return a text as it is, and another value as JSON.
+    """Return a text unchanged, and another value as JSON.
 
     Raises:
-        InvalidValue: It cannot be stored.
+        InvalidValue: The value cannot be stored.
     """
     if isinstance(found, str):
         return found
@@ -292,7 +294,7 @@ def _written(found: object) -> str:
 
 
 def whole_text(message: Mapping[str, Any]) -> str:
-    """Return what a message says, and its urls after that, a line each."""
+    """Return the text of a message followed by its urls, a line each."""
     return append_urls(text_of_message(message), _urls(message))
 
 
@@ -315,18 +317,18 @@ def _block(part: Mapping[str, Any]) -> str:
     return _said(part.get("output", part.get("content", "")))
 
 
-# --- and back -----------------------------------------------------------------------------------
+# --- as messages --------------------------------------------------------------------------------
 
 
 def value_of(stored: StoredItem) -> dict[str, Any]:
-    """Return the value of an item, decoded; of one that was added as a text, as of a message."""
+    """Return the decoded value of an item; a plain text becomes the value of a message."""
     item = item_of(stored)
     value: object = item.value
     return cast("dict[str, Any]", value) if isinstance(value, dict) else _value_of_text(item)
 
 
 def _value_of_text(item: Item) -> dict[str, Any]:
-    """Return what `as_item` would keep of a message that is a text: an import wrote it so."""
+    """Return the value that `as_item` would store for a text message, as an import wrote it."""
     message: dict[str, Any] = {"role": item.role or "user", "content": item.value}
     if item.speaker is not None:
         message["name"] = item.speaker
@@ -350,17 +352,17 @@ def as_message(stored: StoredItem) -> dict[str, Any]:
 
 
 def for_model(stored: StoredItem) -> dict[str, Any]:
-    """Return what of a message a model's server takes, in the form in which the message came.
+    """Return a message in the form of a model's server, in the format in which it was added.
 
-    That is OpenAI's or Ollama's, blocks of Anthropic's, or an item of OpenAI's Responses. A content
-    of another kind than these have, and urls, are returned as text.
+    The format is OpenAI's, Ollama's, Anthropic's blocks, or an item of OpenAI's Responses. Content
+    of other kinds, and urls, become text.
     """
     message = as_message(stored)
     if is_response_item(message):
         return {name: message[name] for name in message if name != "id"}
     made: dict[str, Any] = {"role": message.get("role") or "assistant"}
     if made["role"] == "tool" and stored.record.value is None and not _names_a_call(message):
-        made["role"] = "assistant"  # of ChatGPT's export; servers refuse an answer to nothing
+        made["role"] = "assistant"  # from ChatGPT's export; servers refuse an answer without a call
     more = {name: message[name] for name in _OF_SERVERS if message.get(name) is not None}
     content = message.get("content")
     if content is None and any(map(more.get, _INSTEAD)):
@@ -376,7 +378,7 @@ def _names_a_call(message: Mapping[str, Any]) -> bool:
 
 
 def for_chat(stored: StoredItem) -> dict[str, Any]:
-    """Return a message as a `ChatModel` takes it: all that is said as text, and its urls."""
+    """Return a message for a `ChatModel`: the whole text, and its urls."""
     message = as_message(stored)
     role, name = message.get("role") or "assistant", message.get("name")
     made: dict[str, Any] = {
@@ -391,9 +393,9 @@ def for_chat(stored: StoredItem) -> dict[str, Any]:
 
 
 def model_message(stored: StoredItem) -> Message:
-    """Return a message as what is counted, and identified by its tool calls.
+    """Return a message for counting tokens and for matching tool calls with their answers.
 
-    Calls that it answers itself, in its blocks, tie it to no other message.
+    Calls that the message answers itself, in its blocks, are left out.
     """
     value = value_of(stored)
     role = value.get("role")
@@ -406,7 +408,7 @@ def model_message(stored: StoredItem) -> Message:
 
 
 def blocks_of(stored: StoredItem) -> list[Any]:
-    """Return the blocks of content of a message; none if it has fewer than two."""
+    """Return the content blocks of a message; none if it has fewer than two."""
     more: object = value_of(stored).get("more")
     content = cast("dict[str, object]", more).get("content") if isinstance(more, dict) else None
     blocks = cast("list[Any]", content) if isinstance(content, list) else []
@@ -414,7 +416,7 @@ def blocks_of(stored: StoredItem) -> list[Any]:
 
 
 def with_blocks(stored: StoredItem, blocks: Sequence[Any]) -> StoredItem:
-    """Return a message as if its content were only *blocks*; to be read, not to be written."""
+    """Return a message with only these content *blocks*, for reading only."""
     message = as_message(stored) | {"content": list(blocks)}
     item = as_item(message, [], stored.record.session or "")
     record = replace(stored.record, value=wire.encode(item.value), text=item.text)
@@ -422,7 +424,7 @@ def with_blocks(stored: StoredItem, blocks: Sequence[Any]) -> StoredItem:
 
 
 def line_of(stored: StoredItem) -> str:
-    """Return a message as a line that a summary is made of."""
+    """Return a message as a line of a summariser's input."""
     record = stored.record
     return f"{record.speaker or record.role or 'user'}: {record.text or ''}"
 
@@ -434,8 +436,8 @@ def checked_mark(mark: object, what: str = "mark") -> str:
     """Return a mark.
 
     Raises:
-        InvalidValue: It is no text (and a TypeError).
-        InvalidInput: It is empty.
+        InvalidValue: The mark is not a text (and a TypeError).
+        InvalidInput: The mark is empty.
     """
     if not isinstance(mark, str):
         raise InvalidValue(what, f"is a text, not {type(mark).__name__}", hint="use str(mark)")
@@ -443,7 +445,7 @@ def checked_mark(mark: object, what: str = "mark") -> str:
 
 
 def checked_marks(marks: object, what: str = "marks") -> list[str]:
-    """Return marks, each once; one may be given alone. See `checked_mark`."""
+    """Return distinct marks, from a list or a single mark. See `checked_mark`."""
     if marks is None:
         return []
     if isinstance(marks, str):
@@ -461,17 +463,17 @@ def marks_of(stored: StoredItem) -> list[str]:
 
 
 def marks_with(stored: StoredItem, mark: str) -> list[str]:
-    """Return the marks of a message, and one more that it may have already."""
+    """Return the marks of a message with *mark* added."""
     return list(dict.fromkeys([*marks_of(stored), mark]))
 
 
 def marks_without(stored: StoredItem, mark: str) -> list[str]:
-    """Return the marks of a message but for one."""
+    """Return the marks of a message without *mark*."""
     return [one for one in marks_of(stored) if one != mark]
 
 
 def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
-    """Return the item of a message with other marks; it stays where it is."""
+    """Return the item of a message with other marks; its position stays."""
     item = item_of(stored)
     metadata = {key: kept for key, kept in item.metadata.items() if key != MARKS}
     return replace(item, metadata=metadata | ({MARKS: list(marks)} if marks else {}))
@@ -481,10 +483,10 @@ def with_marks(stored: StoredItem, marks: Sequence[str]) -> Item:
 
 
 def of_state(listed_: object, session: str, now: int, zone: Zone) -> list[Item]:
-    """Return the items of the messages that a state of a conversation holds, as of *now*.
+    """Return the items of the messages in a conversation's state, as of *now*.
 
     Args:
-        zone: Where a message was said that does not say so.
+        zone: The time zone of a message without one.
     """
     if not isinstance(listed_, list | tuple):
         raise InvalidInput(f"the content of a state is a list, not {type(listed_).__name__}")

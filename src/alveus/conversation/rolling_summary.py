@@ -1,4 +1,4 @@
-"""What of a conversation is summed up, and how a summary rolls on."""
+"""Chooses the messages to summarize, and makes the rolling summary."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted
 
 MAX_TOKENS = 512
-"""How long a summary of a conversation may be if nothing is said."""
+"""Default limit of tokens of a summary."""
 
 KEEP_RECENT = 3
-"""How many of the last units are kept if nothing is said."""
+"""Default number of the last units to keep."""
 
 MOST_AT_ONCE = 1_000
-"""Messages that one commit sums up: a longer conversation takes several."""
+"""Messages that one commit summarizes: a longer conversation takes several."""
 
 
 @dataclass(frozen=True, slots=True)
 class Compressed:
-    """What a compression did.
+    """The result of a compression.
 
     Attributes:
-        messages: How many messages the summary stands for that it did not before.
-        summary: The summary as it is now; "" if there is none.
-        by: Who made it: ``extractive``, or ``model:`` and its name; "" if nothing was done.
-        because: Why a model that was asked did not make it; else "".
-        tokens: Of the prompt now: the summary, and the messages that are not in it.
+        messages: The number of newly summarized messages.
+        summary: The current summary; "" if there is none.
+        by: The maker: ``extractive``, or ``model:`` and its name; "" if nothing was done.
+        because: The reason why the model did not make it; else "".
+        tokens: Tokens of the new prompt: the summary, and the messages after it.
     """
 
     messages: int
@@ -50,11 +50,11 @@ class Compressed:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """A message of which a summary has the first blocks, and a prompt has the others.
+    """A message whose first blocks are in the summary, and the others in the prompt.
 
     Attributes:
-        id: The message.
-        blocks: How many of its blocks are summed up.
+        id: The id of the message.
+        blocks: The number of summarized blocks.
     """
 
     id: str
@@ -62,38 +62,39 @@ class Split:
 
     @classmethod
     def of(cls, noted: Mapping[str, Any]) -> Self | None:
-        """Return what a summary notes as its `split`; None: it splits no message."""
+        """Return the split in a summary's notes; None if there is none."""
         found: object = noted.get("split")
         return None if found is None else cls(**cast("dict[str, Any]", found))
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as a summary notes it."""
+        """Return the split as a summary's notes store it."""
         return {"id": self.id, "blocks": self.blocks}
 
 
 def rest_of(stored: StoredItem, split: Split | None) -> StoredItem:
-    """Return what of a message no summary has: all, or the blocks behind those of its split."""
+    """Return the part of a message that no summary covers: all, or the blocks after its split."""
     if split is None or stored.record.id != split.id:
         return stored
-    blocks = blocks_of(stored)  # fewer than before, if the message was changed: then it is whole
+    blocks = blocks_of(stored)  # fewer if the message changed: then return it whole
     return with_blocks(stored, blocks[split.blocks :]) if split.blocks < len(blocks) else stored
 
 
 def head_of(stored: StoredItem, before: Split | None, split: Split) -> StoredItem:
-    """Return the blocks of a message that *split* sums up, without those of an earlier split."""
+    """Return the blocks of a message that *split* covers, without blocks of an earlier split."""
     start = before.blocks if before is not None and before.id == split.id else 0
     return with_blocks(stored, blocks_of(stored)[start : split.blocks])
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryPolicy:
-    """From which size on a conversation is summed up, and how much of its end is kept.
+    """The size at which a conversation is summarized, and how much of its end is kept.
 
     Attributes:
-        recent: So many of the last units, of which a tool call with its answers is one.
-        tokens: As many of the last units as have so many together, instead of *recent*; or None.
-        beside: Tokens of what stands beside the conversation in a prompt, and counts with it.
-        budget: Who counts, and from how many tokens on it is summed up; None: always.
+        recent: The number of last units to keep; a tool call with its answers is one unit.
+        tokens: Keep as many of the last units as fit into this number of tokens, instead of
+            *recent*; or None.
+        beside: Tokens of the prompt outside of the conversation; they count, too.
+        budget: The token counter, and the size at which to summarize; None means always.
     """
 
     recent: int = 0
@@ -105,7 +106,7 @@ class SummaryPolicy:
     def of(
         cls, recent: int | None, tokens: int | None, beside: int, trigger: int | Budget | None
     ) -> Self:
-        """Return what a caller says."""
+        """Return the policy of a caller's arguments."""
         budget = Budget.of(trigger)
         counted(beside, "beside_tokens", least=0)
         if tokens is None:
@@ -122,7 +123,7 @@ class SummaryPolicy:
         return cls(0, tokens, beside, budget)
 
     def is_due(self, turns: Sequence[Message]) -> bool:
-        """Return whether a conversation is long enough to be summed up."""
+        """Return whether a conversation is long enough to be summarized."""
         most = self.budget.tokens
         return most is None or self.beside + self.budget.size(turns) >= most
 
@@ -135,16 +136,16 @@ class SummaryPolicy:
 
 
 NOTHING = SummaryPolicy()
-"""Keeps none of the last units."""
+"""A policy that keeps no unit."""
 
 
 def summed_up(
     open_: Sequence[StoredItem], policy: SummaryPolicy, split: Split | None = None
 ) -> tuple[list[StoredItem], Split | None]:
-    """Return those of the messages that no summary stands for which one may stand for now.
+    """Return the open messages to summarize now, and a split message.
 
-    Kept are the last units, the newest request, and calls that wait for an answer. Of the message
-    before the kept ones, the last blocks are kept that there is room for: it is split.
+    The last units, the newest request, and calls without an answer are kept. The message before the
+    kept ones is split if some of its last blocks fit, too.
     """
     turns = [model_message(rest_of(stored, split)) for stored in open_]
     found = _units(turns)
@@ -171,9 +172,9 @@ def summed_up(
 def _divided(
     unit: Sequence[StoredItem], before: Split | None, budget: Budget, room: int
 ) -> Split | None:
-    """Return where the first message of a unit is split for the others to have *room*, or None.
+    """Return the split of a unit's first message that leaves blocks of size *room*, or None.
 
-    No call is parted from its answer.
+    A call and its answer stay together.
     """
     head, blocks = unit[0], blocks_of(unit[0])
     others = [model_message(stored) for stored in unit[1:]]
@@ -187,14 +188,14 @@ def _divided(
 
 
 def _lacks(messages: Sequence[Message]) -> set[str]:
-    """Return the calls that messages answer and do not ask for."""
+    """Return the ids of calls that *messages* answer but do not contain."""
     return {call for unit in _units(messages) for call in unit.lacks}
 
 
 def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
-    """Return messages without calls and answers that are parted from each other.
+    """Return messages without calls that lack answers, and without answers that lack calls.
 
-    A call that waits for its answer is shown only where nothing was said since.
+    A call without its answer is included only if it is the last message.
     """
     turns = [model_message(stored) for stored in messages]
     left = {
@@ -207,7 +208,7 @@ def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
 
 
 def _units(turns: Sequence[Message]) -> list[Unit]:
-    """Return which messages belong together, in the order in which the units end."""
+    """Return the groups of messages that belong together, ordered by their ends."""
     return sorted(units([[message] for message in turns]), key=lambda unit: unit.positions[-1])
 
 
@@ -226,7 +227,7 @@ def _waits(turns: Sequence[Message], unit: Unit) -> bool:
 
 
 class Summing:
-    """Makes summaries roll on: by a model or a summariser, and without one if that fails."""
+    """Makes rolling summaries with a model or a summariser, or by selection if that fails."""
 
     def __init__(self, model: ChatModel | Summariser | None, max_tokens: int) -> None:
         self._max = max_tokens
@@ -242,7 +243,7 @@ class Summing:
             self._summariser = ModelSummariser(model)
 
     def rolled(self, before: str, messages: Sequence[StoredItem]) -> Summary:
-        """Return the summary of what was summed up before, and of messages after it."""
+        """Return a summary of the previous summary and the messages after it."""
         lines = [line_of(stored) for stored in messages]
         if self._summariser is None:
             return self._extracted(before, lines)
@@ -255,25 +256,25 @@ class Summing:
         return made
 
     def _made(self, summariser: Summariser, texts: Sequence[str]) -> Summary:
-        """Return what a summariser makes of texts.
+        """Return the summary of a summariser.
 
         Raises:
-            ModelFailed: It made nothing that can be used.
+            ModelFailed: The summariser returned no usable summary.
         """
         try:
             made: object = summariser.summarise(texts, max_tokens=self._max)
         except AlveusError:
             raise
-        except Exception as error:  # the edge to other people's code; the cause is kept
+        except Exception as error:  # the edge to a user's code; the cause is kept
             raise _failed(summariser, f"it raised {error!r:.200}") from error
-        if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - other people's code
+        if not isinstance(made, Summary) or not isinstance(made.text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user code
             raise _failed(summariser, f"it returned {made!r:.40}, which is no summary")
         if tokens(made.text) > self._max:
             raise _failed(summariser, f"its summary has more than {self._max} tokens")
         return made
 
     def _extracted(self, before: str, lines: Sequence[str], because: str = "") -> Summary:
-        """Return a summary that holds the earlier one as it is, while there is room for both."""
+        """Return a summary that includes the previous one unchanged, while both fit."""
         half = self._max // 2 if before else self._max
         made = self._plain.summarise(lines, max_tokens=half)
         text = made.text

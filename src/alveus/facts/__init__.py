@@ -1,4 +1,4 @@
-"""Facts: what messages teach, learnt once, with its sources, and taken back as one step."""
+"""Facts: learned from messages once, with their sources; a learning can be undone as one step."""
 
 from typing import TYPE_CHECKING
 
@@ -35,7 +35,7 @@ __all__ = [
     "learn",
 ]
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # otherwise any name would be an attribute of the package
     __getattr__ = lazy_names(
         __name__,
         {

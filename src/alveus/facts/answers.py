@@ -1,4 +1,4 @@
-"""What a model is asked for facts, and the checks that every part of its answers has to pass."""
+"""Requests to a model about facts, and the checks of every part of its answers."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ PROMPT = "facts-2"
 """The version of `prompts.toml`; it is stored with each fact. Change both together."""
 
 LONGEST_FACT, LONGEST_NAME, LONGEST_QUOTE = 1_000, 200, 2_000
-"""Characters of a fact, of a subject or an entity, and of a quotation."""
+"""Most characters of a fact, of a subject or an entity, and of a quotation."""
 
 MOST_FACTS, MOST_ENTITIES, MOST_EVIDENCE = 200, 20, 20
-"""Facts of one answer; entities, and quoted messages, of one fact."""
+"""Most facts of one answer; most entities, and quoted messages, of one fact."""
 
 SHORTEST_QUOTE = 2
-"""Letters and digits."""
+"""Least letters and digits of a quotation."""
 
 Decision: TypeAlias = Literal["new", "same", "replaces", "contradicts", "takes_back"]
 
@@ -86,7 +86,7 @@ DECISIONS_SCHEMA: Mapping[str, object] = _listed(
 
 
 class Evidence(NamedTuple):
-    """Words of a message, by its index among the messages."""
+    """A quotation of a message, which is given by its index among the messages."""
 
     message: int
     start: int
@@ -95,11 +95,11 @@ class Evidence(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class CandidateFact:
-    """A fact as a model gave it, checked.
+    """A checked fact from a model's answer.
 
     Attributes:
-        begins, ends: When it holds, or happens: ISO dates, or None.
-        evidence: At least one.
+        begins, ends: When it is valid, or happens: ISO dates, or None.
+        evidence: At least one quotation.
     """
 
     text: str
@@ -113,14 +113,14 @@ class CandidateFact:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CandidateFact:
-        """Return the fact of a value that `fields_as_json` made."""
+        """Return the fact of a result of `fields_as_json`."""
         fact = dict[str, Any](value)
         fact["entities"] = tuple(value["entities"])
         fact["evidence"] = tuple(Evidence(*one) for one in value["evidence"])
         return cls(**fact)
 
     def quotations(self, messages: Sequence[StoredItem]) -> list[Quotation]:
-        """Return the words that it rests on."""
+        """Return the quotations on which the fact depends."""
         return [
             Quotation(
                 messages[one.message].record.id,
@@ -134,22 +134,22 @@ class CandidateFact:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFacts:
-    """What one answer holds: the facts that passed all checks, and how many did not, by reason."""
+    """The facts of one answer that passed all checks, and the number of refused ones by reason."""
 
     facts: tuple[CandidateFact, ...]
     refused: Mapping[str, int]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CandidateFacts:
-        """Return the facts of a value that `fields_as_json` made."""
+        """Return the facts of a result of `fields_as_json`."""
         return cls(tuple(map(CandidateFact.from_json, value["facts"])), dict(value["refused"]))
 
 
 class KnownText(NamedTuple):
-    """A fact that a candidate is compared with: a known one, or an earlier candidate.
+    """A fact to compare a candidate with: a known fact, or an earlier candidate.
 
     Attributes:
-        id: Of the known fact; of a candidate, its `candidate_id`.
+        id: The id of the known fact, or the `candidate_id` of the candidate.
     """
 
     id: str
@@ -157,24 +157,24 @@ class KnownText(NamedTuple):
 
 
 def candidate_id(number: int) -> str:
-    """Return the name of the candidate of a number, until it has an id."""
+    """Return the provisional id of the candidate with this number."""
     return f"#{number}"
 
 
 class _RefusedFact(Exception):
-    """A fact that is not stored; the reason, in few words, is what it is counted by."""
+    """A fact that is not stored; its message is the short reason by which refusals are counted."""
 
 
-# --- what is asked ------------------------------------------------------------------------------
+# --- requests -----------------------------------------------------------------------------------
 
 
 def text_of(message: StoredItem) -> str:
-    """Return what a message says."""
+    """Return the text of a message."""
     return message.record.text or ""
 
 
 def facts_request(messages: Sequence[StoredItem]) -> list[ModelMessage]:
-    """Return what a model is asked about messages; their ids are their numbers."""
+    """Return the request for facts in messages; the messages are numbered."""
     shown = [
         {
             "id": number,
@@ -188,14 +188,14 @@ def facts_request(messages: Sequence[StoredItem]) -> list[ModelMessage]:
 
 
 def _shown_time(time: datetime) -> str:
-    """Return a time as a model reads it, by the clock of who spoke, with its zone."""
+    """Return a time as a model reads it, in the speaker's zone, with the zone."""
     return f"{time:%A %Y-%m-%d %H:%M} {offset_name(offset_of(time))}"
 
 
 def decisions_request(
     candidates: Sequence[CandidateFact], known: Sequence[Sequence[KnownText]]
 ) -> list[ModelMessage]:
-    """Return what a model is asked about candidates, each with the facts near it."""
+    """Return the request for decisions about candidates, each with its nearest known facts."""
     numbers = numbers_of(known)
     shown = [
         {
@@ -210,7 +210,7 @@ def decisions_request(
 
 
 def numbers_of(known: Sequence[Sequence[KnownText]]) -> dict[str, int]:
-    """Return the numbers that stand for known facts in a request, by their ids."""
+    """Return the numbers of known facts in a request, by their ids."""
     ids = dict.fromkeys(one.id for near in known for one in near)
     return {item_id: number for number, item_id in enumerate(ids, start=1)}
 
@@ -221,14 +221,14 @@ def _request(prompt: str, data: object) -> list[ModelMessage]:
     return [ModelMessage(role="system", content=asked), ModelMessage(role="user", content=text)]
 
 
-# --- what is answered: facts --------------------------------------------------------------------
+# --- answers: facts -----------------------------------------------------------------------------
 
 
 def checked_facts(answer: object, messages: Sequence[StoredItem]) -> CandidateFacts:
-    """Return the facts of an answer that pass all checks; the others are counted.
+    """Return the facts of an answer that pass all checks; refused facts are counted.
 
     Raises:
-        Unfit: It is no list of facts at all.
+        Unfit: The answer is not a list of facts.
     """
     found: dict[tuple[str, str], CandidateFact] = {}
     refused = Counter[str]()
@@ -292,13 +292,13 @@ def _checked_fact(given: object, messages: Sequence[StoredItem]) -> CandidateFac
 
 
 def _words(given: object, what: str, most: int) -> str:
-    """Return a text on one line."""
+    """Return a checked text on one line."""
     text = " ".join(given.split()) if isinstance(given, str) else ""
     if not text:
         raise _RefusedFact(f"no {what}")
     if len(text) > most:
         raise _RefusedFact(f"{what} is too long")
-    if any(category(char) in ("Cc", "Cs") for char in text):  # controls, lone surrogates
+    if any(category(char) in ("Cc", "Cs") for char in text):  # control characters, lone surrogates
         raise _RefusedFact(f"{what} is no plain text")
     return text
 
@@ -316,7 +316,7 @@ def _date(given: object) -> str | None:
     if given in (None, ""):
         return None
     if not isinstance(given, str) or not given.isascii() or not given.isprintable():
-        raise _RefusedFact("no date")  # before its time Python takes any character for the "T"
+        raise _RefusedFact("no date")  # Python accepts any character as the "T"
     try:
         end_of(given)
     except ValueError as error:
@@ -325,13 +325,13 @@ def _date(given: object) -> str | None:
 
 
 def time_of(date: str, zone: tzinfo = UTC) -> datetime:
-    """Return when a date begins: of a year, a month, a day, or a time.
+    """Return the start of a date: of a year, a month, a day, or a time.
 
     Args:
-        zone: Of a date without one.
+        zone: The zone of a date without one.
 
     Raises:
-        ValueError: It is none.
+        ValueError: *date* is not a date.
     """
     full = f"{date}-01-01" if len(date) == len("2026") else date
     full = f"{date}-01" if len(date) == len("2026-01") else full
@@ -343,13 +343,13 @@ def time_of(date: str, zone: tzinfo = UTC) -> datetime:
 
 
 def end_of(date: str, zone: tzinfo = UTC) -> datetime:
-    """Return when a date ends: a year, a month or a day with its last instant; a time at itself.
+    """Return the end of a date: the last instant of a year, a month or a day; or a time itself.
 
     Args:
-        zone: Of a date without one.
+        zone: The zone of a date without one.
 
     Raises:
-        ValueError: It is none, or the last one that there is.
+        ValueError: *date* is not a date, or is the last possible date.
     """
     try:
         ends = time_of(date, zone).astimezone(zone)
@@ -388,7 +388,7 @@ def folded(text: str) -> str:
 
 
 def located(quote: str, text: str) -> tuple[int, int] | None:
-    """Return where words stand in a text; case, quotes and white space may differ."""
+    """Return the span of a quotation in a text; case, quotes and white space may differ."""
     at = text.find(quote)
     if at >= 0:
         return at, at + len(quote)
@@ -407,15 +407,15 @@ def located(quote: str, text: str) -> tuple[int, int] | None:
     return positions[start], positions[start + len(wanted) - 1] + 1
 
 
-# --- what is answered: decisions ----------------------------------------------------------------
+# --- answers: decisions -------------------------------------------------------------------------
 
 
 class CheckedDecision(NamedTuple):
-    """What becomes of a candidate.
+    """The decision about a candidate.
 
     Attributes:
-        fact: The id of the known fact that it is about.
-        refused: Why the candidate is not stored; "": it is.
+        fact: The id of the known fact that the decision concerns.
+        refused: The reason why the candidate is not stored; "" if it is stored.
     """
 
     decision: str
@@ -427,10 +427,10 @@ NEW = CheckedDecision("new")
 
 
 def checked_decisions(answer: object, known: Sequence[Sequence[KnownText]]) -> list[list[Value]]:
-    """Return what becomes of each candidate, as `CheckedDecision` takes it, storable.
+    """Return the decision about each candidate, storable; `CheckedDecision` takes the values.
 
     Raises:
-        Unfit: It is no list of decisions at all.
+        Unfit: The answer is not a list of decisions.
     """
     numbers = {number: item_id for item_id, number in numbers_of(known).items()}
     asked = {number for number, near in enumerate(known, start=1) if near}

@@ -1,7 +1,7 @@
-"""People, places and things that facts are about: each a page, made of facts when it is asked for.
+"""People, places and things in facts: each has a page, which is computed from facts on request.
 
-Nothing is stored of an entity but its other names, an item of the set "entities" for each. So what
-holds of facts holds of pages: `as_of`, undo, and forgetting.
+The store has only the other names of an entity: an item of the set "entities" for each. So pages
+follow their facts in `as_of`, undo, and forgetting.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from alveus.values.times import zone_named
 from alveus.values.wire import fields_as_json
 
 ENTITIES = "entities"
-"""The set of a key that holds the other names of its entities."""
+"""The set of a key with the other names of its entities."""
 
 TOLD = ("instruction", "profile", "relation", "preference", "plan")
-"""Kinds of facts that a profile tells, the first ones first."""
+"""Kinds of facts in a profile, in their order."""
 
 MOST_STEPS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityPage:
-    """What is known of a person, a place or a thing.
+    """The known facts about a person, a place or a thing.
 
     Attributes:
-        names: All of its names, the one that pages are called by first.
-        facts: Those about it that hold, but relations and what takes place at a time.
-        relations: Those that hold and name another entity as well.
-        mentions: Those that hold, are about another entity, and name this one.
-        timeline: Events and plans that name it, by when they take place.
-        history: Those about it that ended to hold, the last one first.
+        names: All of its names; the first is the name of the page.
+        facts: Valid facts about it, except relations, events and plans.
+        relations: Valid facts about it that also name another entity.
+        mentions: Valid facts about another entity that name it.
+        timeline: Events and plans that name it, by date.
+        history: Ended facts about it, the last one first.
     """
 
     names: tuple[str, ...]
@@ -54,29 +54,29 @@ class EntityPage:
 
     @property
     def name(self) -> str:
-        """The name that the page is called by."""
+        """The name of the page."""
         return self.names[0]
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """Ids of the messages that all of it rests on."""
+        """Ids of the messages from which all facts of the page were learned."""
         every = (*self.facts, *self.relations, *self.mentions, *self.timeline, *self.history)
         return tuple(dict.fromkeys(source for fact in every for source in fact.sources))
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the page as JSON."""
         return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntityProfile:
-    """The profile of an entity: sentences, each of a fact with its sources.
+    """The profile of an entity: sentences of facts with their sources.
 
     Attributes:
-        name: Whom it is of.
-        facts: The facts it shows, the most important ones first.
-        tokens: What they take.
-        left_out: How many others there was no room for.
+        name: The name of the entity.
+        facts: The facts in the profile, the most important ones first.
+        tokens: The number of tokens of the sentences.
+        left_out: The number of further facts that did not fit.
     """
 
     name: str
@@ -90,7 +90,7 @@ class EntityProfile:
         return "\n".join(fact.text for fact in self.facts)
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON, with the text."""
+        """Return the profile as JSON, with the text."""
         return {"name": self.name, "text": self.text} | fields_as_json(self)
 
 
@@ -101,7 +101,7 @@ class EntityNames:
         self._set = stored
 
     def merge(self, name: str, others: Sequence[str]) -> None:
-        """Let other names be of the entity of a name; see `Facts.merge`."""
+        """Make other names refer to the entity of a name; see `Facts.merge`."""
         aliases = self.read()
         target = aliases.resolved(name)
         for other in others:
@@ -114,7 +114,7 @@ class EntityNames:
             former = aliases.resolved(other)
             if folded(former) not in (folded(target), folded(other)):
                 self._point(former, target)
-        if folded(target) in aliases.targets:  # it is a page's name from now on
+        if folded(target) in aliases.targets:  # the name gets a page again
             self._set.delete([folded(target)])
 
     def _point(self, name: str, target: str) -> None:
@@ -127,13 +127,13 @@ class EntityNames:
             self._set.update(folded(name), target, metadata={"name": name})
 
     def split(self, name: str) -> None:
-        """Let a name be of a separate entity again; see `Facts.split`."""
+        """Make a name refer to a separate entity again; see `Facts.split`."""
         if folded(checked_name(name, "a name")) not in self.read().targets:
             raise NotFound(f"{name!r} is no other name of an entity; `merge` makes it one")
         self._set.delete([folded(name)])
 
     def read(self, as_of: AsOf | None = None) -> Aliases:
-        """Return them as they are now, or were at a moment of the past."""
+        """Return the names now, or at a moment of the past."""
         found = self._set.list(as_of=as_of)
         targets = {str(item.id): item.text or "" for item in found}
         shown = {str(item.id): str(item.metadata.get("name", item.id)) for item in found}
@@ -142,18 +142,18 @@ class EntityNames:
 
 @dataclass(frozen=True, slots=True)
 class Aliases:
-    """Which names are other names of which.
+    """The other names of entities.
 
     Attributes:
-        targets: By a name in small letters: the name that it is another one of.
-        shown: By the same: the name as it was given.
+        targets: The name that another name refers to, by the other name in lower case.
+        shown: The other name as given, by the same.
     """
 
     targets: dict[str, str]
     shown: dict[str, str]
 
     def resolved(self, name: str) -> str:
-        """Return the name that an entity's page is called by."""
+        """Return the name of the page of an entity."""
         seen: set[str] = set()
         while (key := folded(name)) in self.targets and key not in seen:
             seen.add(key)
@@ -161,7 +161,7 @@ class Aliases:
         return name
 
     def group(self, name: str) -> dict[str, str]:
-        """Return the other names of the same entity, by themselves in small letters."""
+        """Return all other names of the same entity, by their lower case."""
         target = folded(self.resolved(name))
         return {key: shown for key, shown in self.shown.items() if self._is_of(key, target)}
 
@@ -170,11 +170,11 @@ class Aliases:
 
 
 class FactTime(NamedTuple):
-    """The time at which facts have to hold.
+    """The time at which facts must be valid.
 
     Attributes:
-        time: None: they hold whenever they did.
-        is_asked: Somebody named it; otherwise it is the time of the memory that is read.
+        time: None includes facts of all times.
+        is_asked: True if the caller gave the time; otherwise it is the current time of the read.
     """
 
     time: datetime | None
@@ -182,14 +182,14 @@ class FactTime(NamedTuple):
 
 
 class KnownFacts(NamedTuple):
-    """What pages are made of: the facts and the names of a key, and when facts have to hold."""
+    """The data of pages: facts and names of a key, and the time at which facts must be valid."""
 
     facts: Sequence[Fact]
     aliases: Aliases
     when: FactTime
 
     def _names(self, fact: Fact) -> dict[str, str]:
-        """Return the entities that a fact names, by their names in small letters."""
+        """Return the entities that a fact names, by their names in lower case."""
         names = map(self.aliases.resolved, (fact.subject, *fact.entities))
         return {folded(name): name for name in names}
 
@@ -197,7 +197,7 @@ class KnownFacts(NamedTuple):
         """Return the page of an entity.
 
         Raises:
-            NotFound: No fact names it.
+            NotFound: No fact names the entity.
         """
         checked_name(name, "a name")
         canonical = self.aliases.resolved(name)
@@ -229,7 +229,7 @@ class KnownFacts(NamedTuple):
         )
 
     def entities(self) -> dict[str, int]:
-        """Return the names of all entities that hold facts name, with how many; most first."""
+        """Return the names of all entities in valid facts, with the number of facts; most first."""
         shown: dict[str, str] = {}
         counts: dict[str, int] = {}
         for fact in self.facts:
@@ -243,10 +243,10 @@ class KnownFacts(NamedTuple):
         return {shown[key]: counts[key] for key in most}
 
     def neighbours(self, name: str, *, steps: int) -> dict[str, tuple[int, Fact]]:
-        """Return entities that facts lead to from one: how many steps, and the fact that does.
+        """Return the entities near one: the number of steps, and the fact that connects each.
 
         Raises:
-            NotFound: No fact names it.
+            NotFound: No fact names the entity.
         """
         most = counted(steps, "steps", most=MOST_STEPS)
         start = folded(self.aliases.resolved(checked_name(name, "a name")))
@@ -273,10 +273,10 @@ class KnownFacts(NamedTuple):
         """Return the profile of an entity, within a budget of tokens.
 
         Args:
-            name: Whom; None: whom most facts are about.
+            name: The entity; None means the entity with the most facts.
 
         Raises:
-            NotFound: No fact that holds is about them.
+            NotFound: No valid fact is about the entity.
         """
         room = counted(budget, "budget")
         current = [fact for fact in self.facts if holds(fact, self.when) and fact.kind in TOLD]
@@ -305,10 +305,10 @@ class KnownFacts(NamedTuple):
         return EntityProfile(name=whose, facts=tuple(chosen), tokens=taken, left_out=left_out)
 
     def timeline(self, name: str | None) -> list[Fact]:
-        """Return events and plans by date, those without a date last; see `Facts.timeline`.
+        """Return events and plans by date, undated ones last; see `Facts.timeline`.
 
         Args:
-            name: Only those that name this entity; None: all.
+            name: Only facts that name this entity; None means all.
         """
         canonical = None if name is None else self.aliases.resolved(checked_name(name, "a name"))
         keys = None if canonical is None else {folded(canonical), *self.aliases.group(canonical)}
@@ -331,7 +331,7 @@ class KnownFacts(NamedTuple):
 def known_facts(
     writer: Writer, scope: Scope, *, as_of: AsOf | None, valid_at: ValidAt | None
 ) -> KnownFacts:
-    """Return the facts of a key, as *writer* sees them now, or at a moment of the past."""
+    """Return the facts of a key as *writer* reads them, now or at a moment of the past."""
     time = moment(writer.now() if as_of is None else writer.moment_of(as_of).time)
     found = MemorySet(writer, SetRef(scope, FACTS), {}).list(as_of=as_of)
     names = EntityNames(MemorySet(writer, SetRef(scope, ENTITIES), {}))
@@ -339,10 +339,10 @@ def known_facts(
 
 
 def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
-    """Return when facts have to hold: as somebody asked, or *now*.
+    """Return the time at which facts must be valid: the caller's time, or *now*.
 
     Raises:
-        InvalidInput: It is neither "any" nor a time with a zone.
+        InvalidInput: *valid_at* is neither "any" nor a time with a zone.
     """
     asked = valid_time(valid_at)
     if asked is None:
@@ -351,7 +351,7 @@ def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
 
 
 def _begin(fact: Fact) -> str:
-    """Return when an event begins, for an order by time."""
+    """Return the begin of an event as a sort key."""
     date = fact.when[0] or fact.when[1]
     return "~" if date is None else time_of(date, _zone(fact)).isoformat()
 
@@ -365,12 +365,12 @@ def _takes_place(fact: Fact, time: datetime) -> bool:
 
 
 def _zone(fact: Fact) -> tzinfo:
-    """Return the zone by which the days of a fact are counted."""
+    """Return the time zone of the dates of a fact."""
     return zone_named(fact.zone) or UTC
 
 
 def holds(fact: Fact, when: FactTime) -> bool:
-    """Return whether a fact holds: it is there, has begun, and nothing ended or replaced it."""
+    """Return whether a fact is live, not ended and not replaced; at an asked time, also begun."""
     if fact.retired is not None or when.time is None:
         return fact.retired is None
     ended = fact.valid_to is not None and fact.valid_to <= when.time
@@ -381,7 +381,7 @@ def holds(fact: Fact, when: FactTime) -> bool:
 
 
 def _is_to_come(fact: Fact, when: FactTime) -> bool:
-    """Return whether a fact begins to hold after a time that was asked for."""
+    """Return whether a fact becomes valid after a time that the caller gave."""
     begins, time = fact.valid_from, when.time
     return when.is_asked and begins is not None and time is not None and begins > time
 

@@ -1,4 +1,4 @@
-"""Facts as they are read, and what learning answers: frozen values, no I/O."""
+"""Facts as callers read them, and results of learning: frozen values, no I/O."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Kind: TypeAlias = Literal["profile", "preference", "event", "plan", "relation", 
 KINDS: tuple[str, ...] = get_args(Kind)
 
 TIMELESS = ("event", "plan")
-"""Kinds whose dates say when something happens: that it does, or did, always holds."""
+"""Kinds with dates of an event: the statement itself is always valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Quotation:
-    """The words of a message that a fact rests on.
+    """Words of a message from which a fact was learned.
 
     Attributes:
         source: The id of the message.
-        start, end: Where they stand in its text, in characters.
+        start, end: Their position in its text, in characters.
         text: The words.
     """
 
@@ -39,32 +39,32 @@ class Quotation:
     text: str
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the quotation as JSON."""
         return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A fact, as its item in the set "facts" has it.
+    """A fact, read from its item in the set "facts".
 
     Attributes:
         text: A sentence that can be understood alone.
-        subject: Whom or what it is about.
+        subject: The person or thing that the fact is about.
         kind: "profile", "preference", "event", "plan", "relation" or "instruction".
         entities: People, places and things that it names.
-        confidence: 0..1, as the model gave it.
-        quotations: The words that it rests on.
-        conversation: Where its sources are.
-        sources: Ids of the messages that it rests on.
-        when: Of an event or a plan: when that begins and ends, as far as it is known.
-        zone: By whose days its dates are counted, such as "UTC-05:00": that of the messages.
-        valid_from, valid_to: Of any other fact: from when to when it holds; None: open.
-        confirmed: How often later messages said the same.
+        confidence: 0..1, from the model.
+        quotations: The words from which it was learned.
+        conversation: The conversation of its sources.
+        sources: Ids of the messages from which it was learned.
+        when: Start and end of an event or a plan, as far as known.
+        zone: The time zone of its dates, from the messages, such as "UTC-05:00".
+        valid_from, valid_to: For other kinds: when the fact is valid; None means open.
+        confirmed: How many later messages repeated it.
         replaces, replaced_by, contradicts: Ids of other facts.
         learning: The id of the learning that added it.
-        model, prompt: Who found it, and the version of the prompt that asked.
-        version: Of the item.
-        retired: When it was deleted, taken back or undone; None: it is there.
+        model, prompt: The model that found it, and the version of the prompt.
+        version: The version of its item.
+        retired: When it was deleted, taken back or undone; None means live.
     """
 
     id: str
@@ -92,7 +92,7 @@ class Fact:
 
     @classmethod
     def of(cls, item: Item) -> Fact | None:
-        """Return the fact that an item is; None: it was not learnt."""
+        """Return the fact of an item; None if the item was not learned."""
         kept = item.metadata
         if not isinstance(kept.get("learning"), str):
             return None
@@ -112,21 +112,20 @@ class Fact:
         )
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON; times are ISO 8601."""
+        """Return the fact as JSON; times are ISO 8601."""
         return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """One learning: a run of messages that was read, and what that did, in one commit.
+    """One learning: the messages that it read and the facts that it changed, in one commit.
 
     Attributes:
-        id: What `Facts.undo` takes.
-        messages: How many messages were read.
-        added: Ids of the facts that it added.
-        changed: Ids of the facts that were known before and that it confirmed, superseded or
-            marked as contradicted.
-        taken_back: Ids of the facts that it retired.
+        id: The id that `Facts.undo` takes.
+        messages: Number of messages that were read.
+        added: Ids of the added facts.
+        changed: Ids of known facts that it confirmed, superseded or marked as contradicted.
+        taken_back: Ids of the retired facts.
         undone: Whether it was undone.
     """
 
@@ -143,20 +142,21 @@ class Learning:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnReport:
-    """What `KeyMemory.learn` did.
+    """The result of `KeyMemory.learn`.
 
     Attributes:
-        added: The facts that are new, in the order of the messages.
-        confirmed: Ids of known facts that were said again, and have one more source.
-        superseded: Ids of known facts that ended to hold.
-        contradicted: Ids of known facts that something new contradicts; both are kept.
-        taken_back: Ids of known facts that were retired, because they were taken back.
-        refused: How many answers of the model were not stored, by reason.
-        model_calls: How often the model was asked in this call.
-        messages: How many messages were read.
-        set_aside: How many messages this call set aside, because the model gives no usable answer
-            about them; `LearnOptions(skipped="retry")` reads them.
-        waiting: How many messages were left because `LearnOptions.calls_per_hour` calls were made.
+        added: The new facts, in the order of the messages.
+        confirmed: Ids of known facts that were repeated, and have one more source.
+        superseded: Ids of known facts that are no longer valid.
+        contradicted: Ids of known facts that a new fact contradicts; both are kept.
+        taken_back: Ids of known facts that were retired because a message took them back.
+        refused: Number of refused parts of the model's answers, by reason.
+        model_calls: Number of model calls in this call.
+        messages: Number of messages that were read.
+        set_aside: Number of messages that this call set aside, because the model gives no usable
+            answer about them; `LearnOptions(skipped="retry")` reads them.
+        waiting: Number of unread messages because the limit `LearnOptions.calls_per_hour` was
+            reached.
         learnings: Ids of the learnings, one for each commit; `Facts.undo` takes them.
         commits: Their commit numbers.
     """
@@ -176,24 +176,24 @@ class LearnReport:
 
     @property
     def commit(self) -> int | None:
-        """The number of the last commit; None: nothing was read."""
+        """The number of the last commit; None if no message was read."""
         return self.commits[-1] if self.commits else None
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the report as JSON."""
         return fields_as_json(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FactOrigin:
-    """Where a fact comes from: what `Facts.why` returns.
+    """The origin of a fact; the result of `Facts.why`.
 
     Attributes:
-        messages: The messages that it rests on, as they are now, with their ids; those that were
-            deleted are left out.
+        messages: The current messages from which it was learned, with their ids; deleted ones are
+            left out.
         learning: The learning that added it.
         replaced: The facts that it replaced.
-        contradicts: The facts that say otherwise.
+        contradicts: The facts that contradict it.
     """
 
     fact: Fact
@@ -203,19 +203,19 @@ class FactOrigin:
     contradicts: tuple[Fact, ...]
 
     def to_json(self) -> dict[str, Value]:
-        """Return it as JSON."""
+        """Return the origin as JSON."""
         learning = None if self.learning is None else self.learning.id
         return fields_as_json(self) | {"learning": learning}
 
 
 @dataclass(frozen=True, slots=True)
 class LearningCost:
-    """What `KeyMemory.learn` would cost now: what `Facts.cost` returns.
+    """The present cost of `KeyMemory.learn`; the result of `Facts.cost`.
 
     Attributes:
-        messages: How many would be read.
-        calls: How often a model would be asked, at most.
-        tokens: About how many tokens the requests for facts have.
+        messages: Number of messages to read.
+        calls: Most model calls.
+        tokens: Approximate tokens of the requests for facts.
     """
 
     messages: int
@@ -225,10 +225,10 @@ class LearningCost:
 
 @dataclass(frozen=True, slots=True)
 class FactProblem:
-    """A fact whose sources do not carry it any more: what `Facts.check` finds.
+    """A fact without valid sources; a result of `Facts.check`.
 
     Attributes:
-        fact: Its id.
+        fact: The id of the fact.
         source: The id of the message.
         problem: "source is gone", or "quotation is not in its source".
     """

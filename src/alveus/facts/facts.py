@@ -1,4 +1,4 @@
-"""The facts of a key: read, explained, checked, and taken back."""
+"""The facts of a key: read, explain, check, and undo them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from alveus.values.storable import checked_name, counted
 class Facts:
     """The facts of one key; reached by ``key.facts``.
 
-    They are items of the set "facts": ``key.set("facts")`` searches and forgets them.
+    Facts are items of the set "facts": ``key.set("facts")`` searches and forgets them.
     """
 
     def __init__(self, writer: CommitWriter, ref: SetRef) -> None:
@@ -58,10 +58,10 @@ class Facts:
         self._records = LearningRecords(writer, ref.scope)
         self._names = EntityNames(MemorySet(writer, SetRef(ref.scope, ENTITIES), {}))
 
-    if not TYPE_CHECKING:  # a type checker would take every name for one of facts
+    if not TYPE_CHECKING:  # otherwise a type checker accepts any name
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise the error of a name that is none of facts, but perhaps what a key does."""
+            """Raise an error for an unknown name; it names the key's method, if there is one."""
             raise no_attribute_of_facts(self, name)
 
     def __repr__(self) -> str:
@@ -84,11 +84,11 @@ class Facts:
         """Return facts, by the time of their messages.
 
         Args:
-            subject: Only those about it; case does not matter.
-            where: Only those whose metadata match; see `MemorySet.list`.
-            valid_at: When they have to hold; by default all are returned, also those that ended.
+            subject: Only facts about this subject; case does not matter.
+            where: Only facts whose metadata match; see `MemorySet.list`.
+            valid_at: Only facts that are valid then; by default all facts, ended ones too.
         """
-        Filter.parse(where)  # by itself first, so that an error names a position in it
+        Filter.parse(where)  # alone first, so that an error has the right position
         parts: builtins.list[Where] = [] if where is None else [where]
         if subject is not None:
             parts.append({"subject_key": folded(checked_name(subject, "a subject"))})
@@ -101,18 +101,18 @@ class Facts:
             items = self._set.list(
                 where=chosen, limit=missing, after=last, as_of=as_of, valid_at=valid_at
             )
-            found += facts_of(items)  # other items may be there
+            found += facts_of(items)  # the set may contain other items
             if missing is None or len(items) < missing or len(found) == most:
                 return found
             last = items[-1].id
 
     def get(self, id: str) -> Fact | None:
-        """Return a fact by its id; None: there is none."""
+        """Return a fact by its id; None if it does not exist."""
         item = self._set.get(checked_name(id, "a fact's id"))
         return None if item is None else Fact.of(item)
 
     def history(self, id: str) -> builtins.list[Fact]:
-        """Return every version of a fact that is kept, oldest first."""
+        """Return every kept version of a fact, oldest first."""
         return facts_of(self._set.history(id))
 
     def learnings(self, limit: int = 100) -> builtins.list[Learning]:
@@ -121,10 +121,10 @@ class Facts:
         return [*islice(self._records.learnings(), most)]
 
     def why(self, fact: str | Fact) -> FactOrigin:
-        """Return where a fact comes from: messages, model, prompt, and what it replaced.
+        """Return the origin of a fact: messages, model, prompt, and the replaced facts.
 
         Raises:
-            NotFound: There is no such fact.
+            NotFound: The fact does not exist.
         """
         found = self._fact(fact)
         messages = self._messages(found, found.sources)
@@ -143,7 +143,7 @@ class Facts:
         model: ChatModel | None,
         options: LearnOptions | None = None,
     ) -> LearningCost:
-        """Return what learning from a conversation would cost now; asks nobody, changes nothing."""
+        """Return the present cost of learning from a conversation; no model call, no change."""
         engine, scope = self._writer.alone("cost"), self._ref.scope
         return cost_of_learning(engine, scope, conversation, model=model, options=options)
 
@@ -155,7 +155,7 @@ class Facts:
         return versions[-1]
 
     def _versions(self, ids: Sequence[str]) -> builtins.list[Fact]:
-        """Return the last version of each fact; those that were forgotten are left out."""
+        """Return the last version of each fact; forgotten facts are left out."""
         return [versions[-1] for name in ids if (versions := self.history(name))]
 
     def _messages(self, fact: Fact, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -163,9 +163,9 @@ class Facts:
         return {stored.record.id: as_message(stored) for stored in found}
 
     def check(self) -> builtins.list[FactProblem]:
-        """Return what is wrong with the sources of the facts: nothing, unless they were changed.
+        """Return the problems with the sources of facts: none, unless messages changed.
 
-        Every quotation is looked for again, at its position in its message.
+        Every quotation is compared with the text at its position in its message.
         """
         problems: builtins.list[FactProblem] = []
         for fact in self.list():
@@ -187,25 +187,25 @@ class Facts:
     ) -> EntityPage:
         """Return the page of a person, a place or a thing.
 
-        It is made of the facts that name it when it is asked for: there is nothing to keep up to
-        date.
+        The page is computed from the current facts on each call.
 
         Args:
-            name: Any of its names; case does not matter.
-            as_of: From the facts and the names that were known at a moment of the past.
-            valid_at: When facts have to hold, by default now (or at *as_of*): a fact that ended
-                before is history, and one that begins later is left out. "any": all hold.
+            name: Any name of the entity; case does not matter.
+            as_of: Use the facts and names of a moment of the past.
+            valid_at: When facts must be valid: by default now (or at *as_of*). Facts that ended
+                before are history, and facts that begin later are left out. "any" treats all facts
+                as valid.
 
         Raises:
-            NotFound: No fact names it.
-            HistoryPruned: What was known at *as_of* is no longer kept.
+            NotFound: No fact names the entity.
+            HistoryPruned: The state at *as_of* is no longer kept.
         """
         return self._known(as_of, valid_at).page(name)
 
     def entities(
         self, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> dict[str, int]:
-        """Return the names of all people, places and things, with how many facts name each."""
+        """Return the names of all people, places and things, with the number of their facts."""
         return self._known(as_of, valid_at).entities()
 
     def neighbours(
@@ -216,27 +216,27 @@ class Facts:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> dict[str, tuple[int, Fact]]:
-        """Return the entities that facts lead to from one, the nearest first.
+        """Return the entities that facts connect with one, the nearest first.
 
-        With how many steps away each is, and the fact that leads there.
+        Each has its number of steps, and the fact that connects it.
 
         Args:
-            steps: How far to go: 1: those that a fact names together with it.
-            as_of, valid_at: As of `about`.
+            steps: Most steps. 1 means entities that share a fact with it.
+            as_of, valid_at: See `about`.
 
         Raises:
-            NotFound: No fact that holds names it.
+            NotFound: No valid fact names the entity.
         """
         return self._known(as_of, valid_at).neighbours(name, steps=steps)
 
     def timeline(
         self, name: str | None = None, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> builtins.list[Fact]:
-        """Return events and plans by date; those without a date are last.
+        """Return events and plans by date; undated ones are last.
 
         Args:
-            name: Only what names this person, place or thing.
-            as_of: As of `about`.
+            name: Only facts that name this person, place or thing.
+            as_of: See `about`.
             valid_at: Only events and plans of this time; by default and with "any" all.
         """
         return self._known(as_of, valid_at).timeline(name)
@@ -249,18 +249,18 @@ class Facts:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> EntityProfile:
-        """Return the profile of an entity: the facts that hold, within a budget.
+        """Return the profile of an entity: its valid facts, within a budget of tokens.
 
-        What to do comes first, then who they are, whom they know, what they like and plan; of
-        equals what was said more often, then later.
+        Instructions come first, then profile facts, relations, preferences and plans. Within a
+        kind, facts that were repeated more often come first, then later facts.
 
         Args:
-            name: Whom; None: whom most facts are about.
-            budget: Tokens that it may take.
-            as_of, valid_at: As of `about`.
+            name: The entity; None means the entity with the most facts.
+            budget: Most tokens of the profile.
+            as_of, valid_at: See `about`.
 
         Raises:
-            NotFound: No fact that holds is about them.
+            NotFound: No valid fact is about the entity.
         """
         return self._known(as_of, valid_at).profile(name, budget=budget)
 
@@ -268,16 +268,16 @@ class Facts:
         return known_facts(self._writer, self._ref.scope, as_of=as_of, valid_at=valid_at)
 
     def merge(self, name: str, *others: str) -> EntityPage:
-        """Let other names be of the same entity; return its page. `split` takes it back.
+        """Make other names refer to the same entity; return its page. `split` reverts this.
 
-        Facts stay as they were said.
+        The facts do not change.
 
         Args:
-            name: The name that the page is called by.
+            name: The name of the page.
 
         Raises:
-            InvalidInput: No other name is given, or one that it has.
-            NotFound: No fact names any of them.
+            InvalidInput: No other name is given, or the entity has one of them already.
+            NotFound: No fact has any of the names.
         """
         if not others:
             raise InvalidInput("merge takes a name and its other names: merge('Grace', 'Gracie')")
@@ -285,29 +285,30 @@ class Facts:
         return self.about(name)
 
     def split(self, name: str) -> None:
-        """Let another name of an entity be of a separate entity again.
+        """Make another name of an entity refer to a separate entity again.
 
         Raises:
-            NotFound: It is no other name of an entity.
+            NotFound: *name* is not another name of an entity.
         """
         self._names.split(name)
 
     # --- undoing ------------------------------------------------------------------------------
 
     def undo(self, *learnings: str | LearnReport, idempotency_key: str | None = None) -> int:
-        """Take back learnings, in one commit; return how many facts are gone with them.
+        """Undo learnings, in one commit; return the number of facts that this removes.
 
-        What they superseded holds again, what they took back is there again, and known facts lose
-        what was added to them. Messages that were read are not read again.
+        Superseded facts are valid again, facts that were taken back are live again, and known facts
+        lose the additions of these learnings. The messages are not read again.
 
         Args:
-            learnings: Their ids, or what `learn` returned.
-            idempotency_key: A second call under it changes nothing, and is answered as the first.
+            learnings: Their ids, or results of `learn`.
+            idempotency_key: A second call with it changes nothing and returns the result of the
+                first.
 
         Raises:
-            LearningChanged: Later learnings, or somebody by hand, changed the same facts; the
-                message names them. Undo those first, or in the same call.
-            NotFound: There is no such learning, or it was undone before.
+            LearningChanged: Later learnings or other calls changed the same facts; the message
+                names them. Undo those learnings first, or in the same call.
+            NotFound: The learning does not exist, or was undone before.
         """
         names = names_of_learnings(learnings)
 
@@ -351,7 +352,7 @@ class Facts:
     def _check_unchanged(
         self, undone: Sequence[LearningChanges], live: Mapping[str, StoredItem]
     ) -> None:
-        """Refuse to undo what later changes rest on."""
+        """Refuse an undo of facts that changed later."""
         names = [one.id for one in undone]
         facts = {name for one in undone for name in one.facts}
         later = [one for one in self._records.since(names) if facts & one.facts]
@@ -367,9 +368,9 @@ class Facts:
             raise LearningChanged(names, by=[], facts=moved)
 
     def _is_as(self, stored: StoredItem | None, version: int) -> bool:
-        """Return whether a fact is as a version of it was, or gone.
+        """Return whether a fact is unchanged since a version of it, or deleted.
 
-        An undo of a later learning makes another version, with the same contents.
+        The undo of a later learning makes another version with the same contents.
         """
         if stored is None or stored.version == version:
             return True
@@ -378,10 +379,10 @@ class Facts:
 
 
 def names_of_learnings(learnings: Sequence[str | LearnReport]) -> list[str]:
-    """Return the ids of learnings, each once.
+    """Return distinct ids of learnings.
 
     Raises:
-        InvalidInput: There are none.
+        InvalidInput: No learning is given.
     """
     names: list[str] = []
     for one in learnings:
@@ -399,7 +400,7 @@ def facts_of_key(engine: Engine, scope: Scope) -> Facts:
 
 
 def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
-    """Return the row of each known fact as it was before all of some learnings, oldest first."""
+    """Return the row of each known fact before all of these learnings, which are oldest first."""
     rows: dict[str, int] = {}
     for one in reversed(undone):
         rows.update({name: before for name, (before, _) in one.changed.items()})
@@ -408,12 +409,12 @@ def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
 
 
 def _is_deleted(undone: Sequence[LearningChanges], name: str) -> bool:
-    """Return whether a fact that is not there was deleted by somebody else than these."""
+    """Return whether a missing fact was deleted outside of these learnings."""
     return not any(name in one.taken_back for one in undone)
 
 
 def no_attribute_of_facts(facts: object, name: str) -> AttributeError:
-    """Return the error of a name that *facts*, which may be half made, have not."""
+    """Return the error of an unknown attribute; *facts* may be only partly initialized."""
     hint = "; a key learns: key.learn(…)" if name == "learn" else ""
     said = f"{type(facts).__name__!r} object has no attribute {name!r}{hint}"
     return AttributeError(said, name=name, obj=facts)

@@ -1,4 +1,4 @@
-"""Learning: messages become facts; each message is read once, despite crashes and races."""
+"""Learning: turns messages into facts; each message is read once, despite crashes and races."""
 
 from __future__ import annotations
 
@@ -66,43 +66,43 @@ from alveus.values.storable import Value, checked_progress, counted, moment
 from alveus.values.wire import fields_as_json
 
 LEARNED = "learned"
-"""The conversation that keeps texts and messages which are passed to `learn`."""
+"""The conversation that keeps texts and messages passed to `learn`."""
 
 NEAREST = 5
-"""Known facts that each candidate is compared with."""
+"""Known facts to compare each candidate with."""
 
 NEAREST_BY_RULES = 100
-"""The same of what may replace one by the rules, whose words may differ."""
+"""The same for a candidate that may replace facts by rules: the words of these may differ."""
 
 GIVES_UP = 100
-"""How often in a row others may be first, before an error says so."""
+"""Conflicts in a row after which an error is raised."""
 
 READ_ROLES = ("user", "assistant")
-"""Who teaches: instructions and answers of tools do not."""
+"""Roles whose messages are read; instructions and tool answers are not."""
 
 MOVED = (StaleItem, DuplicateItem, NotFound)
-"""What a commit raises if others were first, or forgot a message; it starts over."""
+"""Errors of a commit after others committed first or forgot a message; the step starts again."""
 
 Source: TypeAlias = ConversationMemory | str | Said | Iterable[str | Said]
-"""What can be learnt from: a conversation, or texts and messages, one or several."""
+"""Sources of learning: a conversation, or one or several texts and messages."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LearnOptions:
-    """How messages are read.
+    """Options of `learn`.
 
     Attributes:
-        batch_messages: How many messages a model is asked about at once, at most.
-        batch_tokens: How many tokens they may have together; one longer message goes alone.
-        tries: In how many calls of `learn` in a row the model may give no usable answer about a
-            batch, before that is set aside and the next one is read.
-        skipped: "leave": messages that were set aside stay so; "retry": they are tried again.
-        at_least: How many messages have to wait, or nothing is read.
-        idle: For how long nobody may have added a message, or nothing is read.
-        calls_per_hour: How often models may be asked in one hour of the clock, by all who learn
-            in the space with this option, in whatever process. A call is counted before it is
-            made. None: as often as needed.
-        asking: How the model is asked.
+        batch_messages: Most messages in one model call.
+        batch_tokens: Most tokens of these messages together; one longer message is sent alone.
+        tries: In how many calls of `learn` in a row the model may fail to give a usable answer
+            about a batch, before the batch is set aside and the next one is read.
+        skipped: "leave" skips messages that were set aside; "retry" reads them again.
+        at_least: Fewest waiting messages; with fewer, none is read.
+        idle: Time without new messages before any message is read.
+        calls_per_hour: Most model calls in one hour of the clock, counted over all processes that
+            learn in the space with this option. A call is counted before it is made. None means no
+            limit.
+        asking: The options of the model calls.
     """
 
     batch_messages: int = 50
@@ -115,7 +115,7 @@ class LearnOptions:
     asking: Asking = field(default_factory=Asking)
 
     def __post_init__(self) -> None:
-        """Refuse what reads nothing."""
+        """Raise for options that allow no reading."""
         counted(self.batch_messages, "batch_messages", most=1_000)
         counted(self.batch_tokens, "batch_tokens")
         counted(self.tries, "tries")
@@ -153,7 +153,7 @@ def cost_of_learning(
     model: ChatModel | None,
     options: LearnOptions | None,
 ) -> LearningCost:
-    """Return what `learn` would cost; nothing is changed."""
+    """Return the cost of `learn`; change nothing."""
     check_model(model)
     check_conversation(conversation)
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), conversation)
@@ -161,7 +161,7 @@ def cost_of_learning(
 
 
 def check_model(model: object) -> None:
-    """Refuse what is no model."""
+    """Raise for an object that is not a model."""
     if model is not None and not isinstance(model, ChatModel):
         kind = type(model).__name__
         raise InvalidInput(
@@ -170,14 +170,14 @@ def check_model(model: object) -> None:
 
 
 def check_conversation(conversation: object) -> None:
-    """Refuse texts and messages, which `learn` would add to a conversation first."""
+    """Raise for texts and messages, which only `learn` adds to a conversation."""
     if not isinstance(conversation, ConversationMemory):
         kind = type(conversation).__name__
         raise InvalidInput(f"cost takes a conversation, as key.conversation(…) is, not {kind}")
 
 
 def checked_options(options: LearnOptions | None) -> LearnOptions:
-    """Return *options*, or those by default."""
+    """Return *options*, or the defaults."""
     if options is None:
         return LearnOptions()
     if not isinstance(options, LearnOptions):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -186,17 +186,18 @@ def checked_options(options: LearnOptions | None) -> LearnOptions:
 
 
 def learned_by(writer: CommitWriter, scope: Scope) -> ConversationMemory:
-    """Return the conversation of a key that keeps texts and messages which are learnt from."""
+    """Return the conversation of a key that keeps texts and messages passed to `learn`."""
     return ConversationMemory(writer, SetRef(scope, LEARNED))
 
 
 def conversation_of(learned: ConversationMemory, source: Source) -> SetRef:
-    """Return the conversation that is learnt from; texts and messages are added to one first.
+    """Return the conversation to learn from; texts and messages are first added to *learned*.
 
-    Those without an id get one that follows from what they say, so that a repetition adds nothing.
+    A message without an id gets one that is derived from its contents, so that a repetition adds
+    nothing.
 
     Args:
-        learned: The one that they are added to, of the key that learns.
+        learned: The conversation for added messages, of the key that learns.
     """
     if isinstance(source, ConversationMemory):
         key = learned.ref.scope.key
@@ -239,7 +240,7 @@ def _identified(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _Asked(NamedTuple):
-    """Messages that a model was asked about, what it answered, and the name of the record."""
+    """Messages, the model's answer about them, and the name of its record."""
 
     messages: Sequence[StoredItem]
     found: CandidateFacts
@@ -247,7 +248,7 @@ class _Asked(NamedTuple):
 
 
 class _Learner:
-    """Reads one conversation to its end, a batch of messages after the other."""
+    """Reads one conversation to its end, one batch of messages after the other."""
 
     def __init__(
         self, engine: Engine, conversation: SetRef, model: ChatModel | None, options: LearnOptions
@@ -275,7 +276,7 @@ class _Learner:
         self._learnt: list[tuple[Learnt, Commit]] = []
 
     def cost(self) -> LearningCost:
-        """Return what `run` would cost."""
+        """Return the cost of `run`."""
         position = self._records.position(self._conversation.name)
         messages = calls = size = 0
         for part in self._parts(position):
@@ -290,7 +291,7 @@ class _Learner:
         return LearningCost(messages, calls, size)
 
     def _parts(self, position: ReadPosition) -> list[RowRange]:
-        """Return what this call has to read: without what is set aside, and what failed here."""
+        """Return the ranges that this call must read, without skipped and just failed ones."""
         ranges = position.ranges()
         if self._options.skipped == "leave":
             tries = self._options.tries
@@ -298,7 +299,7 @@ class _Learner:
         return [one for one in ranges if one.after not in self._failed]
 
     def run(self, progress: Callable[[int], None] | None = None) -> LearnReport:
-        """Return what was learnt, once nothing is left to read."""
+        """Read until no message is left; return the report."""
         if not self._is_due():
             return self._report()
         try:
@@ -312,7 +313,7 @@ class _Learner:
         return self._report()
 
     def _next(self) -> int | None:
-        """Read the next messages, also if others read some first; return how many, or None."""
+        """Read the next messages, with retries after conflicts; see `_step` for the result."""
         for left in reversed(range(GIVES_UP)):
             try:
                 messages = self._step()
@@ -328,7 +329,7 @@ class _Learner:
         raise AssertionError("the last failure is raised")
 
     def _is_due(self) -> bool:
-        """Return whether so many messages wait, and nobody has added one for so long."""
+        """Return whether enough messages wait, and the last one is old enough."""
         least, idle = self._options.at_least, self._options.idle
         if least == 1 and not idle:
             return True
@@ -341,7 +342,7 @@ class _Learner:
         return all(one is None or now - moment(one.created) >= idle for one in last)
 
     def _step(self) -> int | None:
-        """Read the messages that come next; return how many, or None at the end."""
+        """Read the next messages; return their number, or None at the end."""
         position = self._records.position(self._conversation.name)
         part = self._parts(position)[0]
         messages = self._batch(part)
@@ -359,12 +360,12 @@ class _Learner:
         return self._learnt[-1][0].messages
 
     def _give_up(self, part: RowRange, messages: Sequence[StoredItem], error: ModelFailed) -> int:
-        """Count that messages failed once more; raise the error unless they are set aside now."""
+        """Count another failure of messages; raise the error unless they are set aside now."""
         read = self._recorded(self._answer_name(part), part) or messages
         conversation, tries = self._conversation.name, self._options.tries
         position = self._records.position(conversation)
         if part not in position.ranges():
-            return 0  # somebody else went on, or counted
+            return 0  # another process read or counted first
         self._records.move(conversation, position.failed(part, read[-1].first, tries=tries))
         if part.failures + 1 < tries:
             raise error
@@ -398,7 +399,7 @@ class _Learner:
     # --- what is read -------------------------------------------------------------------------
 
     def _batch(self, part: RowRange) -> list[StoredItem]:
-        """Return the messages of a part that come next, in the order in which they were added."""
+        """Return the next messages of a range, in the order in which they were added."""
         self._unread = [one for one in self._unread if one[0] > part.after]
         if self._unread_of != part.until or not self._unread:
             self._unread, self._unread_of = self._after(part), part.until
@@ -418,10 +419,10 @@ class _Learner:
         return batch
 
     def _after(self, part: RowRange) -> list[tuple[int, str]]:
-        """Return the messages that were added in a part: first row and id, by row.
+        """Return the messages that were added in a range: first row and id, by row.
 
-        A message that was changed since has a later row, but the first row that it had; so a
-        change makes no message come again, and none that waits is passed over.
+        A changed message has a later row but keeps its first row. So a change makes no message
+        appear twice, and no waiting message is skipped.
         """
         info = self._writer.info(self._conversation)
         if info is None:
@@ -467,10 +468,10 @@ class _Learner:
         return [self._conversation.name, part.after, self._name, self._prompt]
 
     def _asked(self, part: RowRange, messages: Sequence[StoredItem]) -> _Asked:
-        """Return what the model says of the messages that come next.
+        """Return the model's answer about the next messages.
 
-        An answer that a killed or slower process recorded is used again,
-        for the messages that it was given for.
+        An answer that a killed or slower process recorded is reused for the messages of its
+        request.
         """
         name = self._answer_name(part)
         if self._model is None:
@@ -500,19 +501,19 @@ class _Learner:
         return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
 
     def _recorded(self, name: list[Value], part: RowRange) -> list[StoredItem] | None:
-        """Return the messages that an answer was recorded for, if it can still be used."""
+        """Return the messages of a recorded answer; None if the answer cannot be used."""
         recorded = self._records.answer(name)
         same = None if recorded is None else self._unchanged(recorded["of"])
         return same if same and same[-1].first <= part.until else None
 
     def _unchanged(self, of: Sequence[Sequence[Any]]) -> list[StoredItem] | None:
-        """Return messages by id and row; None if one of them is not as it was."""
+        """Return messages by id and row; None if one of them changed."""
         found = self._writer.get(self._conversation, [one for one, _ in of], at=None)
         same = [stored for stored in found if stored is not None]
         return same if [one.row for one in same] == [row for _, row in of] else None
 
     def _near(self, candidates: Sequence[CandidateFact]) -> list[list[KnownText]]:
-        """Return the facts that each candidate is compared with: known ones, and earlier ones."""
+        """Return the facts to compare each candidate with: known ones, and earlier candidates."""
         found: list[list[KnownText]] = []
         by_subject: dict[str, list[tuple[KnownText, set[int]]]] = {}
         for number, candidate in enumerate(candidates, start=1):
@@ -526,7 +527,7 @@ class _Learner:
         return found
 
     def _most(self, candidate: CandidateFact) -> int:
-        """Return how many facts a candidate is compared with."""
+        """Return how many facts to compare a candidate with."""
         return NEAREST_BY_RULES if self._model is None and may_replace(candidate) else NEAREST
 
     def _known(self, candidate: CandidateFact) -> list[KnownText]:
@@ -541,7 +542,7 @@ class _Learner:
         ]
 
     def _decided(self, asked: _Asked, near: Sequence[Sequence[KnownText]]) -> list[CheckedDecision]:
-        """Return what becomes of each candidate; the model is asked of those that need it."""
+        """Return the decision about each candidate; the model decides where a decision is open."""
         candidates = asked.found.facts
         plain = [_said_before(*pair) for pair in zip(candidates, near, strict=True)]
         open_ = [some if same is None else () for some, same in zip(near, plain, strict=True)]
@@ -556,7 +557,7 @@ class _Learner:
     def _asked_decisions(
         self, model: ChatModel, asked: _Asked, near: Sequence[Sequence[KnownText]]
     ) -> list[CheckedDecision]:
-        """Return what the model decides, or decided before."""
+        """Return the decisions of the model, or its recorded ones."""
         request = decisions_request(asked.found.facts, near)
         digest = self._engine.request([message["content"] for message in request]).hex()
         name: list[Value] = [*asked.name, digest]
@@ -584,7 +585,7 @@ def _is_candidate(item_id: str) -> bool:
 
 
 def _joined(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Return ids of several commits, each once."""
+    """Return distinct ids of several commits."""
     return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
 
@@ -594,12 +595,12 @@ def _is_about_the_messages(error: ModelFailed) -> bool:
 
 
 def is_read(message: StoredItem) -> bool:
-    """Return whether a message can teach anything."""
+    """Return whether a message can contain facts."""
     return message.record.role in READ_ROLES and bool(text_of(message).strip())
 
 
 def _said_before(candidate: CandidateFact, near: Sequence[KnownText]) -> CheckedDecision | None:
-    """Return the decision about a candidate that another fact says in the same words."""
+    """Return the decision about a candidate that repeats another fact word for word."""
     text = folded(candidate.text)
     found = next((one.id for one in near if folded(one.text) == text), None)
     return None if found is None else CheckedDecision("same", found)
@@ -609,14 +610,14 @@ def _said_before(candidate: CandidateFact, near: Sequence[KnownText]) -> Checked
 
 
 class _Notes(NamedTuple):
-    """What is noted beside the facts, in the same commit."""
+    """The records to commit together with the facts."""
 
     records: LearningRecords
     conversation: str
     position: ReadPosition
 
     def changes(self, learnt: Learnt, about: Mapping[str, Value]) -> Iterator[ItemChange]:
-        """Yield the changes: the position, what was learnt, and answers that were used."""
+        """Yield the changes: the position, the learning, and the removal of used answers."""
         yield self.records.moved(self.conversation, self.position)
         noted: dict[str, Value] = {"conversation": self.conversation, **about}
         yield self.records.learnt(learnt.changes, noted, learnt.messages)
@@ -625,7 +626,7 @@ class _Notes(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class _LearningSource(BatchSource):
-    """Plans the commit of one batch of messages, as often as rules of admission move."""
+    """Plans the commit of one batch of messages again whenever the rules of admission changed."""
 
     engine: Engine
     changes: Callable[[], FactChanges]
@@ -659,10 +660,10 @@ class _LearningSource(BatchSource):
 
 
 class _CountedModel(ChatModel):
-    """A model that counts how often it is asked.
+    """A model that counts its calls.
 
     Args:
-        budget: Counts a call; False: none is left.
+        budget: Counts a call; returns False if none is left.
     """
 
     def __init__(self, model: ChatModel, budget: Callable[[], bool] | None) -> None:

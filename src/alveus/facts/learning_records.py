@@ -1,4 +1,4 @@
-"""What learning notes for itself: how far it read, what a model answered, and what it changed."""
+"""Records of learning: read positions, answers of models, and the changes of each learning."""
 
 from __future__ import annotations
 
@@ -32,31 +32,32 @@ from alveus.values.retries import call_with_retries
 from alveus.values.storable import Value
 
 RECORDS = f"{HIDDEN}learning"
-"""The hidden set of a key with positions and learnings: numbers and ids, no words of anybody."""
+"""The hidden set of a key with positions and learnings: numbers and ids, no text of messages."""
 
 ANSWERS = f"{HIDDEN}learning/answers"
-"""The hidden set of a key with answers of models that no facts were made of yet.
+"""The hidden set of a key with answers of models that are not yet committed as facts.
 
-What an answer says is in the facts, once they are stored; then it goes."""
+The facts contain the contents of an answer; after their commit the answer is deleted.
+"""
 
 POSITION = "position/"
-"""Begins the ids of positions; the name of a conversation follows."""
+"""Prefix of the ids of positions; the name of a conversation follows."""
 
 LEARNING = "learning/"
-"""Begins the ids of learnings."""
+"""Prefix of the ids of learnings."""
 
 
 OPEN_END = (1 << 62) - 1
-"""A row that no message has reached."""
+"""A row above the row of every message."""
 
 
 class RowRange(NamedTuple):
-    """Messages that are still to be read: those whose first row is in a range.
+    """A range of unread messages, by their first rows.
 
     Attributes:
-        after: The row before them.
+        after: The row before the range.
         until: The last row of the range.
-        failures: In how many calls in a row no usable answer about them was given.
+        failures: Calls in a row without a usable answer about its next messages.
     """
 
     after: int
@@ -65,17 +66,17 @@ class RowRange(NamedTuple):
 
 
 CALLS = "calls"
-"""The id of the record that counts calls of models, in the set of the space's knowledge."""
+"""The id of the record that counts model calls, in the set of the space's knowledge."""
 
 
 class ReadPosition(NamedTuple):
-    """How far a conversation was read.
+    """The read position of a conversation.
 
     Attributes:
-        row: The first row of the last message that was read; 0: none was.
-        version: Of the record; 0: there is none yet.
-        failures: In how many calls in a row the next messages failed.
-        skipped: What was passed over before that, in order.
+        row: The first row of the last message that was read; 0 means none.
+        version: The version of the record; 0 means that it does not exist yet.
+        failures: Calls in a row that failed at the next messages.
+        skipped: Ranges before the position that were set aside, in order.
     """
 
     row: int = 0
@@ -84,17 +85,17 @@ class ReadPosition(NamedTuple):
     skipped: tuple[RowRange, ...] = ()
 
     def ranges(self) -> tuple[RowRange, ...]:
-        """Return what is still to be read: what was passed over, then the rest."""
+        """Return the unread ranges: skipped ones first, then the rest."""
         return (*self.skipped, RowRange(self.row, OPEN_END, self.failures))
 
     def failures_of(self, row: int) -> int | None:
-        """Return in how many calls a message failed that waits to be read; None: it was read."""
+        """Return the number of failed calls of an unread message; None if it was read."""
         found = next((one for one in self.ranges() if one.after < row <= one.until), None)
         return None if found is None else found.failures
 
     @classmethod
     def of(cls, waiting: Sequence[tuple[int, int | None]], version: int) -> ReadPosition:
-        """Return the position where messages, by row, were read (None) or failed so often."""
+        """Return a position from the messages by row: read (None), or number of failed calls."""
         row = max((row for row, failures in waiting if failures is None or failures), default=0)
         skipped: list[RowRange] = []
         before = 0
@@ -109,16 +110,16 @@ class ReadPosition(NamedTuple):
         return cls(row, version, 0, tuple(skipped))
 
     def moved(self, part: RowRange, last: int) -> ReadPosition:
-        """Return the position once a part was read up to a row."""
+        """Return the position after the messages of a range up to a row were read."""
         if part.until == OPEN_END:
             return self._replace(row=last, failures=0)
         rest = [part._replace(after=last)] if last < part.until else []
         return self._replace(skipped=self._with(part, rest))
 
     def failed(self, part: RowRange, last: int, *, tries: int) -> ReadPosition:
-        """Return the position once the messages of a part up to a row failed.
+        """Return the position after a failure of the messages of a range up to a row.
 
-        After so many tries they are set aside, and what is behind them is read.
+        After *tries* failures the messages are set aside, and the messages after them are next.
         """
         failures = part.failures + 1
         if part.until != OPEN_END:
@@ -138,13 +139,13 @@ class ReadPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LearningChanges:
-    """What a learning changed: enough to take it back.
+    """The changes of a learning: enough to undo it.
 
     Attributes:
-        id: Of the learning.
-        added: Ids of facts.
-        changed: Of known facts: the row before it, and the version that it made.
-        taken_back: Of facts that it retired: the row that it ended.
+        id: The id of the learning.
+        added: Ids of added facts.
+        changed: For each changed fact: the row of its version before, and the new version.
+        taken_back: For each retired fact: the row of its last version.
     """
 
     id: str
@@ -154,12 +155,12 @@ class LearningChanges:
 
     @property
     def facts(self) -> set[str]:
-        """All facts that it had to do with."""
+        """Ids of all facts that it added, changed or retired."""
         return {*self.added, *self.changed, *self.taken_back}
 
 
 class LearningRecords:
-    """The notes of one key, as its store has them now."""
+    """The current records of learning of one key."""
 
     def __init__(self, writer: Writer, scope: Scope) -> None:
         self.scope = scope
@@ -167,29 +168,29 @@ class LearningRecords:
         self._answers = SetEditor(writer, SetRef(scope, ANSWERS), purges=True)
 
     def checks(self) -> list[AdmissionCheck]:
-        """Return what stands for the rules of the key, which are not for these notes."""
+        """Return the admission checks for these records: no rule of the key judges them."""
         sets = (self._records, self._answers)
         return [check for one in sets for check in one.writer.rules_check(one.ref)]
 
     def definitions(self) -> list[Define]:
-        """Return what defines the set of these notes, if that is still to be done.
+        """Return the definition of the set of these records, if it must be committed.
 
-        What they were before nobody asks: the position and the count of calls change with each
-        call of a model, and each version of them would stay for good.
+        The set keeps no earlier versions: no caller reads them, and the position and the count of
+        calls change with each model call.
         """
         return self._records.definitions()
 
-    # --- how far was read -----------------------------------------------------------------------
+    # --- positions ------------------------------------------------------------------------------
 
     def position(self, conversation: str) -> ReadPosition:
-        """Return how far a conversation was read."""
+        """Return the read position of a conversation."""
         return read_position(self._records.one(POSITION + conversation))
 
     def moved(self, conversation: str, position: ReadPosition) -> ItemChange:
-        """Return the change that notes how far a conversation was read.
+        """Return the change that records a read position.
 
-        A batch with it is refused as `StaleItem` or `DuplicateItem` if another process changed the
-        record since the version that the position has.
+        The commit fails with `StaleItem` or `DuplicateItem` if another process changed the record
+        since the version in *position*.
         """
         value: dict[str, Value] = {
             "row": position.row,
@@ -202,15 +203,14 @@ class LearningRecords:
         return Add(self._records.ref, record)
 
     def move(self, conversation: str, position: ReadPosition) -> None:
-        """Commit how far a conversation was read, and nothing else; errors as of `moved`."""
+        """Commit a read position alone; see `moved` for the errors."""
         change = self.moved(conversation, position)
         self._records.change("read position", [conversation], [change])
 
     def mark(self, conversation: SetRef, learnt: Container[str], failed: Mapping[str, int]) -> None:
-        """Note that messages were read elsewhere, and which of them were set aside there.
+        """Record which messages were read elsewhere, and which of them were set aside there.
 
-        Others that are there are read when their turn comes, as before. Calling it again changes
-        nothing.
+        Other messages stay unread. A repetition changes nothing.
         """
         talk = SetEditor(self._records.writer, conversation)
 
@@ -230,24 +230,24 @@ class LearningRecords:
 
         self._records.commit("mark as learnt", [conversation.name], plan)
 
-    # --- what a model answered ------------------------------------------------------------------
+    # --- answers --------------------------------------------------------------------------------
 
     def answer(self, name: Sequence[Value]) -> Mapping[str, Any] | None:
-        """Return an answer that was recorded under a name and not used yet."""
+        """Return the unused recorded answer of a name, or None."""
         stored = self._answers.one(self._answer_id(name))
         return None if stored is None else _value(stored)
 
     def record_answer(
         self, name: Sequence[Value], value: Mapping[str, Value], links: Sequence[Link]
     ) -> Mapping[str, Any]:
-        """Record an answer; return it, or the one that another process recorded first.
+        """Record an answer; return it, or the answer that another process recorded first.
 
         Args:
-            name: Of what was asked; begins with the conversation.
-            links: What it was made of: forgetting that erases the answer.
+            name: The name of the request; its first part is the conversation.
+            links: The sources of the answer: forgetting a source erases the answer.
 
         Raises:
-            NotFound: Something of that was forgotten meanwhile; nothing was recorded.
+            NotFound: A source was forgotten meanwhile; nothing was recorded.
         """
         answer_id = self._answer_id(name)
         value = {"conversation": name[0], **value}
@@ -268,9 +268,9 @@ class LearningRecords:
         return self.answer(name) or value
 
     def used(self, conversation: str) -> list[ItemChange]:
-        """Return the changes that remove the answers about a conversation, which moves on.
+        """Return the changes that delete all answers about a conversation when its position moves.
 
-        Those of others who are slower are among them: they are about what is read by then.
+        This includes answers of slower processes: their messages are read by then.
         """
         found = [
             one for one in self._answers.items() if _value(one)["conversation"] == conversation
@@ -278,7 +278,7 @@ class LearningRecords:
         return self._answers.retired(found)
 
     def discard(self, conversation: str) -> None:
-        """Remove answers about a conversation that was read to its end by somebody else."""
+        """Delete the answers about a conversation that another process read to its end."""
 
         def plan(_: NewId) -> PlannedWrite:
             return self._answers.plan(self.used(conversation), retry=True)
@@ -288,12 +288,12 @@ class LearningRecords:
     def _answer_id(self, name: Sequence[Value]) -> str:
         return wire.digest([*name], salt=b"alveus learning").hex()
 
-    # --- what a learning changed ----------------------------------------------------------------
+    # --- learnings ------------------------------------------------------------------------------
 
     def learnt(
         self, changes: LearningChanges, about: Mapping[str, Value], messages: int
     ) -> ItemChange:
-        """Return the change that notes a learning.
+        """Return the change that records a learning.
 
         Args:
             about: Its conversation, model and prompt.
@@ -309,10 +309,10 @@ class LearningRecords:
         return Add(self._records.ref, self._record(LEARNING + changes.id, value))
 
     def changes_of(self, learnings: Sequence[str]) -> list[LearningChanges]:
-        """Return what learnings changed, the first one first.
+        """Return the changes of learnings, the first one first.
 
         Raises:
-            NotFound: There is no such learning, or it was undone before.
+            NotFound: A learning does not exist, or was undone before.
         """
         notes = [self._records.one(LEARNING + one) for one in learnings]
         for name, stored in zip(learnings, notes, strict=True):
@@ -333,7 +333,7 @@ class LearningRecords:
         return map(_learning, self._newest())
 
     def since(self, learnings: Sequence[str]) -> Iterator[LearningChanges]:
-        """Yield what was learnt after the first of some learnings, but by them, and not undone."""
+        """Yield later learnings than the first of *learnings*, without these and undone ones."""
         left = set(learnings)
         for stored in self._newest():
             if not left:
@@ -349,7 +349,7 @@ class LearningRecords:
         return (stored for stored in notes if stored.record.id.startswith(LEARNING))
 
     def undone(self, learnings: Sequence[str]) -> list[ItemChange]:
-        """Return the changes that note that learnings were undone."""
+        """Return the changes that record the undo of learnings."""
         found = self._records.get([LEARNING + one for one in learnings])
         return [
             Replace(
@@ -369,7 +369,7 @@ class LearningRecords:
 
 
 class CallBudget:
-    """How often models were asked in this hour of the clock, by all who learn in a space."""
+    """The number of model calls in this hour of the clock, over all learners of a space."""
 
     def __init__(self, engine: Engine, space: str) -> None:
         self._engine = engine
@@ -378,10 +378,10 @@ class CallBudget:
         self._records = SetEditor(CommitWriter(engine, scope), ref, purges=True)
 
     def take(self, most: int) -> bool:
-        """Count a call, before it is made; return whether one is left of so many an hour.
+        """Count a call before it is made; return False if *most* calls were made this hour.
 
         Raises:
-            StaleItem: Others counted calls for as long as the memory waits.
+            StaleItem: Others changed the count for the whole wait time of the memory.
         """
         hour = self._engine.clock() // 3_600_000_000
 
@@ -408,7 +408,7 @@ class CallBudget:
 
 
 def read_position(stored: StoredItem | None) -> ReadPosition:
-    """Return what a record says of how far a conversation was read; None: nothing was."""
+    """Return the read position of a record; the start without a record."""
     if stored is None:
         return ReadPosition()
     value = _value(stored)
@@ -417,10 +417,10 @@ def read_position(stored: StoredItem | None) -> ReadPosition:
 
 
 def renumbered(item: Item, row: Callable[[int], int]) -> Item:
-    """Return an item of the set `RECORDS` for a store that has the same history by other rows.
+    """Return an item of the set `RECORDS` with the row numbers of another store.
 
     Args:
-        row: Returns the row there of a row here; 0 stays.
+        row: Returns the other store's row of a row here; 0 stays 0.
     """
     value = dict(cast("Mapping[str, Any]", item.value))
     if str(item.id).startswith(POSITION):
@@ -434,10 +434,10 @@ def renumbered(item: Item, row: Callable[[int], int]) -> Item:
 
 
 def check_note(item: Item) -> None:
-    """Refuse an item for the set `RECORDS` that is no note as it is read from there.
+    """Raise for an invalid item of the set `RECORDS`.
 
     Raises:
-        InvalidInput: It is none.
+        InvalidInput: The item is not a valid record.
     """
     value: Any = item.value
     forms = _FORMS.get(str(item.id).partition("/")[0], {})
@@ -493,7 +493,7 @@ _FORMS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
     },
     CALLS: {"hour": _is_count, "calls": _is_count},
 }
-"""What each kind of note holds, by how its id begins."""
+"""The fields of each kind of record, by the prefix of its id."""
 
 
 def _value(stored: StoredItem) -> Mapping[str, Any]:

@@ -1,4 +1,4 @@
-"""New facts against known ones, as the changes of one commit."""
+"""Reconciles new facts with known facts, as the changes of one commit."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ CURRENT, REPLACED = "current", "replaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """What one commit of learning did; see `LearnReport`."""
+    """The result of one commit of learning; see `LearnReport`."""
 
     changes: LearningChanges
     confirmed: tuple[str, ...]
@@ -57,11 +57,11 @@ class Learnt:
 
 @dataclass(slots=True)
 class _KnownFact:
-    """A fact that the set holds, or is to hold, and how it is to be changed.
+    """A known or new fact, with its planned changes.
 
     Attributes:
-        stored: As the set holds it; None: it is new.
-        is_taken_back: It is retired instead, or never added.
+        stored: The stored item; None if the fact is new.
+        is_taken_back: True if the fact is retired, or never added.
     """
 
     stored: StoredItem | None
@@ -71,30 +71,30 @@ class _KnownFact:
 
     @property
     def notes(self) -> Mapping[str, Any]:
-        """Its metadata."""
+        """The metadata of the fact."""
         return self.item.metadata
 
     @property
     def is_changed(self) -> bool:
-        """Whether anything becomes of it."""
+        """Whether the plan changes the fact."""
         return self.is_taken_back or self.stored is None or self.item != item_of(self.stored)
 
     def note(self, **notes: object) -> None:
-        """Change its metadata."""
+        """Change metadata of the fact."""
         self.item = replace(self.item, metadata={**self.item.metadata, **notes})
 
     def append(self, name: str, item_id: str) -> None:
-        """Add an id to a list of its metadata."""
+        """Add an id to a list in the metadata."""
         self.note(**{name: [*self.notes[name], item_id]})
 
 
 class FactChanges:
-    """What one batch of messages changes in the facts of a key, planned as the set is now.
+    """The changes of one batch of messages to the facts of a key, planned for the current set.
 
     Args:
-        messages: Those that the candidates were found in.
+        messages: The messages of the candidates.
         found_by: The name of the model, and the version of its prompt.
-        refused: How many candidates were refused before.
+        refused: Numbers of candidates refused before, by reason.
     """
 
     def __init__(
@@ -121,7 +121,7 @@ class FactChanges:
         self._groups: dict[str, list[str]] = {"same": [], "replaces": [], "contradicts": []}
 
     def take(self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]) -> None:
-        """Plan what becomes of candidates, in the order in which they were said."""
+        """Plan the changes of candidates, in the order of their messages."""
         ids = {decision.fact for _, decision in decided if decision.fact is not None}
         found = self._writer.get(self._facts, sorted(ids), at=None) if ids else []
         self._known = {s.record.id: _KnownFact(s, item_of(s)) for s in found if s is not None}
@@ -147,7 +147,7 @@ class FactChanges:
     def _relate(
         self, new: _KnownFact, known: _KnownFact | None, decision: str, candidate: CandidateFact
     ) -> None:
-        """Have a new fact replace a known one, or contradict it."""
+        """Let a new fact replace a known one, or contradict it."""
         if known is None:
             return
         if decision == "replaces":
@@ -158,7 +158,7 @@ class FactChanges:
             self._note("contradicts", known)
 
     def learnt(self) -> Learnt:
-        """Return what was planned, for the record and the report."""
+        """Return the planned result, for the record and the report."""
         edits = [
             (one.stored, one.is_taken_back)
             for one in self._unique()
@@ -177,11 +177,11 @@ class FactChanges:
         )
 
     def _unique(self) -> list[_KnownFact]:
-        """Return all facts that the plan knows, each once."""
+        """Return all facts of the plan, each once."""
         return list({str(one.item.id): one for one in self._known.values()}.values())
 
     def _note(self, group: str, known: _KnownFact) -> None:
-        """Note for the report what became of a fact that the set held before."""
+        """Record for the report what changed in a known fact."""
         if known.stored is not None:
             self._groups[group].append(str(known.item.id))
 
@@ -190,10 +190,10 @@ class FactChanges:
             self.refused[decision.refused] += 1
         return bool(decision.refused)
 
-    # --- facts that are known -------------------------------------------------------------------
+    # --- known facts ----------------------------------------------------------------------------
 
     def _confirm(self, known: _KnownFact, candidate: CandidateFact) -> _KnownFact:
-        """Give a known fact the sources of a candidate that says the same; return it."""
+        """Add the sources of an equal candidate to a known fact; return the fact."""
         new = self._evidence(candidate, known)
         if not new:
             self.refused["known from the same messages"] += 1
@@ -214,17 +214,17 @@ class FactChanges:
         self._gone.add(name)
 
     def _evidence(self, candidate: CandidateFact, known: _KnownFact) -> list[Quotation]:
-        """Return the quotations of messages that a known fact does not rest on yet."""
+        """Return quotations of messages that are no sources of the known fact yet."""
         if known.notes["conversation"] != self._conversation.name:
             return candidate.quotations(self._messages)
         before = set(known.item.sources)
         return [one for one in candidate.quotations(self._messages) if one.source not in before]
 
     def _supersede(self, known: _KnownFact, new: _KnownFact, since: datetime) -> None:
-        """End a known fact at a time; the new one holds from then on.
+        """End a known fact at a time; the new one is valid from then on.
 
-        One that began to hold later stays: then the new one ended when that began, or before. It
-        stays as well where the new one, as is said of it, had ended by then.
+        A known fact that began later stays valid: the new fact ends at its beginning, or before. It
+        also stays valid if the new fact had already ended by its dates.
         """
         begins, ends, until = known.item.valid_from, known.item.valid_to, new.item.valid_to
         if until is not None and until <= since:
@@ -241,7 +241,7 @@ class FactChanges:
         new.append("replaces", str(known.item.id))
 
     def _edits(self) -> Iterator[ItemChange]:
-        """Yield the changes of facts, known and new."""
+        """Yield the changes of known and new facts."""
         for one in self._unique():
             if not one.is_changed or (one.is_taken_back and one.stored is None):
                 continue
@@ -254,12 +254,12 @@ class FactChanges:
             else:
                 yield Replace(self._facts, one.stored.version, record, links=one.links)
 
-    # --- facts that are new ---------------------------------------------------------------------
+    # --- new facts ------------------------------------------------------------------------------
 
     def _made_and_judged(
         self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]
     ) -> dict[int, _KnownFact]:
-        """Return new facts by number, as far as the rules of the set let them in."""
+        """Return the new facts that the rules of the set accept, by number."""
         new = {
             number: self._made(candidate)
             for number, (candidate, decision) in enumerate(decided, start=1)
@@ -273,7 +273,7 @@ class FactChanges:
         return new
 
     def _made(self, candidate: CandidateFact) -> _KnownFact:
-        """Return the fact that a candidate is to be."""
+        """Return the fact of a candidate."""
         quotations = candidate.quotations(self._messages)
         last = self._said(candidate)
         begins, ends = _times(candidate, last)
@@ -300,7 +300,7 @@ class FactChanges:
                 "model": self._model,
                 "prompt": self._prompt,
             },
-            session=f"{self._conversation.name} {last:%Y-%m-%d}",  # a day: search knows sessions
+            session=f"{self._conversation.name} {last:%Y-%m-%d}",  # search groups by session
             time=last,
             valid_from=begins if holds else None,
             valid_to=ends if holds else None,
@@ -333,7 +333,7 @@ class FactChanges:
         return verdicts
 
     def _keep_out(self, candidate: CandidateFact, new: _KnownFact, verdict: Verdict) -> None:
-        """Do with a fact what a rule says: reject it, hold it, or let a known one stand for it."""
+        """Apply a rule's verdict: reject the fact, quarantine it, or use a known fact instead."""
         if verdict.outcome == "merge":
             if (known := self._known_fact(verdict.into or "")) is not None:
                 self._confirm(known, candidate)
@@ -350,7 +350,7 @@ class FactChanges:
             self._held.changes.clear()
 
     def _known_fact(self, item_id: str) -> _KnownFact | None:
-        """Return a fact that the set holds, unless it was not learnt."""
+        """Return a fact of the set; None if it is missing or was not learned."""
         if item_id not in self._known:
             stored = self._writer.get(self._facts, [item_id], at=None)[0]
             if stored is None or "learning" not in (item := item_of(stored)).metadata:
@@ -360,7 +360,7 @@ class FactChanges:
 
 
 def _times(candidate: CandidateFact, said: datetime) -> tuple[datetime | None, datetime | None]:
-    """Return when a candidate holds, by the days of who said it."""
+    """Return when a candidate is valid, in the time zone of its message."""
     zone = said.tzinfo or UTC
     begins = None if candidate.begins is None else time_of(candidate.begins, zone)
     ends = None if candidate.ends is None else end_of(candidate.ends, zone)

@@ -1,11 +1,12 @@
-"""Facts without a model: what people say of themselves, by written-down rules for English.
+"""Facts without a model: statements of people about themselves, by fixed rules for English.
 
-A sentence is kept if it is a statement: no question, nothing said about whom it is said to ("you"),
-no talk about the talk ("I agree"), and no opinion ("I think it might rain"). It is a fact of the
-speaker, with the name for the pronouns, or before it, and dates for words such as
-"yesterday". Its kind is that of the first rule below that it matches. A new fact replaces a known
-one of the same subject if both say one of the things that people have one of (`single`), or if it
-says that the known one has ended ("no longer", "any more", "stopped", "quit").
+A sentence is kept if it is a statement: no question, no statement about the listener ("you"), no
+remark about the conversation ("I agree"), and no opinion ("I think it might rain"). The fact is
+about the speaker: it has the speaker's name instead of pronouns, or before the sentence, and dates
+instead of words such as "yesterday". Its kind is the kind of the first rule that it matches. A new
+fact replaces a known one of the same subject in two cases: both give a property that a person has
+once (`single`), or the new one says that the known one has ended ("no longer", "any more",
+"stopped", "quit").
 """
 
 from __future__ import annotations
@@ -36,20 +37,20 @@ from alveus.values.dates import with_dates
 from alveus.values.lazy import data_file
 
 RULES = "rules-4"
-"""The version of these rules; it stands where a fact has the version of a prompt."""
+"""The version of these rules, stored as the version of the prompt."""
 
 NAME = "rules"
-"""What stands where a fact has the name of a model."""
+"""The name of these rules, stored as the name of the model."""
 
 CONFIDENCE = 0.7
-"""Of what somebody says of himself, as it was said."""
+"""The confidence of statements of a speaker about himself."""
 
 SHORTEST = 3
-"""Words of a sentence that is kept."""
+"""Fewest words of a kept sentence."""
 
 
 def _words(*patterns: str) -> re.Pattern[str]:
-    """Return what finds one of some patterns, at the boundaries of words."""
+    """Return a pattern that matches any of *patterns* at word boundaries."""
     return re.compile(rf"\b(?:{'|'.join(patterns)})\b", re.IGNORECASE)
 
 
@@ -57,9 +58,9 @@ class English(NamedTuple):
     """The patterns of `english.toml`.
 
     Attributes:
-        kinds: Each with the kind of the statements that match it.
-        single: Each with the name of a thing that people have one of.
-        opening: The beginning of a sentence that says nothing.
+        kinds: Each with the kind of the statements that it matches.
+        single: Each with the name of a property that a person has once.
+        opening: A beginning of a sentence without content.
         verb: Adverbs, and a verb that takes an s in the third person.
     """
 
@@ -99,27 +100,27 @@ def _english() -> English:
 
 
 _JOINT = re.compile(r",? (?:and|but) (?=(?:I|I'm|I've|I'll|[Mm]y|[Ww]e)\b)")
-"""Between two statements of one sentence."""
+"""The joint between two statements of one sentence."""
 
 _CHANGE = re.compile(
     r"(?:[,;]|,? (?:and|but|so))(?: (?:and|but|so))? "
     r"(?=(?:now )?(?:(?P<who>I|I'm|I've|I'll|my|we)|works?|lives?|stud(?:y|ies)|teach(?:es)?)\b)",
     re.IGNORECASE,
 )
-"""Between what has ended and what holds now: "no longer at Acme, works at Globex now"."""
+"""The joint between an ended and a valid fact: "no longer at Acme, works at Globex now"."""
 
 _OWN = re.compile(r"\b(?:I|I'm|I've|we)\b|\A(?:no longer|not)\b", re.IGNORECASE)
-"""The speaker is the subject, also of a part without a subject."""
+"""The speaker is the subject, possibly an omitted one."""
 
 _PRONOUN = re.compile(
     r"\b(?:I(?:'m| am)|I've|I'll|I'd|I(?: do|(?= don't))|I|[Mm]y|[Mm]ine|[Mm]yself|[Mm]e)\b(?:n't)?"
 )
 _IS = re.compile(r"\b([A-Z]\w+)'s (?=(?:my|our|an?|the)\b)")
-"""Ada's my sister: is, and not the mark of what is hers."""
+""""Ada's my sister": the verb "is", not a possessive."""
 
 
 class _Statement(NamedTuple):
-    """A sentence that is kept, and where it stands."""
+    """A kept sentence and its position."""
 
     text: str
     kind: str
@@ -129,7 +130,7 @@ class _Statement(NamedTuple):
 
 
 def found_by_rules(messages: Sequence[StoredItem]) -> CandidateFacts:
-    """Return the facts that messages state."""
+    """Return the facts stated in messages."""
     found: dict[tuple[str, str], CandidateFact] = {}
     for number, message in enumerate(messages):
         name = message.record.speaker or ("the user" if message.record.role == "user" else "")
@@ -176,10 +177,10 @@ def _statements(message: StoredItem, number: int, name: str) -> Iterator[_Statem
 
 
 def _clauses(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield where the statements of a text begin and end, and the "I" that one begins without.
+    """Yield the start and end of each statement of a text, and its omitted "I".
 
-    They are its sentences, and parts joined by "and". What a sentence opens with and says nothing
-    is left out, and so are questions.
+    Statements are sentences, and parts joined by "and". Openings without content and questions are
+    left out.
     """
     for sentence in sentences(text):
         if sentence.text.rstrip("\"')\u201d ").endswith("?"):
@@ -194,7 +195,7 @@ def _clauses(text: str) -> Iterator[tuple[int, int, str]]:
 
 
 def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
-    """Return what joins a statement with the next one in a sentence."""
+    """Return the next joint between statements in a sentence, or None."""
     joint, change = _JOINT.search(text, start, end), _CHANGE.search(text, start, end)
     if change is not None and (joint is None or change.start() <= joint.start()):
         before = text[start : change.start()]
@@ -205,7 +206,7 @@ def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield words in capitals where no sentence begins."""
+    """Yield capitalized words inside of sentences."""
     found = re.findall(r"(?<=[a-z,] )[A-Z]\w+(?: [A-Z]\w+)*", text)
     months = set(words.MONTHS)
     return (name for name in found[:8] if name not in months)
@@ -215,7 +216,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def in_third_person(sentence: str, name: str) -> str:
-    """Return a sentence of a speaker with the name for I, my and me."""
+    """Return a speaker's sentence with the name instead of I, my and me."""
     sentence = _IS.sub(r"\1 is ", sentence)
     english = _english()
     made: list[str] = []
@@ -260,12 +261,12 @@ def _third(verb: str) -> str:
 def decided_by_rules(
     candidates: Sequence[CandidateFact], known: Sequence[Sequence[KnownText]]
 ) -> list[CheckedDecision]:
-    """Return what becomes of each candidate, beside the known facts near it."""
+    """Return the decision about each candidate, given the known facts near it."""
     return [_decided(*pair) for pair in zip(candidates, known, strict=True)]
 
 
 def may_replace(candidate: CandidateFact) -> bool:
-    """Return whether a candidate is of those that may replace a known fact."""
+    """Return whether a candidate is of a form that may replace a known fact."""
     text = candidate.text
     is_single = _single(text, candidate.subject) is not None
     return is_single or bool(_english().ended.search(text) or _english().left_work.search(text))
@@ -285,7 +286,7 @@ def _decided(candidate: CandidateFact, known: Sequence[KnownText]) -> CheckedDec
 
 
 def _single(text: str, subject: str) -> str | None:
-    """Return which of the things that people have one of a text says of its subject."""
+    """Return the single property that a text gives of its subject, or None."""
     at = text.casefold().find(subject.casefold())  # "the user" begins a sentence with a capital
     if at < 0 or _english().ended.search(text):
         return None
@@ -297,7 +298,7 @@ def _single(text: str, subject: str) -> str | None:
 
 
 def _has_ended(known: str, candidate: CandidateFact) -> bool:
-    """Return whether a candidate says that what is known has ended: all that it says is in it."""
+    """Return whether a candidate says that a known fact ended, and says nothing else."""
     if not _english().ended.search(candidate.text) or _english().ended.search(known):
         return False
     left = _english().ended.sub(" ", candidate.text).casefold().replace("doesn't", " ")

@@ -76,7 +76,7 @@ class Plain:
         return self.positions[start], self.positions[end - 1] + 1
 
     def without(self, pattern: re.Pattern[str], spaces: str = "") -> Plain:
-        """Return the text without matches of a pattern; with *spaces*, drop only these characters."""
+        """Return the text without matches of a pattern; with *spaces*, drop only these of them."""
         kept = list[int]()
         at = 0
         for found in pattern.finditer(self.text):

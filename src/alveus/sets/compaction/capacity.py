@@ -141,7 +141,7 @@ class BatchCapacity:
         return replace(add, record=replace(add.record, time=self._last))
 
     def steps_for(self, add: Add) -> Iterator[Compact]:
-        """Yield the steps that make room for *add*; the batch applies each before the next is planned.
+        """Yield the steps that make room for *add*; the batch applies each before the next plan.
 
         Raises:
             SetFull: There is no room, and the strategy frees none.

@@ -592,7 +592,7 @@ def pressed(info: SetInfo) -> bool:
 
 
 def _no_step(info: SetInfo, by: str, problem: str) -> None:
-    """Handle a strategy without a step: raise if the set still needs room.
+    """Raise if a set without a next step still needs room.
 
     Raises:
         SetFull: The set exceeds a capacity, and *by* is not "call".

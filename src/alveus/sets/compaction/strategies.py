@@ -431,7 +431,7 @@ def _imported(plain: Mapping[str, Value]) -> object:
         raise StrategyFailed(at, f"cannot be imported here ({error})") from error
     if not isinstance(named, type):
         return named
-    if not callable(getattr(named, "plan", None)):  # a stored path must not call a class of another kind
+    if not callable(getattr(named, "plan", None)):  # a stored path must not call other classes
         raise StrategyFailed(at, "has no plan(items, capacity)")
     settings = cast("dict[str, object]", plain.get("settings") or {})
     try:
