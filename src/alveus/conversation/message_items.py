@@ -28,7 +28,7 @@ SUMMARY = "summary of the conversation"
 """The id of a conversation's summary."""
 
 COMPRESSED = "compressed"
-"""The mark of messages that the summary stands for."""
+"""The mark of messages that the summary covers."""
 
 MARKS = "marks"
 """The metadata field of an item with the marks of its message."""

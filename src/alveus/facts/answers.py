@@ -29,7 +29,7 @@ MOST_FACTS, MOST_ENTITIES, MOST_EVIDENCE = 200, 20, 20
 """Most facts of one answer; most entities, and quoted messages, of one fact."""
 
 SHORTEST_QUOTE = 2
-"""Least letters and digits of a quotation."""
+"""Fewest letters and digits of a quotation."""
 
 Decision: TypeAlias = Literal["new", "same", "replaces", "contradicts", "takes_back"]
 

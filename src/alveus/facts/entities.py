@@ -146,7 +146,7 @@ class Aliases:
 
     Attributes:
         targets: The name that another name refers to, by the other name in lower case.
-        shown: The other name as given, by the same.
+        shown: The other name as given, by its lower case.
     """
 
     targets: dict[str, str]
@@ -246,7 +246,7 @@ class KnownFacts(NamedTuple):
         """Return the entities near one: the number of steps, and the fact that connects each.
 
         Raises:
-            NotFound: No fact names the entity.
+            NotFound: No valid fact names the entity.
         """
         most = counted(steps, "steps", most=MOST_STEPS)
         start = folded(self.aliases.resolved(checked_name(name, "a name")))

@@ -61,7 +61,7 @@ class Facts:
     if not TYPE_CHECKING:  # otherwise a type checker accepts any name
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise an error for an unknown name; it names the key's method, if there is one."""
+            """Raise an error for an unknown name; the error for `learn` names the key's method."""
             raise no_attribute_of_facts(self, name)
 
     def __repr__(self) -> str:

@@ -57,7 +57,7 @@ class RowRange(NamedTuple):
     Attributes:
         after: The row before the range.
         until: The last row of the range.
-        failures: Calls in a row without a usable answer about its next messages.
+        failures: Calls in a row without a usable answer about these messages.
     """
 
     after: int

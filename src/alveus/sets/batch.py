@@ -48,7 +48,7 @@ from alveus.values.storable import Value
 R = TypeVar("R")
 
 MIN_KNOWN_RUN = 16
-"""Length of a run of ended items from which a page notes the run, to skip it later."""
+"""Number of ended items of a set from which pages record where runs of them end."""
 
 MOST_READ = 256
 """Items that one read of a page fetches while it looks for unchanged items."""

@@ -301,8 +301,7 @@ class SetReads:
         vector of each item; uncommitted items of a batch are left out.
 
         Args:
-            limit: Most points. Of more items, a sample from the whole plane is returned. None means
-                all items.
+            limit: Most points; of more items, an even sample. None means all items.
 
         Raises:
             InvalidInput: The memory's embedder has no vectors, such as "words".

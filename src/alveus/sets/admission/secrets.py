@@ -27,10 +27,10 @@ LONGEST_BLOCK = 20_000
 """Most characters of a private key up to its end line."""
 
 LEAST_PASSWORD, LEAST_KEY = 6, 16
-"""Least characters of a password and of a key."""
+"""Fewest characters of a password and of a key."""
 
 LEAST_WORDS, MOST_WORDS = 4, 12
-"""Least and most words of a passphrase."""
+"""Fewest and most words of a passphrase."""
 
 LONGEST = 300
 """Characters of a value that are checked; the span of a secret reaches to the value's end."""

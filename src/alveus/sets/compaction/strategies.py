@@ -145,7 +145,7 @@ MOST_SOURCES = 10_000
 
 SUMMARY_TOKENS = 256
 LEAST_TOKENS, MOST_TOKENS = 8, 4_000
-"""Least and most tokens of a summary."""
+"""Fewest and most tokens of a summary."""
 
 DAY = timedelta(days=1)
 
@@ -157,9 +157,9 @@ class Trim:
 
     Attributes:
         n: How many; None means as many as needed to reach the low-water mark.
-        by: The order: the "oldest" first; the lowest "importance" first; the longest not "accessed"
-            first; the lowest "score" of the weights below first. Of equal items, the older one
-            first.
+        by: The items to retire first: the "oldest"; the ones with the lowest "importance"; the ones
+            "accessed" longest ago; the ones with the lowest "score" by the weights below. Of equal
+            items, the older one is retired first.
         importance, recency, access: Weights of the score: the importance, how young the item is,
             and how lately it was read. The last two are halved with each *half_life*.
         half_life: Of recency and access.
