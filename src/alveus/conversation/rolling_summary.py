@@ -193,7 +193,7 @@ def _lacks(messages: Sequence[Message]) -> set[str]:
 
 
 def without_orphaned_calls(messages: Sequence[StoredItem]) -> list[StoredItem]:
-    """Return messages without calls that lack answers, and without answers that lack calls.
+    """Return messages, except calls without answers and answers without calls.
 
     A call without its answer is included only if it is the last message.
     """

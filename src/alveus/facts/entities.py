@@ -351,7 +351,7 @@ def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
 
 
 def _begin(fact: Fact) -> str:
-    """Return the begin of an event as a sort key."""
+    """Return the start of an event as a sort key."""
     date = fact.when[0] or fact.when[1]
     return "~" if date is None else time_of(date, _zone(fact)).isoformat()
 

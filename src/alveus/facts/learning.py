@@ -141,7 +141,7 @@ def learn(
     check_model(model)
     checked_progress(progress, told="a number of messages")
     options = checked_options(options)
-    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)  # keeps a text
+    ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)  # adds texts
     return _Learner(engine, ref, model, options).run(progress)
 
 

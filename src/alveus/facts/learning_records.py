@@ -333,7 +333,7 @@ class LearningRecords:
         return map(_learning, self._newest())
 
     def since(self, learnings: Sequence[str]) -> Iterator[LearningChanges]:
-        """Yield later learnings than the first of *learnings*, without these and undone ones."""
+        """Yield the learnings after the first of *learnings*, except these and undone ones."""
         left = set(learnings)
         for stored in self._newest():
             if not left:

@@ -452,7 +452,7 @@ def _is_small(store: Store) -> bool:
 
 
 def receipt_of(store: Store, stored: StoredReceipt, hindrances: Sequence[str] = ()) -> Receipt:
-    """Return the public receipt of a stored one.
+    """Return the receipt of a stored one, in the form that callers get.
 
     Args:
         hindrances: Causes that blocked the last scrub.

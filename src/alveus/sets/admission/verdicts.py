@@ -41,7 +41,7 @@ class Verdict:
     into: str | None = None
 
     def __post_init__(self) -> None:
-        """Raise for an outcome, a reason and an id that do not fit together."""
+        """Raise unless the outcome, the reason and the id of the verdict match."""
         if self.outcome not in OUTCOMES:
             raise InvalidInput(f"a verdict is one of {', '.join(OUTCOMES)}, not {self.outcome!r}")
         if (self.into is None) == (self.outcome == "merge"):

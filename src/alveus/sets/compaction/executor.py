@@ -69,7 +69,7 @@ SEEN = "compactor"
 """The note with the last time at which a separate compactor worked."""
 
 FAILED = "compaction failures"
-"""The note with the failed compactions, by the numbers of the sets in the store."""
+"""The note that lists the sets whose compaction failed, by their numbers in the store."""
 
 ABSENT_US = 600 * 1_000_000
 """A compactor without a sign of life for this long counts as absent."""
@@ -94,7 +94,7 @@ def beat(store: Store, now: int) -> None:
 
 
 def is_seen(store: Store, now: int) -> bool:
-    """Return whether a compactor gave a sign of life lately."""
+    """Return whether a compactor worked within the last `ABSENT_US`."""
     last = store.note(SEEN)
     return last is not None and abs(now - int(last)) < ABSENT_US
 
