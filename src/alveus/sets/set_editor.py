@@ -80,11 +80,11 @@ class SetEditor:
         return self.writer.walk(self.ref, newest_first=newest_first, page=min(most, PAGE))
 
     def retired(self, items: Iterable[StoredItem]) -> list[ItemChange]:
-        """Return the changes that retire items; the commit fails if an item changed since it was read."""
+        """Return the changes that retire items; the commit fails if an item changed since."""
         return [Retire(self.ref, stored.record.id, stored.version) for stored in items]
 
     def replaced(self, pairs: Sequence[tuple[StoredItem, Item]]) -> list[ItemChange]:
-        """Return the changes that replace items by others of their ids; see `retired` for conflicts."""
+        """Return the changes that replace items by others of their ids; see `retired`."""
         records = self.writer.records([(stored.record.id, item) for stored, item in pairs])
         return [
             Replace(self.ref, stored.version, record)
