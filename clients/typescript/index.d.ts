@@ -97,26 +97,26 @@ export interface CommitPage {
   next: number | null;
 }
 
-/** A compaction that was done. */
+/** A finished compaction. */
 export interface CompactionInfoAnswer {
-  /** What `MemorySet.undo` takes. */
+  /** The id that `MemorySet.undo` takes. */
   id: number;
   /** The number of its commit. */
   commit: number;
   time: string;
-  /** What planned it, and its settings. */
+  /** The name and settings of its strategy. */
   strategy: Record<string, any>;
-  /** Who did it: "sync", "background", "external" or "call". */
+  /** Its executor: "sync", "background", "external" or "call". */
   by: string;
-  /** How many items went, those that were erased since left out. */
+  /** Number of retired items; erased ones do not count. */
   retired: number;
-  /** Ids of the items that stand for some of them, likewise. */
+  /** Ids of the items that replace retired ones; erased ones are left out. */
   added: Array<string>;
-  /** How many of either were erased since. */
+  /** Number of retired and added items that were erased since. */
   erased: number;
-  /** The commit that undid it; None: none did. */
+  /** The commit that undid it; None means not undone. */
   undone: number | null;
-  /** What else there is to say, such as how many summaries were made by whom. */
+  /** Further facts, such as the number of summaries by a model. */
   notes: Record<string, any>;
 }
 
@@ -171,7 +171,7 @@ export interface ContextBody {
   min_score?: number | null;
 }
 
-/** Add messages, or one; return their ids, in order. */
+/** Add one message or several; return their ids, in order. */
 export interface ConversationAdd {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -181,11 +181,11 @@ export interface ConversationAdd {
   keeps_times?: boolean;
   call: "conversation.add";
   messages: Record<string, any> | Message | Array<Record<string, any> | Message> | null;
-  /** What they are marked with. */
+  /** The marks of the messages. */
   marks?: string | Array<string> | null;
 }
 
-/** Delete all messages, and the summary; return how many messages there were. */
+/** Delete all messages and the summary; return the number of messages. */
 export interface ConversationClear {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -196,7 +196,7 @@ export interface ConversationClear {
   call: "conversation.clear";
 }
 
-/** Sum up what was said, but for the end of it; nothing that was said is lost. */
+/** Summarize all messages but the newest; no message is lost. */
 export interface ConversationCompress {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -205,15 +205,15 @@ export interface ConversationCompress {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.compress";
-  /** How many of the last messages are kept, three if nothing is said; a tool call with its answers counts as one. */
+  /** How many of the last messages to keep, by default three; a tool call with its answers counts as one. */
   keep_recent?: number | null;
-  /** Instead, as many of the last messages are kept as have so many tokens together; of the message before them, as many of its last blocks. */
+  /** Instead, keep as many of the last messages as fit into this number of tokens, and of the message before them the last blocks that fit. */
   keep_tokens?: number | null;
-  /** Only if the summary and all that is not in it have so many; a `Budget` says who counts. */
+  /** Compress only if the summary and the messages after it have this many tokens; a `Budget` also sets the token counter. */
   trigger_tokens?: number | Budget | null;
-  /** Of what stands beside the conversation in the prompt, as instructions do: they count with it, for `trigger_tokens` and `keep_tokens`. */
+  /** Tokens of the prompt outside of the conversation, such as instructions; they count for `trigger_tokens` and `keep_tokens`. */
   beside_tokens?: number;
-  /** How long the summary may be. */
+  /** Most tokens of the summary. */
   max_tokens?: number;
 }
 
@@ -226,17 +226,17 @@ export interface ConversationGetMemory {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.get_memory";
-  /** Only those that have it. */
+  /** Only messages with this mark. */
   mark?: string | null;
-  /** Only those that do not have it. */
+  /** Only messages without this mark. */
   exclude_mark?: string | null;
-  /** Begin with the summary, if there is one, as a message of the user whose id is `SUMMARY`. */
+  /** Start with the summary, if there is one, as a user message with the id `SUMMARY`. */
   prepend_summary?: boolean;
-  /** The last so many; more where the first of them answers a tool call, which is then there as well. 0: none. */
+  /** Only the last *recent_n* messages. If the first of them answers a tool call, the call and the messages after it are included. 0 means none. */
   recent_n?: number | null;
 }
 
-/** Have what `state_dict` returned instead of what there is, in one commit. */
+/** Replace the conversation by a result of `state_dict`, in one commit. */
 export interface ConversationLoadStateDict {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -246,11 +246,11 @@ export interface ConversationLoadStateDict {
   keeps_times?: boolean;
   call: "conversation.load_state_dict";
   state: Record<string, any>;
-  /** A state without content is an error; else it is empty. */
+  /** Raise for a state without content; otherwise treat it as empty. */
   strict?: boolean;
 }
 
-/** Return the prompt of the conversation: the summary, and the messages that are not in it. */
+/** Return the prompt of the conversation: the summary, and the messages after it. */
 export interface ConversationMessages {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -263,11 +263,11 @@ export interface ConversationMessages {
   mark?: string | null;
   exclude_mark?: string | null;
   prepend_summary?: boolean;
-  /** As a `ChatModel` takes them: tool calls and parts as text, urls beside it. */
+  /** Return the form for a `ChatModel`: tool calls and parts as text, with separate urls. */
   for_chat?: boolean;
 }
 
-/** Return how many messages there are; the summary is none. */
+/** Return the number of messages; the summary does not count. */
 export interface ConversationSize {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -278,7 +278,7 @@ export interface ConversationSize {
   call: "conversation.size";
 }
 
-/** Return all of it as JSON has it: messages with their marks, and the summary. */
+/** Return the conversation as JSON: messages with their marks, and the summary. */
 export interface ConversationStateDict {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -289,7 +289,7 @@ export interface ConversationStateDict {
   call: "conversation.state_dict";
 }
 
-/** What stands for the messages that are marked `COMPRESSED`; "" if there is none. */
+/** The summary of the messages with the mark `COMPRESSED`; "" if there is none. */
 export interface ConversationSummary {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -300,7 +300,7 @@ export interface ConversationSummary {
   call: "conversation.summary";
 }
 
-/** Undo the last summary: the one before is back, and messages that it stood for are open. */
+/** Undo the last summary: the previous one is restored, and its messages are open again. */
 export interface ConversationUncompress {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -311,7 +311,7 @@ export interface ConversationUncompress {
   call: "conversation.uncompress";
 }
 
-/** Have another summary, and in the same commit mark messages as compressed. */
+/** Replace the summary, and in the same commit mark messages as compressed. */
 export interface ConversationUpdateCompressedSummary {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -320,13 +320,13 @@ export interface ConversationUpdateCompressedSummary {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.update_compressed_summary";
-  /** Its text; "" takes it away. */
+  /** The new text; "" removes the summary. */
   summary: string;
-  /** The messages that it stands for besides those that are marked already. */
+  /** The messages that the summary covers, in addition to the marked ones. */
   msg_ids?: string | Array<string>;
 }
 
-/** Give messages a mark, take one off, or replace a mark by another. */
+/** Give messages a mark, remove a mark, or replace a mark by another. */
 export interface ConversationUpdateMessagesMark {
   /** Its name; it is the set of that name. */
   conversation: string;
@@ -335,11 +335,11 @@ export interface ConversationUpdateMessagesMark {
   /** Whether `add` keeps a `timestamp` of the last minute. */
   keeps_times?: boolean;
   call: "conversation.update_messages_mark";
-  /** The mark that they get; None: *old_mark* is taken off. */
+  /** The mark to add; None removes *old_mark*. */
   new_mark?: string | null;
-  /** Only messages that have it; None: all. */
+  /** Only messages with this mark; None means all. */
   old_mark?: string | null;
-  /** Only these; None: all. */
+  /** Only these messages; None means all. */
   msg_ids?: string | Array<string> | null;
 }
 
@@ -377,31 +377,31 @@ export interface DeletedCount {
   deleted: number;
 }
 
-/** What is known of a person, a place or a thing. */
+/** The known facts about a person, a place or a thing. */
 export interface EntityPageAnswer {
-  /** All of its names, the one that pages are called by first. */
+  /** All of its names; the first is the name of the page. */
   names: Array<string>;
-  /** Those about it that hold, but relations and what takes place at a time. */
+  /** Valid facts about it, except relations, events and plans. */
   facts: Array<FactAnswer>;
-  /** Those that hold and name another entity as well. */
+  /** Valid facts about it that also name another entity. */
   relations: Array<FactAnswer>;
-  /** Those that hold, are about another entity, and name this one. */
+  /** Valid facts about another entity that name it. */
   mentions: Array<FactAnswer>;
-  /** Events and plans that name it, by when they take place. */
+  /** Events and plans that name it, by date. */
   timeline: Array<FactAnswer>;
-  /** Those about it that ended to hold, the last one first. */
+  /** Ended facts about it, the last one first. */
   history: Array<FactAnswer>;
 }
 
-/** The profile of an entity: sentences, each of a fact with its sources. */
+/** The profile of an entity: sentences of facts with their sources. */
 export interface EntityProfileAnswer {
-  /** Whom it is of. */
+  /** The name of the entity. */
   name: string;
-  /** The facts it shows, the most important ones first. */
+  /** The facts in the profile, the most important ones first. */
   facts: Array<FactAnswer>;
-  /** What they take. */
+  /** The number of tokens of the sentences. */
   tokens: number;
-  /** How many others there was no room for. */
+  /** The number of further facts that did not fit. */
   left_out: number;
   text: string;
 }
@@ -416,34 +416,34 @@ export interface ExactValue {
   replaced_characters?: number | null;
 }
 
-/** A fact, as its item in the set "facts" has it. */
+/** A fact, read from its item in the set "facts". */
 export interface Fact {
   id?: string;
   /** A sentence that can be understood alone. */
   text?: string;
-  /** Whom or what it is about. */
+  /** The person or thing that the fact is about. */
   subject?: string;
   /** "profile", "preference", "event", "plan", "relation" or "instruction". */
   kind?: string;
   /** People, places and things that it names. */
   entities?: Array<string>;
-  /** 0..1, as the model gave it. */
+  /** 0..1, from the model. */
   confidence?: number;
-  /** The words that it rests on. */
+  /** The words from which it was learned. */
   quotations?: Array<Quotation>;
-  /** Where its sources are. */
+  /** The conversation of its sources. */
   conversation?: string;
-  /** Ids of the messages that it rests on. */
+  /** Ids of the messages from which it was learned. */
   sources?: Array<string>;
-  /** Of an event or a plan: when that begins and ends, as far as it is known. */
+  /** Start and end of an event or a plan, as far as known. */
   when?: Array<string | null>;
-  /** By whose days its dates are counted, such as "UTC-05:00": that of the messages. */
+  /** The time zone of its dates, from the messages, such as "UTC-05:00". */
   zone?: string;
-  /** Of any other fact: from when to when it holds; None: open. */
+  /** For other kinds: when the fact is valid; None means open. */
   valid_from?: string | null;
-  /** Of any other fact: from when to when it holds; None: open. */
+  /** For other kinds: when the fact is valid; None means open. */
   valid_to?: string | null;
-  /** How often later messages said the same. */
+  /** How many later messages repeated it. */
   confirmed?: number;
   /** Ids of other facts. */
   replaces?: Array<string>;
@@ -453,44 +453,44 @@ export interface Fact {
   contradicts?: Array<string>;
   /** The id of the learning that added it. */
   learning?: string;
-  /** Who found it, and the version of the prompt that asked. */
+  /** The model that found it, and the version of the prompt. */
   model?: string;
-  /** Who found it, and the version of the prompt that asked. */
+  /** The model that found it, and the version of the prompt. */
   prompt?: string;
-  /** Of the item. */
+  /** The version of its item. */
   version?: number;
-  /** When it was deleted, taken back or undone; None: it is there. */
+  /** When it was deleted, taken back or undone; None means live. */
   retired?: string | null;
 }
 
-/** A fact, as its item in the set "facts" has it. */
+/** A fact, read from its item in the set "facts". */
 export interface FactAnswer {
   id: string;
   /** A sentence that can be understood alone. */
   text: string;
-  /** Whom or what it is about. */
+  /** The person or thing that the fact is about. */
   subject: string;
   /** "profile", "preference", "event", "plan", "relation" or "instruction". */
   kind: string;
   /** People, places and things that it names. */
   entities: Array<string>;
-  /** 0..1, as the model gave it. */
+  /** 0..1, from the model. */
   confidence: number;
-  /** The words that it rests on. */
+  /** The words from which it was learned. */
   quotations: Array<QuotationAnswer>;
-  /** Where its sources are. */
+  /** The conversation of its sources. */
   conversation: string;
-  /** Ids of the messages that it rests on. */
+  /** Ids of the messages from which it was learned. */
   sources: Array<string>;
-  /** Of an event or a plan: when that begins and ends, as far as it is known. */
+  /** Start and end of an event or a plan, as far as known. */
   when: Array<string | null>;
-  /** By whose days its dates are counted, such as "UTC-05:00": that of the messages. */
+  /** The time zone of its dates, from the messages, such as "UTC-05:00". */
   zone: string;
-  /** Of any other fact: from when to when it holds; None: open. */
+  /** For other kinds: when the fact is valid; None means open. */
   valid_from: string | null;
-  /** Of any other fact: from when to when it holds; None: open. */
+  /** For other kinds: when the fact is valid; None means open. */
   valid_to: string | null;
-  /** How often later messages said the same. */
+  /** How many later messages repeated it. */
   confirmed: number;
   /** Ids of other facts. */
   replaces: Array<string>;
@@ -500,13 +500,13 @@ export interface FactAnswer {
   contradicts: Array<string>;
   /** The id of the learning that added it. */
   learning: string;
-  /** Who found it, and the version of the prompt that asked. */
+  /** The model that found it, and the version of the prompt. */
   model: string;
-  /** Who found it, and the version of the prompt that asked. */
+  /** The model that found it, and the version of the prompt. */
   prompt: string;
-  /** Of the item. */
+  /** The version of its item. */
   version: number;
-  /** When it was deleted, taken back or undone; None: it is there. */
+  /** When it was deleted, taken back or undone; None means live. */
   retired: string | null;
 }
 
@@ -518,40 +518,40 @@ export interface FactList {
 /** Return the page of a person, a place or a thing. */
 export interface FactsAbout {
   call: "facts.about";
-  /** Any of its names; case does not matter. */
+  /** Any name of the entity; case does not matter. */
   name: string;
-  /** From the facts and the names that were known at a moment of the past. */
+  /** Use the facts and names of a moment of the past. */
   as_of?: number | string | null;
-  /** When facts have to hold, by default now (or at *as_of*): a fact that ended before is history, and one that begins later is left out. "any": all hold. */
+  /** When facts must be valid: by default now (or at *as_of*). Facts that ended before are history, and facts that begin later are left out. "any" treats all facts as valid. */
   valid_at?: string | "any" | null;
 }
 
-/** Return what is wrong with the sources of the facts: nothing, unless they were changed. */
+/** Return the problems with the sources of facts: none, unless messages changed. */
 export interface FactsCheck {
   call: "facts.check";
 }
 
-/** Return what learning from a conversation would cost now; asks nobody, changes nothing. */
+/** Return the present cost of learning from a conversation; no model call, no change. */
 export interface FactsCost {
   call: "facts.cost";
   conversation: string;
   options?: LearnOptions | null;
 }
 
-/** Return the names of all people, places and things, with how many facts name each. */
+/** Return the names of all people, places and things, with the number of their facts. */
 export interface FactsEntities {
   call: "facts.entities";
   as_of?: number | string | null;
   valid_at?: string | "any" | null;
 }
 
-/** Return a fact by its id; None: there is none. */
+/** Return a fact by its id; None if it does not exist. */
 export interface FactsGet {
   call: "facts.get";
   id: string;
 }
 
-/** Return every version of a fact that is kept, oldest first. */
+/** Return every kept version of a fact, oldest first. */
 export interface FactsHistory {
   call: "facts.history";
   id: string;
@@ -566,46 +566,46 @@ export interface FactsLearnings {
 /** Return facts, by the time of their messages. */
 export interface FactsList {
   call: "facts.list";
-  /** Only those about it; case does not matter. */
+  /** Only facts about this subject; case does not matter. */
   subject?: string | null;
-  /** Only those whose metadata match; see `MemorySet.list`. */
+  /** Only facts whose metadata match; see `MemorySet.list`. */
   where?: Record<string, any> | null;
   limit?: number | null;
   as_of?: number | string | null;
-  /** When they have to hold; by default all are returned, also those that ended. */
+  /** Only facts that are valid then; by default all facts, ended ones too. */
   valid_at?: string | "any" | null;
 }
 
-/** Let other names be of the same entity; return its page. `split` takes it back. */
+/** Make other names refer to the same entity; return its page. `split` reverts this. */
 export interface FactsMerge {
   call: "facts.merge";
-  /** The name that the page is called by. */
+  /** The name of the page. */
   name: string;
   others: Array<string>;
 }
 
-/** Return the entities that facts lead to from one, the nearest first. */
+/** Return the entities that facts connect with one, the nearest first. */
 export interface FactsNeighbours {
   call: "facts.neighbours";
   name: string;
-  /** How far to go: 1: those that a fact names together with it. */
+  /** Most steps. 1 means entities that share a fact with it. */
   steps?: number;
-  /** As of `about`. */
+  /** See `about`. */
   as_of?: number | string | null;
-  /** As of `about`. */
+  /** See `about`. */
   valid_at?: string | "any" | null;
 }
 
-/** Return the profile of an entity: the facts that hold, within a budget. */
+/** Return the profile of an entity: its valid facts, within a budget of tokens. */
 export interface FactsProfile {
   call: "facts.profile";
-  /** Whom; None: whom most facts are about. */
+  /** The entity; None means the entity with the most facts. */
   name?: string | null;
-  /** Tokens that it may take. */
+  /** Most tokens of the profile. */
   budget?: number;
-  /** As of `about`. */
+  /** See `about`. */
   as_of?: number | string | null;
-  /** As of `about`. */
+  /** See `about`. */
   valid_at?: string | "any" | null;
 }
 
@@ -613,31 +613,31 @@ export interface FactsSize {
   call: "facts.size";
 }
 
-/** Let another name of an entity be of a separate entity again. */
+/** Make another name of an entity refer to a separate entity again. */
 export interface FactsSplit {
   call: "facts.split";
   name: string;
 }
 
-/** Return events and plans by date; those without a date are last. */
+/** Return events and plans by date; undated ones are last. */
 export interface FactsTimeline {
   call: "facts.timeline";
-  /** Only what names this person, place or thing. */
+  /** Only facts that name this person, place or thing. */
   name?: string | null;
-  /** As of `about`. */
+  /** See `about`. */
   as_of?: number | string | null;
   /** Only events and plans of this time; by default and with "any" all. */
   valid_at?: string | "any" | null;
 }
 
-/** Take back learnings, in one commit; return how many facts are gone with them. */
+/** Undo learnings, in one commit; return the number of facts that this removes. */
 export interface FactsUndo {
   call: "facts.undo";
-  /** Their ids, or what `learn` returned. */
+  /** Their ids, or results of `learn`. */
   learnings: Array<string | LearnReport>;
 }
 
-/** Return where a fact comes from: messages, model, prompt, and what it replaced. */
+/** Return the origin of a fact: messages, model, prompt, and the replaced facts. */
 export interface FactsWhy {
   call: "facts.why";
   fact: string | Fact;
@@ -980,45 +980,45 @@ export interface LearnBody {
   options?: LearnSettings | null;
 }
 
-/** How messages are read. */
+/** Options of `learn`. */
 export interface LearnOptions {
-  /** How many messages a model is asked about at once, at most. */
+  /** Most messages in one model call. */
   batch_messages?: number;
-  /** How many tokens they may have together; one longer message goes alone. */
+  /** Most tokens of these messages together; one longer message is sent alone. */
   batch_tokens?: number;
-  /** In how many calls of `learn` in a row the model may give no usable answer about a batch, before that is set aside and the next one is read. */
+  /** In how many calls of `learn` in a row the model may fail to give a usable answer about a batch, before the batch is set aside and the next one is read. */
   tries?: number;
-  /** "leave": messages that were set aside stay so; "retry": they are tried again. */
+  /** "leave" skips messages that were set aside; "retry" reads them again. */
   skipped?: "leave" | "retry";
-  /** How many messages have to wait, or nothing is read. */
+  /** Fewest waiting messages; with fewer, none is read. */
   at_least?: number;
-  /** For how long nobody may have added a message, or nothing is read. */
+  /** Time without new messages before any message is read. */
   idle_s?: number;
-  /** How often models may be asked in one hour of the clock, by all who learn in the space with this option, in whatever process. A call is counted before it is made. None: as often as needed. */
+  /** Most model calls in one hour of the clock, counted over all processes that learn in the space with this option. A call is counted before it is made. None means no limit. */
   calls_per_hour?: number | null;
 }
 
-/** What `KeyMemory.learn` did. */
+/** The result of `KeyMemory.learn`. */
 export interface LearnReport {
-  /** The facts that are new, in the order of the messages. */
+  /** The new facts, in the order of the messages. */
   added?: Array<Fact>;
-  /** Ids of known facts that were said again, and have one more source. */
+  /** Ids of known facts that were repeated, and have one more source. */
   confirmed?: Array<string>;
-  /** Ids of known facts that ended to hold. */
+  /** Ids of known facts that are no longer valid. */
   superseded?: Array<string>;
-  /** Ids of known facts that something new contradicts; both are kept. */
+  /** Ids of known facts that a new fact contradicts; both are kept. */
   contradicted?: Array<string>;
-  /** Ids of known facts that were retired, because they were taken back. */
+  /** Ids of known facts that were retired because a message took them back. */
   taken_back?: Array<string>;
-  /** How many answers of the model were not stored, by reason. */
+  /** Number of refused parts of the model's answers, by reason. */
   refused?: Record<string, number>;
-  /** How often the model was asked in this call. */
+  /** Number of model calls in this call. */
   model_calls?: number;
-  /** How many messages were read. */
+  /** Number of messages that were read. */
   messages?: number;
-  /** How many messages this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
+  /** Number of messages that this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
   set_aside?: number;
-  /** How many messages were left because `LearnOptions.calls_per_hour` calls were made. */
+  /** Number of unread messages because the limit `LearnOptions.calls_per_hour` was reached. */
   waiting?: number;
   /** Ids of the learnings, one for each commit; `Facts.undo` takes them. */
   learnings?: Array<string>;
@@ -1026,27 +1026,27 @@ export interface LearnReport {
   commits?: Array<number>;
 }
 
-/** What `KeyMemory.learn` did. */
+/** The result of `KeyMemory.learn`. */
 export interface LearnReportAnswer {
-  /** The facts that are new, in the order of the messages. */
+  /** The new facts, in the order of the messages. */
   added: Array<FactAnswer>;
-  /** Ids of known facts that were said again, and have one more source. */
+  /** Ids of known facts that were repeated, and have one more source. */
   confirmed: Array<string>;
-  /** Ids of known facts that ended to hold. */
+  /** Ids of known facts that are no longer valid. */
   superseded: Array<string>;
-  /** Ids of known facts that something new contradicts; both are kept. */
+  /** Ids of known facts that a new fact contradicts; both are kept. */
   contradicted: Array<string>;
-  /** Ids of known facts that were retired, because they were taken back. */
+  /** Ids of known facts that were retired because a message took them back. */
   taken_back: Array<string>;
-  /** How many answers of the model were not stored, by reason. */
+  /** Number of refused parts of the model's answers, by reason. */
   refused: Record<string, number>;
-  /** How often the model was asked in this call. */
+  /** Number of model calls in this call. */
   model_calls: number;
-  /** How many messages were read. */
+  /** Number of messages that were read. */
   messages: number;
-  /** How many messages this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
+  /** Number of messages that this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
   set_aside: number;
-  /** How many messages were left because `LearnOptions.calls_per_hour` calls were made. */
+  /** Number of unread messages because the limit `LearnOptions.calls_per_hour` was reached. */
   waiting: number;
   /** Ids of the learnings, one for each commit; `Facts.undo` takes them. */
   learnings: Array<string>;
@@ -1160,15 +1160,15 @@ export interface NewObject {
   overwrite?: boolean;
 }
 
-/** Something that may still hold what was forgotten, and that alveus cannot or must not change. */
+/** A copy that may still contain forgotten data and that alveus cannot or must not change. */
 export interface OutOfReachAnswer {
-  /** What it is. */
+  /** The kind of copy. */
   what: string;
-  /** How many of it, or what to do. */
+  /** The number of copies, or advice. */
   note: string;
-  /** Of values in an exact tree. */
+  /** Paths of values in an exact tree. */
   paths: Array<string>;
-  /** When that ends, as far as the store can tell; "": nobody knows. */
+  /** When the copy expires, as far as the store knows; "" if unknown. */
   until: string;
 }
 
@@ -1205,7 +1205,7 @@ export interface Problem {
   error: Fault;
 }
 
-/** Retire what is held; only the history keeps it, until its key is forgotten. */
+/** Retire a held item; only the history keeps it, until its key is forgotten. */
 export interface QuarantineDiscard {
   /** The set; left out: all of them. */
   name?: string | null;
@@ -1214,7 +1214,7 @@ export interface QuarantineDiscard {
   id: string;
 }
 
-/** Return what is held under an id, or None. */
+/** Return the held item of an id, or None. */
 export interface QuarantineGet {
   /** The set; left out: all of them. */
   name?: string | null;
@@ -1223,7 +1223,7 @@ export interface QuarantineGet {
   id: string;
 }
 
-/** Return what is held, by set and time; all of it unless *limit* says so. */
+/** Return held items, by set and time; all of them unless *limit* is given. */
 export interface QuarantineList {
   /** The set; left out: all of them. */
   name?: string | null;
@@ -1232,7 +1232,7 @@ export interface QuarantineList {
   limit?: number | null;
 }
 
-/** Move what is held into its set, in one commit; return its id there. */
+/** Move a held item into its set, in one commit; return its id there. */
 export interface QuarantineRelease {
   /** The set; left out: all of them. */
   name?: string | null;
@@ -1249,41 +1249,41 @@ export interface QuarantineSize {
   call: "quarantine.size";
 }
 
-/** An item that is held. */
+/** A quarantined item. */
 export interface QuarantinedAnswer {
-  /** What it is known by here. */
+  /** Its id in the quarantine. */
   id: string;
-  /** As it was to be added, with the id it was to have. */
+  /** The item as passed, with its intended id. */
   item: ItemAnswer;
-  /** The set it was to be added to. */
+  /** The set of the add. */
   set: string;
   /** The rule that held it. */
   rule: string;
-  /** What that said. */
+  /** The reason that the rule gave. */
   reason: string;
-  /** When. */
+  /** The time of the add. */
   since: string;
 }
 
-/** The words of a message that a fact rests on. */
+/** Words of a message from which a fact was learned. */
 export interface Quotation {
   /** The id of the message. */
   source?: string;
-  /** Where they stand in its text, in characters. */
+  /** Their position in its text, in characters. */
   start?: number;
-  /** Where they stand in its text, in characters. */
+  /** Their position in its text, in characters. */
   end?: number;
   /** The words. */
   text?: string;
 }
 
-/** The words of a message that a fact rests on. */
+/** Words of a message from which a fact was learned. */
 export interface QuotationAnswer {
   /** The id of the message. */
   source: string;
-  /** Where they stand in its text, in characters. */
+  /** Their position in its text, in characters. */
   start: number;
-  /** Where they stand in its text, in characters. */
+  /** Their position in its text, in characters. */
   end: number;
   /** The words. */
   text: string;
@@ -1305,33 +1305,33 @@ export interface ReadValue {
   call: "exact.get";
 }
 
-/** What a `forget` did: counts and digests, nothing of what was there. */
+/** The result of a `forget`: counts and digests, none of the erased data. */
 export interface ReceiptAnswer {
-  /** Its id; the store keeps it under that, if anything was erased. */
+  /** The id of the receipt. The store keeps the receipt if data was erased. */
   id: string;
-  /** When it was erased. */
+  /** The time of the erasing. */
   time: string;
-  /** The commit that did so; None: nothing was there, or it was a dry run. */
+  /** The commit that erased; None if no data existed, or for a dry run. */
   commit: number | null;
-  /** What was asked for: digests of the key, of sets and of ids. */
+  /** Digests of the key, of sets and of ids in the request. */
   request: Record<string, any>;
-  /** What was erased, by kind; kinds of which nothing was there are left out. */
+  /** The number of erased records by kind; kinds without records are left out. */
   counts: Record<string, number>;
-  /** Items among them that were erased since they were derived from others. */
+  /** Number of items erased because they were derived from erased items. */
   derived: number;
-  /** Sources of those that came back. */
+  /** Number of sources of these items that are live again. */
   restored: number;
-  /** Derived items that cannot be made again, since sources of them were purged before. */
+  /** Number of derived items that cannot be made again, because their sources were purged. */
   lost: number;
-  /** Outputs that a consumer had yet to read. */
+  /** Number of erased outputs that a consumer had not read. */
   unread: number;
-  /** "scrubbed": gone from every file of the store. "pending": from every read only. */
+  /** "scrubbed": the data is gone from every file of the store. "pending": from every read. */
   state: "scrubbed" | "pending";
-  /** Who or what is in the way, in words. */
+  /** The causes that block the scrub, in words. */
   blocked_by: Array<string>;
-  /** Runs that still hold some of it; their records go with `Memory.scrub` once they end. */
+  /** Unfinished runs that contain erased data. `Memory.scrub` deletes their records after they end. */
   open: Array<number>;
-  /** What may hold it outside of what was erased. */
+  /** Copies that may still contain the data. */
   out_of_reach: Array<OutOfReachAnswer>;
 }
 
@@ -1422,17 +1422,17 @@ export interface SearchBody {
   min_score?: number | null;
 }
 
-/** Add items in one commit: all of them, or none; return their ids in order. */
+/** Add items in one commit, all or none; return their ids in order. */
 export interface SetAddMany {
   set?: NamedSet;
   call: "set.add_many";
   items: Array<Item>;
   on_existing?: "error" | "keep" | "update";
-  /** "skip" leaves out what a rule of the set rejects; the list that is returned says what, and why (`Added.skipped`). */
+  /** "skip" leaves out rejected items; the returned list names them and the reasons (`Added.skipped`). */
   on_rejected?: "error" | "skip";
 }
 
-/** Return what the rules of the set say of a value, or an `Item`; stores nothing. */
+/** Return the verdict of the set's rules on a value or an `Item`; store nothing. */
 export interface SetAdmit {
   set?: NamedSet;
   call: "set.admit";
@@ -1483,7 +1483,7 @@ export interface SetAndSize {
   items: number;
 }
 
-/** Return the compactions of the set, the latest first; *before* an id for older ones. */
+/** Return the compactions of the set, latest first; *before* is an id, for older ones. */
 export interface SetCompactions {
   set?: NamedSet;
   call: "set.compactions";
@@ -1491,13 +1491,13 @@ export interface SetCompactions {
   limit?: number;
 }
 
-/** What the set is kept by; of an empty one, what it will be with its next add. */
+/** The definition of the set; of an empty set, the definition that the next add commits. */
 export interface SetDefinition {
   set?: NamedSet;
   call: "set.definition";
 }
 
-/** Retire items by id, or all that match *where*; return how many there were. */
+/** Retire items by id, or all that match *where*; return the number of retired items. */
 export interface SetDelete {
   set?: NamedSet;
   call: "set.delete";
@@ -1506,19 +1506,19 @@ export interface SetDelete {
   if_version?: number | null;
 }
 
-/** Erase items by id, or all of which a version matches *where*: for good. */
+/** Erase items for good: by id, or all with a version that matches *where*. */
 export interface SetForget {
   set?: NamedSet;
   call: "set.forget";
   ids?: string | Array<string> | null;
   where?: Record<string, any> | null;
-  /** "now": also remove what is left in files; "later": leave that to `Memory.scrub`. None: now, if the store is under 200 MB. */
+  /** "now" also removes the data from the files; "later" leaves that to `Memory.scrub`. None means now if the store is under 200 MB. */
   scrub?: "now" | "later" | null;
   /** Only count. */
   dry_run?: boolean;
 }
 
-/** Return the item of an id, or None; for several ids, a list in their order. */
+/** Return the item of an id, or None; for several ids, return a list in their order. */
 export interface SetGet {
   set?: NamedSet;
   call: "set.get";
@@ -1526,7 +1526,7 @@ export interface SetGet {
   as_of?: number | string | null;
 }
 
-/** Return every version of an item that is kept, oldest first, also after it was deleted. */
+/** Return every kept version of an item, oldest first, even if the item was deleted. */
 export interface SetHistory {
   set?: NamedSet;
   call: "set.history";
@@ -1539,24 +1539,24 @@ export interface SetLife {
   refresh?: "write" | "read";
 }
 
-/** Return all that an item was derived from, to any depth, as a graph. */
+/** Return an item and all its ancestors as a graph. */
 export interface SetLineage {
   set?: NamedSet;
   call: "set.lineage";
   id: string;
 }
 
-/** Return all items (that match *where*), by time; nothing is cut unless *limit* says so. */
+/** Return all items, or all that match *where*, by time; only *limit* cuts the list. */
 export interface SetList-Input {
   set?: NamedSet;
   call: "set.list";
   where?: Record<string, any> | null;
   limit?: number | null;
-  /** Id of the last item of the page before; it may have been deleted since. */
+  /** Id of the last item of the previous page; a deleted item works too. */
   after?: string | null;
   newest_first?: boolean;
   as_of?: number | string | null;
-  /** Only facts that held then; by default all, whenever they hold. */
+  /** Only facts that are valid then; by default all facts. */
   valid_at?: string | "any" | null;
 }
 
@@ -1565,33 +1565,33 @@ export interface SetList-Output {
   sets: Array<SetAndSize>;
 }
 
-/** Return all items (that match *where*) as points, near each other if they mean the same. */
+/** Return all items, or all that match *where*, as points; near points mean similar items. */
 export interface SetPoints {
   set?: NamedSet;
   call: "set.points";
   where?: Record<string, any> | null;
-  /** Points at most; of more items, some from everywhere. None: all. */
+  /** Most points; of more items, an even sample. None means all items. */
   limit?: number | null;
 }
 
-/** Retire the last *n* items by time and return them, oldest first; fewer if there are. */
+/** Retire the last *n* items by time, or fewer, and return them, oldest first. */
 export interface SetPop {
   set?: NamedSet;
   call: "set.pop";
   n?: number;
 }
 
-/** Return the last *n* items by time, oldest first; 0 gives none. */
+/** Return the last *n* items by time, oldest first; 0 returns none. */
 export interface SetRecent {
   set?: NamedSet;
   call: "set.recent";
   n?: number;
   as_of?: number | string | null;
-  /** When they have to hold, by default now (or at *as_of*); "any": whenever. */
+  /** When the facts must be valid: by default now (or at *as_of*); "any" includes all. */
   valid_at?: string | "any" | null;
 }
 
-/** Have items that expire live for *ttl* from now on; return how many now live longer. */
+/** Let expiring items live for *ttl* from now on; return the number of renewed items. */
 export interface SetRenew {
   set?: NamedSet;
   call: "set.renew";
@@ -1606,14 +1606,14 @@ export interface SetSearch {
   query: string;
   limit?: number;
   where?: Record<string, any> | null;
-  /** Search what was there at a moment of the past. */
+  /** Search the state of the set at a moment of the past. */
   as_of?: number | string | null;
   signals?: Signals | null;
-  /** When facts have to hold, by default now (or at *as_of*); "any": whenever. */
+  /** When facts must be valid: by default now (or at *as_of*); "any" includes all. */
   valid_at?: string | "any" | null;
-  /** Leave out hits whose relevance (0..1, comparable across searches) is lower. Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of the ten best for a question that nothing answers, 12 of 100. 0 leaves out none, and has each `Hit` tell its relevance. */
+  /** Leave out hits whose relevance (0..1, comparable across searches) is lower. Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of the ten best for a question without an answer, 12 of 100. 0 leaves out none and adds its relevance to each `Hit`. */
   min_score?: number | null;
-  /** Orders the best hits again, 50 unless its `candidates` says otherwise, and never fewer than *limit*; a `Hit` then has its score. If it fails, they stay in their order, and `Hits` say why. By default that of `Memory.open`, if any; None: this search goes without. */
+  /** Reorders the best hits: 50 unless its `candidates` says otherwise, and never fewer than *limit*. A `Hit` then has the reranker's score. If the reranker fails, the hits keep their order, and `Hits` has the reason. The default is the reranker of `Memory.open`, if any; None searches without. */
   reranker?: "as the memory was opened" | null;
 }
 
@@ -1629,7 +1629,7 @@ export interface SetSources {
   id: string;
 }
 
-/** Say what holds instead of an item from *at* on; return the id of the new item. */
+/** Replace a fact by a new one from *at* on; return the id of the new item. */
 export interface SetSupersede {
   set?: NamedSet;
   call: "set.supersede";
@@ -1674,7 +1674,7 @@ export interface SetSupersede {
     timezone?: any;
   };
   at?: string | null;
-  /** Of the new item. */
+  /** The id of the new item. */
   new_id?: string | null;
   text?: string | null;
   texts?: Array<string> | null;
@@ -1691,14 +1691,14 @@ export interface SetSupersede {
   timezone?: any;
 }
 
-/** Bring back what a compaction retired, as it was, and remove what stood for it. */
+/** Restore the items that a compaction retired, and remove the items that replaced them. */
 export interface SetUndo {
   set?: NamedSet;
   call: "set.undo";
   compaction: number;
 }
 
-/** Change what is passed of an item, as a new version of it; return that. */
+/** Change the given fields of an item, as a new version; return this version. */
 export interface SetUpdate {
   set?: NamedSet;
   call: "set.update";
@@ -1822,15 +1822,15 @@ export interface TouchedItem {
   version: number;
 }
 
-/** What an undo did. */
+/** The result of an undo. */
 export interface UndoneAnswer {
-  /** Ids of the items that are back, as they were. */
+  /** Ids of the restored items. */
   restored: Array<string>;
-  /** Ids that the compaction retired and that were erased since, as far as they are known. */
+  /** Known ids of retired items that were erased since. */
   missing: Array<string>;
-  /** Ids of the items that stood for them, which are gone. */
+  /** Ids of the removed items that had replaced the restored ones. */
   removed: Array<string>;
-  /** How many were erased since, known or not. */
+  /** Number of items erased since, with known ids or not. */
   erased: number;
 }
 
