@@ -33,7 +33,7 @@ _SAMPLE = 16_384
 """Docs of the sample that estimates the best scores."""
 
 _SEARCH = 8
-"""How many docs are added up while one is searched for."""
+"""Number of docs that can be added up in the time of one binary search."""
 
 _ANY = np.finfo(np.float64).tiny
 
@@ -41,10 +41,10 @@ _STEP = 32_768
 """Docs added up at once."""
 
 SMALL = 2_048
-"""Docs of a set whose terms are all weighed beforehand."""
+"""A set of up to so many docs may have the weights of all its terms computed at once."""
 
 PATIENCE = 2
-"""Searches of an unchanged set after which that pays."""
+"""Searches of an unchanged set after which the weights of all its terms are computed."""
 
 Docs = NDArray[np.int32]
 Numbers = NDArray[np.float64]
@@ -65,8 +65,8 @@ class Bm25:
         """Look the terms up.
 
         Args:
-            background: Texts without any of the terms that are counted as if they were there too,
-                so that a word is worth something in a set of one text.
+            background: Number of texts without the terms to count beside the real ones. Even in a
+                set of one text, a word then has a weight.
         """
         self._sets, self._terms = sets, terms
         few = len(sets) == 1 and background is None
@@ -91,7 +91,8 @@ class Bm25:
         return sum(self._peaks)
 
     def all(self, number: int) -> Numbers:
-        """Return the BM25 of every doc of a set, `size` numbers, 0.0 where no word is in common."""
+        """Return the BM25 of every doc of a set: `size` numbers, 0.0 for a doc without a common
+        word."""
         if self._known is not None:
             return _best(self._sets[number], self._known.of(self._terms))
         index, postings = self._sets[number], self._postings[number]
@@ -106,7 +107,7 @@ class Bm25:
         return _best(index, scores.astype(np.float64, copy=False))
 
     def some(self, number: int, docs: Docs) -> Numbers:
-        """Return the BM25 of *docs*, which rise: to the last bit what `all` says of them."""
+        """Return the BM25 of *docs*, given in rising order: bit for bit the numbers of `all`."""
         index = self._sets[number]
         if not len(docs):
             return np.zeros(0)
@@ -120,18 +121,18 @@ class Bm25:
         return scores if firsts is None else np.maximum.reduceat(scores, firsts)
 
     def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
-        """Return weights, without whose common factor 1/(k1 + 1) *peaks* is the idf."""
+        """Return the term weights: *peaks* without the factor k1 + 1 is the idf."""
         return _weights(peaks, counts, self._least + self._slope * length)
 
     def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
-        """Return about *count* docs that are best by words, rising, with the best of the set.
+        """Return about *count* docs with the best BM25, in rising order, and the best of the set.
 
         Terms are added up from the rarest on, until the others can no longer lift a doc without
         the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of the whole
         set is returned, *allowed* or not. Of equally good docs the first are taken.
 
         Args:
-            alone: Only words find docs, so the most common terms are added up too.
+            alone: Only words find docs, so the most common terms count too.
         """
         index, order = self._sets[number], self._from_the_rarest(number)
         if allowed is not None and not index.uncut:
@@ -162,7 +163,7 @@ class Bm25:
         return sorted(terms, key=lambda term: (len(term.passages), -term.peak))
 
     def _added(self, index: SetIndex, terms: Sequence[_Term]) -> tuple[Docs, Numbers]:
-        """Return the passages that hold any of *terms*, rising, and their BM25 by these."""
+        """Return the passages that contain any of *terms*, rising, and their BM25 for *terms*."""
         if not terms:
             return np.zeros(0, np.int32), np.zeros(0)
         passages = np.concatenate([term.passages for term in terms])
@@ -176,7 +177,7 @@ class Bm25:
     def _added_up(
         self, index: SetIndex, every: Numbers, goal: _Goal, done: int, allowed: Mask | None
     ) -> tuple[Docs, Numbers, int]:
-        """Return passages that may be among the best, rising, their sums, and of how many terms.
+        """Return the passages that may be best, rising, their sums, and the number of terms added.
 
         Args:
             every: Sums of the first *done* terms; the others are added to it.
@@ -208,14 +209,14 @@ def _best(index: SetIndex, values: Numbers) -> Numbers:
 
 
 def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
-    """Return the addends of the denominator: of an empty text, and of each word of a text."""
+    """Return two addends of the denominator: for an empty text, and for each word of a text."""
     live = sum([index.live_passages for index in sets])
     average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
     return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
 
 
 def _peak(live: int, holders: int, signals: Signals) -> float:
-    """Return the most that a term may weigh which *holders* of *live* docs hold."""
+    """Return the highest weight of a term that *holders* of *live* docs contain."""
     idf = math.log(1 + (live - holders + 0.5) / (holders + 0.5))
     return idf * (signals.k1 + 1)
 
@@ -229,10 +230,10 @@ def _weights(
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Every term of a small set with its weights, the same to the last bit as those of `Bm25`.
+    """Every term of a small set with its weights: bit for bit the weights of `Bm25`.
 
     Attributes:
-        hashes: Of the terms, ascending; the last one is of no term.
+        hashes: The hashes of the terms, ascending. The last entry belongs to no term.
         offsets: The position of each term's first entry.
         size: The number of passages.
     """
@@ -268,7 +269,7 @@ def _term_array(terms: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
-    """Return the weights of a small set that was asked before and did not change since."""
+    """Return the weights of a small set that was searched before and has not changed."""
     if index.size > SMALL or not index.exact or index.is_part:
         return None
     name = (signals.k1, signals.b)
@@ -301,7 +302,7 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
 
 
 class _Term(NamedTuple):
-    """The passages with a term, and the most that it can add to any of them."""
+    """The passages with a term, and the highest weight of the term in any of them."""
 
     passages: Docs
     counts: NDArray[np.uint8]
@@ -310,7 +311,7 @@ class _Term(NamedTuple):
 
 
 class _Goal:
-    """When enough terms were added up.
+    """Decides when enough terms were added up.
 
     Args:
         order: Terms from the rarest on.
@@ -324,9 +325,10 @@ class _Goal:
         self.order, self.count, self._alone = order, count, alone
 
     def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:
-        """Return whether no doc without the terms added is the best, or among *count* allowed.
+        """Return whether the added terms occur in the best doc and in the best *count* allowed
+        docs.
 
-        Where meaning brings docs too, fewer are enough if the rare terms have no more.
+        If meaning finds docs too, fewer docs are enough when the rare terms have no more.
         """
         if done + 1 == len(self.left):
             return True
@@ -339,7 +341,7 @@ class _Goal:
 
 
 def _reached(values: Numbers, count: int) -> float:
-    """Return a number that *count* of *values* reach, and not many more; 0.0: no more do."""
+    """Return a number that *count* and few more of *values* reach; 0.0 if *values* are too few."""
     if np.count_nonzero(values >= _ANY) <= count:
         return 0.0
     step = max(1, len(values) // _SAMPLE)
@@ -351,7 +353,7 @@ def _reached(values: Numbers, count: int) -> float:
 
 
 def united(parts: Sequence[Docs]) -> Docs:
-    """Return docs once each, rising; for so few quicker than `np.unique`."""
+    """Return each doc once, rising. For few docs this is quicker than `np.unique`."""
     docs = np.concatenate(parts)
     docs.sort()
     new = np.ones(len(docs), np.bool_)
@@ -360,15 +362,15 @@ def united(parts: Sequence[Docs]) -> Docs:
 
 
 def kth_highest(values: NDArray[np.int64] | Numbers, count: int) -> float:
-    """Return the *count*-th highest of at least so many values."""
+    """Return the *count*-th highest of *values*, which are at least *count*."""
     # Not the other way round: with many equal low values that takes twenty times longer.
     return -float(np.partition(-values, count - 1)[count - 1])
 
 
 def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]:
-    """Return where the *count* highest values are, rising; of equal ones the first are taken.
+    """Return the positions of the *count* highest values, rising; of equal values the first.
 
-    Rows rise with time and so do ids that alveus makes, so that this is the order of ids, too.
+    Rows rise with time, as ids made by alveus do, so this is also the order of ids.
     """
     if len(values) <= count:
         return np.arange(len(values))
@@ -380,7 +382,7 @@ def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]
 
 
 def _places(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return where in *holders* and in *docs*, which both rise, the same docs are."""
+    """Return the positions of common docs in *holders* and in *docs*; both rise."""
     if not len(holders):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
     at = holders.searchsorted(docs)

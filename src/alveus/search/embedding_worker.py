@@ -1,8 +1,9 @@
 """The worker that computes the vectors of items that were committed without them.
 
-`add` does not wait for a slow embedder. A pending item is a row without vectors, which the store
-finds itself, so nothing is missed if a process dies in between. Of all processes that have a store
-file open, one embeds in the background: the holder of a lock, which ends with the process.
+`add` does not wait for a slow embedder. A pending item is a row without vectors. The store finds
+such rows by a query, so no item is missed if a process dies. Of all processes that have a store
+file open, one embeds in the background: the process that holds a lock. The lock ends with the
+process.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from alveus.values.forks import NO_THREAD, BackgroundThread, Flag, HandleLock, b
 log = logging.getLogger(__name__)
 
 BATCH = 32
-"""Items embedded between two looks at whether to stop: about 0.3 s of the bundled embedder."""
+"""Items embedded between two checks for a stop: about 0.3 s of the bundled embedder."""
 
 REST_S = 1.0
-"""Pause between two looks at a store that another process embeds for, or after a failure."""
+"""Pause between two looks while another process embeds for the store, or after a failure."""
 
 
 class EmbeddingWorker:
@@ -55,13 +56,13 @@ class EmbeddingWorker:
 
     @property
     def needed(self) -> bool:
-        """Whether items are committed without vectors at all."""
+        """Whether items may be committed without vectors."""
         return bool(self._embedder.dimensions) and not self._store.read_only
 
     def notify(self) -> None:
-        """Report that items may be pending; start the background thread if it does not run.
+        """Start the background thread, or wake it: items may be pending.
 
-        If it cannot be started, items stay pending until the next call, or a search.
+        If the thread cannot start, items stay pending until the next call, or a search.
         """
         if not self.needed or self._stop.is_set():
             return
@@ -101,9 +102,9 @@ class EmbeddingWorker:
         return len(batch)
 
     def _mine(self, limit: int) -> tuple[list[PendingVectors], set[tuple[str, str]]]:
-        """Return pending items of spaces that remember this embedder, and the notes that say so.
+        """Return pending items of the spaces noted for this embedder, and these notes.
 
-        Other spaces of the store may have others, whose items this one must leave alone.
+        Other spaces of the store may have other embedders; their items stay pending.
         """
         wanted = limit
         while True:
@@ -120,10 +121,10 @@ class EmbeddingWorker:
     def settle(
         self, *, wait_s: float | None, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Embed until nothing is pending; return whether that was reached in time.
+        """Embed until no item is pending; return False if the time was too short.
 
         Args:
-            progress: Called with the number that was embedded, after each batch.
+            progress: Called after each batch with the number of items embedded.
 
         Raises:
             EmbedderFailed: The embedder raised.
@@ -197,7 +198,7 @@ class EmbeddingWorker:
         return done == BATCH
 
     def _elected(self) -> int | None:
-        """Wait until no other process embeds for this store; return its lock; None: stopped."""
+        """Wait until no other process embeds for this store; return the lock, or None if stopped."""
         if self._folder is None:
             return -1
         path = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
@@ -214,10 +215,10 @@ class EmbeddingWorker:
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
-    """Return one vector per text, as for questions.
+    """Return one vector per text.
 
     Raises:
-        EmbedderFailed: The embedder raised, or answered with another shape than it promises.
+        EmbedderFailed: The embedder raised, or returned vectors of the wrong shape.
     """
     # A model may read questions in another way; `isinstance` with a protocol takes too long.
     embed = getattr(embedder, "embed_queries", embedder.embed)
@@ -236,5 +237,5 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
 
 
 def note_of(scope: Scope) -> str:
-    """Return the name of the note that says which embedder a scope's vectors are of."""
+    """Return the name of the note that names the embedder of a scope's vectors."""
     return f"embedder of {'knowledge' if scope.key is None else 'space'} {scope.space}"

@@ -21,10 +21,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import moment
 
 CACHED_ITEMS = 4_096
-"""Items that are kept; with `LONGEST` a few MB in most memories, 32 MB at the very most."""
+"""Most items that are cached: a few MB in most memories, at most 32 MB with `LONGEST`."""
 
 LONGEST = 2_048
-"""Characters of value, text and metadata up to which an item is kept."""
+"""Most characters of value, text and metadata of a cached item."""
 
 _FIELDS = attrgetter(*ITEM_FIELDS)
 
@@ -38,8 +38,9 @@ class _CachedItem:
     """The fields of an item, and the texts from which mutable fields are decoded.
 
     Attributes:
-        value: None: the value is a scalar, which can be shared.
-        metadata: None: it holds only scalars, so a copy is enough.
+        value: The value's JSON. None means that the value is a scalar, which can be shared.
+        metadata: The metadata's JSON. None means that it contains only scalars, so a copy is
+            enough.
     """
 
     first: int
@@ -49,7 +50,7 @@ class _CachedItem:
     metadata: str | None
 
     def item(self) -> Item:
-        """Return the item, which shares nothing mutable with any other."""
+        """Return the item. It shares no mutable object with any other."""
         fields = self.fields.copy()
         if self.metadata is None:
             fields[_METADATA] = fields[_METADATA].copy()
@@ -75,10 +76,11 @@ class ItemCache:
     ) -> tuple[list[Item | None], list[int]]:
         """Return the live items of *rows*, None for a missing one, and the first rows of items.
 
-        The read *now* is noted, but the returned items do not show it yet.
+        The read at *now* is noted, but the returned items do not show it yet.
 
         Args:
-            epoch: Of the view that found *rows*; rows of another epoch are different ones.
+            epoch: Epoch of the view that found *rows*. In another epoch the same numbers may be
+                other rows.
         """
         if epoch != self._epoch:
             with self._mutex:
@@ -116,7 +118,8 @@ class ItemCache:
             self._rows.pop(cached.first, None)
 
     def _fresh(self, row: int, now: int) -> _CachedItem | None:
-        """Return an item, unless it expired: another process may have renewed it."""
+        """Return an item unless it expired. An expired item is read again: another process may have
+        renewed it."""
         cached = self._items.get(row)
         if cached is None or cached.expires is None or cached.expires > now:
             return cached
@@ -165,16 +168,16 @@ def _size(record: ItemRecord) -> int:
 
 
 SEARCHES = 32
-"""Searches of a scope that are remembered."""
+"""Most cached searches of a scope."""
 
 SCOPES = 1_024
-"""Scopes whose searches are kept: the last ones that were searched."""
+"""Most scopes with cached searches: the scopes searched last."""
 
 HITS_BYTES = 64 << 20
-"""The most RAM of all these searches, roughly; one scope alone may take more."""
+"""The most RAM of all cached searches, roughly. A single scope may take more."""
 
 HIT_BYTES = 700
-"""RAM that a hit takes beside its texts, roughly."""
+"""RAM of a hit beside its texts, roughly."""
 
 
 class RecentHits:
@@ -186,7 +189,7 @@ class RecentHits:
         self._mutex = HandleLock()
 
     def note(self, sets: Sequence[SetRef] | Scope, hits: Hits) -> None:
-        """Keep the hits of a search of sets of one scope."""
+        """Cache the hits of a search of sets of one scope."""
         if not hits:
             return
         scope = sets if isinstance(sets, Scope) else sets[0].scope
@@ -202,7 +205,7 @@ class RecentHits:
                 self._bytes -= sum(size for _, size in dropped)
 
     def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """Return the items found for *scope*, or in knowledge, each once, the latest first."""
+        """Return the items found for *scope* or in knowledge, each once, the latest first."""
         with self._mutex:
             pairs = [
                 (owner, hit.item)
@@ -217,7 +220,7 @@ class RecentHits:
         return list(once.values())
 
     def clear(self) -> None:
-        """Forget all of it."""
+        """Forget all searches."""
         with self._mutex:
             self._hits.clear()
             self._bytes = 0

@@ -1,7 +1,7 @@
 """Search of a large set by the candidates that its store chooses.
 
-The searched part has the figures of the whole set, and the neighbours that its items have there. So
-each candidate gets the score that it would get if the whole set were read.
+The searched part has the figures of the whole set and the neighbours of its items. So each
+candidate gets the same score as in a search of the whole set.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from alveus.store import CandidateQuery, Feature, Finder, LargeSet
 from alveus.store.filters import Filter
 
 SHORT_LIST = 200
-"""Candidates whose neighbours are looked at too; or four times the hits asked for."""
+"""Candidates whose neighbours are scored too, or four times the limit of hits."""
 
 BEST_BY_WORDS = 8
-"""Candidates that are on the short list for their words alone."""
+"""Candidates added to the short list for their words alone."""
 
 
 class LargeSetRequest(NamedTuple):
@@ -46,14 +46,14 @@ class LargeSetRequest(NamedTuple):
 
 
 def can_be_partial(signals: Signals) -> bool:
-    """Return whether candidates by words and meaning are enough: nothing else brings items."""
+    """Return whether words and meaning alone find all items of the search."""
     return not (signals.recency or signals.importance or signals.decay or signals.names)
 
 
 def part_of(
     store: Finder, number: int, whole: LargeSet, request: LargeSetRequest, *, dimensions: int
 ) -> tuple[SetIndex, list[int]]:
-    """Return the part of a large set with the best candidates, and its rows that are no hits."""
+    """Return the part of a large set with the best candidates, and its rows that are not hits."""
     query = _query(whole, request)
     features = store.candidates(number, query, dimensions=dimensions)
     candidates = _standing_for(whole, features, dimensions)
@@ -123,7 +123,7 @@ def _short_list(candidates: SetIndex, request: LargeSetRequest) -> list[int]:
 
 
 def _inner(rows: Sequence[int], windows: Sequence[Sequence[int]]) -> set[int]:
-    """Return *rows* and their direct neighbours: all rows whose neighbours are known."""
+    """Return *rows* and their direct neighbours: the rows with known neighbours."""
     chosen, inner = set(rows), set(rows)
     for window in windows:
         for at, row in enumerate(window):

@@ -22,21 +22,21 @@ from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
 
 RECENT_ITEMS = 16_384
-"""Items that are kept outside the index; beyond so many the index takes them over."""
+"""Most items kept outside the index; more are moved into it."""
 
 COUNTED = 2_000
-"""Holders of a probe's terms that are all counted; of more, the holders of its rarest are tried."""
+"""Up to so many items with a probe's terms are all counted; of more, those with its rarest terms."""
 
 SETS = 256
 """Sets whose recent items are kept."""
 
 
 class Probe(NamedTuple):
-    """The terms of an item: a candidate shares at least *least* of *terms*.
+    """The terms of an item. A candidate shares at least *least* of *terms*.
 
     Attributes:
-        terms: Each once; without terms every item that is short enough is a candidate.
-        most: The most tokens that a candidate may have, as words count them.
+        terms: The terms, each once. If empty, every item that is short enough is a candidate.
+        most: Most tokens in the text of a candidate.
     """
 
     terms: Sequence[int]
@@ -45,7 +45,7 @@ class Probe(NamedTuple):
 
 
 class ItemsByTerm:
-    """Items by the terms they hold."""
+    """Items by their terms."""
 
     def __init__(self) -> None:
         self._items: list[tuple[str, bytes, int]] = []
@@ -55,7 +55,7 @@ class ItemsByTerm:
         return len(self._items)
 
     def take(self, item_id: str, packed: bytes, tokens: int) -> None:
-        """Take an item in; the words it had before, if any, stay findable too."""
+        """Add an item. If it was added before, its earlier words still find it."""
         at = len(self._items)
         self._items.append((item_id, packed, tokens))
         holders = self._holders
@@ -92,7 +92,7 @@ class ItemsByTerm:
 
 
 def shared(packed: bytes, terms: Sequence[int]) -> int:
-    """Return how many of *terms* an item holds."""
+    """Return the number of *terms* that an item contains."""
     return len(set(words.unpack(packed)[0].tolist()).intersection(terms))
 
 
@@ -120,7 +120,7 @@ class _IndexedSet:
 
     Attributes:
         number: The number of the set in the store.
-        items: Its items at first.
+        items: The number of its items when it was first read.
         base: Items up to this row are in the index.
         read_up_to: Items up to this row are in the index or in *recent*.
     """
@@ -143,7 +143,7 @@ class Alike:
         self._mutex = HandleLock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
-        """Return the live candidates of each probe, and the row up to which none is missed."""
+        """Return the live candidates of each probe, and the row up to which they are complete."""
         indexed = self._of(ref)
         if indexed is None:
             return 0, [[] for _ in probes]
@@ -159,7 +159,7 @@ class Alike:
         return last_row, self._live(ref, ids_by_probe, None)
 
     def forget(self, ref: SetRef) -> None:
-        """Drop the state of a set: another set may have its name."""
+        """Drop the state of a set: its name may be used by another set."""
         with self._mutex:
             self._sets.pop(ref, None)
 
@@ -217,7 +217,7 @@ class Alike:
             indexed.read_up_to = feature.row
 
     def _in_index(self, number: int, probes: Sequence[Probe]) -> list[list[str]]:
-        # As it is: later items are in *recent*, and bringing it up to date takes longer.
+        # Not refreshed, which takes longer: later items are in *recent*.
         return self._index.read(
             [number],
             dimensions=self._dimensions,

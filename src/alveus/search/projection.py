@@ -1,8 +1,7 @@
 """Items as points of a plane: points with nearly the same meaning are near each other.
 
 The plane is that of the two principal components: the directions in which the vectors differ most.
-Vectors are read part by part, as the store keeps them, so the memory beside the index grows only
-with the points.
+Vectors are read part by part. So the memory beside the index grows only with the number of points.
 """
 
 from __future__ import annotations
@@ -22,19 +21,19 @@ Colouring: TypeAlias = Literal["time", "speaker", "set"]
 """The property that colours the points of a picture."""
 
 STEP = 2_048
-"""Vectors looked at in one go."""
+"""Vectors read at a time."""
 
 SAMPLE = 16_384
-"""The most vectors that choose the plane, evenly spread.
+"""Most vectors from which the plane is computed, evenly spread.
 
-No point of 50,000 items is then further than 0.02 from its position by all vectors, which take
+For 50,000 items, every point is within 0.02 of its position computed from all vectors, which takes
 three times as long.
 """
 
 AXES = 2
 
 GOLDEN = (5**0.5 - 1) / 2
-"""Its multiples leave no gap between 0 and 1, and have no period."""
+"""The fractional parts of its multiples fill 0 to 1 evenly and without a period."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,15 +44,15 @@ class MapPoints:
     than 1 from it along either axis, and both axes have the same scale.
 
     Attributes:
-        ids: Of the items.
-        sets: Names of the sets they belong to.
-        x: Along the direction in which meanings differ most.
-        y: Along the direction at a right angle to it in which they differ most.
-        times: When they happened; in UTC, as `numpy.datetime64`.
-        speakers: Their speakers, or None.
-        share: How much of all difference the plane shows, 0..1.
-        unplaced: Items that are no points: they wait for their vectors, or have no text.
-        left_out: Items beyond the limit.
+        ids: Ids of the items.
+        sets: Names of the items' sets.
+        x: Position along the direction in which meanings differ most.
+        y: Position along the direction at a right angle to it in which they differ most.
+        times: Times of the items, in UTC, as `numpy.datetime64`.
+        speakers: Speakers of the items, or None.
+        share: Share of the variance that the plane shows, 0..1.
+        unplaced: Number of items without a point: they wait for their vectors, or have no text.
+        left_out: Number of items beyond the limit.
     """
 
     ids: Sequence[str]
@@ -84,7 +83,7 @@ class MapPoints:
         return pictures.map_by_name(self.x, self.y, names[colour], says=self._says())
 
     def _says(self) -> str:
-        """Return what is said below a picture of the points."""
+        """Return the caption of a picture of the points."""
         says = f"{len(self):,} items by meaning; the plane shows {self.share:.0%} of all difference"
         waiting = f"; {self.unplaced:,} have no vector yet" if self.unplaced else ""
         return f"{says}{waiting}{f'; {self.left_out:,} more' if self.left_out else ''}"
@@ -100,9 +99,9 @@ def map_of(
     """Return the items of sets as points.
 
     Args:
-        names: Of the sets.
-        allowed: The docs of each set that count; None: all live docs.
-        limit: The most points; of more items, an even sample.
+        names: Names of the sets.
+        allowed: The docs of each set to show. None means all live docs.
+        limit: Most points. Of more items, an even sample is shown.
     """
     live = [
         np.flatnonzero(index.alive if mask is None else index.alive & mask)
@@ -130,16 +129,16 @@ def map_of(
 
 
 def _spread(size: int, limit: int) -> NDArray[np.intp]:
-    """Return up to *limit* positions below *size*, ascending, spread evenly but without a step.
+    """Return up to *limit* positions below *size*, ascending, spread evenly without a fixed step.
 
-    A step could match a period of the data: every second message of a talk has the same speaker.
+    A fixed step could match a period of the data: every second message may have the same speaker.
     """
     order = (np.arange(size) * GOLDEN % 1).argsort(kind="stable")
     return np.sort(order[:limit])
 
 
 def _of_each(docs: Sequence[NDArray[np.intp]], chosen: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return the docs of each set that are *chosen* by their position among all docs."""
+    """Return the docs of each set at the positions *chosen* among all docs."""
     ends = np.cumsum([len(of) for of in docs])
     starts = ends - [len(of) for of in docs]
     parts = zip(docs, starts, ends, strict=True)
@@ -149,7 +148,7 @@ def _of_each(docs: Sequence[NDArray[np.intp]], chosen: NDArray[np.intp]) -> list
 def _projected(
     indexes: Sequence[SetIndex], docs: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.float64], float]:
-    """Return where docs are in their plane, in order, and how much of all difference it shows."""
+    """Return the coordinates of docs, in order, and the share of the variance in their plane."""
     found = sum(map(len, docs))
     if not found:
         return np.zeros((0, AXES)), 0.0
@@ -188,8 +187,9 @@ def _plane(
 
 
 def _turned(axes: NDArray[Any]) -> NDArray[Any]:
-    """Return directions, each so turned that the cubes of its numbers add up to more than zero.
+    """Return directions with their signs set so that the cubes of each one's numbers sum above 0.
 
-    Which side is up has no meaning; large numbers decide it, so that few more items seldom do.
+    The sign of a direction has no meaning. Large numbers decide it, so that a few new items seldom
+    flip the picture.
     """
     return axes * np.where((axes**3).sum(axis=0) < 0, -1.0, 1.0)

@@ -61,13 +61,13 @@ from alveus.values.storable import Value, counted, microseconds, moment, valid_t
 from alveus.values.times import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
-"""Pending items in reach that a search embeds before it answers; more make it partial."""
+"""Most pending items that a search embeds before it answers; with more, its result is partial."""
 
 REMEMBERED = 256
-"""Questions that are kept, as they were understood, and their vectors."""
+"""Most cached questions, with their signals and vectors."""
 
 RERANKER_FAILURES = (EmbedderFailed, ModelFailed, RerankerFailed)
-"""Faults of a re-ranker, its model or its server, which a search outlives."""
+"""Errors of a re-ranker, its model or its server. The search keeps its order and reports them."""
 
 CODE_ERRORS = (
     AssertionError,
@@ -90,13 +90,13 @@ class SearchOptions:
     """How to search; see `MemorySet.search`.
 
     Attributes:
-        valid_at: When facts have to hold, in microseconds; "any": at any time; None: at the moment
-            that is searched.
+        valid_at: The time at which facts must be valid, in microseconds. "any" means any time. None
+            means the moment that is searched.
         touch: Whether hits count as read.
-        min_score: Least relevance of a hit, 0..1; None: hits have no relevance.
-        reranker: Orders the best hits again; None: they keep their order.
-        everything: Whether items without a matching word or a vector are hits too; for sets of
-            a few thousand items at most.
+        min_score: Least relevance of a hit, 0..1. None means that no relevance is computed.
+        reranker: Orders the best hits again. None means that they keep their order.
+        everything: Whether items without a matching word or a vector are hits too. For sets of at
+            most a few thousand items.
     """
 
     limit: int = 10
@@ -110,7 +110,7 @@ class SearchOptions:
     everything: bool = False
 
     def instants(self, now: int) -> tuple[int, int | None]:
-        """Return when items must not have expired, and when they have to hold; None: whenever."""
+        """Return the times at which items must be unexpired, and valid; None means any time."""
         time = now if self.at is None else self.at.time
         if self.valid_at == ANY_TIME:
             return time, None
@@ -130,7 +130,7 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
     """Return the arguments of a search, checked; see `MemorySet.search`.
 
     Raises:
-        InvalidFilter, InvalidInput: One of them cannot be used.
+        InvalidFilter, InvalidInput: An argument cannot be used.
     """
     if min_score is not None and (type(min_score) not in (int, float) or not 0 <= min_score <= 1):
         raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
@@ -181,11 +181,11 @@ class _SearchRequest:
 
     @property
     def asked_at(self) -> datetime:
-        """When it is asked, by the clock of the asker."""
+        """Time of the question on the asker's clock."""
         return self.zone.local(moment(self.instants[0]))
 
     def admits(self, item: Item) -> bool:
-        """Return whether an item has not expired, and holds."""
+        """Return whether an item is unexpired and valid."""
         if item.expire_at is item.valid_from is item.valid_to is None:
             return True
         now, valid_at = self.instants
@@ -199,7 +199,7 @@ class _SearchRequest:
 
 
 class _Ranked(NamedTuple):
-    """The best items of the sets, how many wait for vectors, and the question as it was read."""
+    """The best items of the sets, the number of pending items, and the question's signals."""
 
     scored: list[Scored]
     pending: int
@@ -210,7 +210,7 @@ class Searcher:
     """Searches sets of one store.
 
     Args:
-        reranker: Of searches that leave it to the memory.
+        reranker: Re-ranker of searches that do not name one.
     """
 
     def __init__(  # noqa: PLR0913 - made once, by `Memory.open`
@@ -253,8 +253,8 @@ class Searcher:
         """Return the best items of the sets that exist, or of all sets of a scope, best first.
 
         Args:
-            now: The time that decides which items have expired and hold; by default the clock's.
-            zone: The time zone of the asker, whose days "yesterday" in a question counts.
+            now: The time for which items must be unexpired and valid. By default the clock's.
+            zone: The asker's time zone, in which "yesterday" in a question is resolved.
         """
         with self._store.observer.search(sets, query, options.limit) as observed:
             query = checked_query(query)
@@ -352,7 +352,7 @@ class Searcher:
             return self._rank([*sets, *parts, *drafted_indexes], request, question, excluded)
 
         def answer() -> _Ranked:
-            # A slow embedder is asked while no lock is held; the next look finds the vector.
+            # Call a slow embedder while no lock is held; the next attempt finds the vector cached.
             nonlocal ready, seen
             while True:
                 result = self._index.read(numbers, dimensions=dimensions, work=work, view=seen)
@@ -386,7 +386,7 @@ class Searcher:
     def _hidden(
         self, infos: Sequence[SetInfo], instants: tuple[int, int | None], drafted: Drafted | None
     ) -> list[Collection[int]]:
-        """Return the hidden rows of each set; cheap if there are none."""
+        """Return the hidden rows of each set; cheap if none are hidden."""
         now, valid_at = instants
         hidden: list[Collection[int]] = []
         for info in infos:
@@ -454,10 +454,10 @@ class Searcher:
     def _question(
         self, request: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
     ) -> QuestionSignals:
-        """Return the question as it is read for *sets*, cached if it was asked lately.
+        """Return the signals of the question for *sets*, cached if it was asked lately.
 
         Args:
-            others: Speakers of sets that are not read.
+            others: Speakers of other sets, which are not loaded.
         """
         query, speakers = request.query, (*_speakers(sets), *others)
         if request.signals.names:
@@ -478,7 +478,7 @@ class Searcher:
         return question.asked_on(request.asked_at.date()) if question.relative else question
 
     def _check_embedder(self, view: SearchView) -> None:
-        """Refuse to compare vectors of two embedders; looked at when anything was committed."""
+        """Raise an error if the sets have vectors of another embedder; checked after each commit."""
         state = self._index.seq, self._index.epoch
         if state != self._checked:
             for name, text in self._expects:
@@ -523,7 +523,7 @@ class Searcher:
     def _read_times(
         self, sets: Sequence[SetIndex], request: _SearchRequest
     ) -> list[NDArray[np.int64]]:
-        """Return when the items of each set were last read; 0: never, or only drafted yet."""
+        """Return the time of the last read of each set's items; 0 means never, or only drafted."""
         times = [np.zeros(one.size, np.int64) for one in sets]
         for info, one, set_times in zip(request.infos, sets, times, strict=False):
             rows = self._store.access_times(info.number)
@@ -571,7 +571,7 @@ class Searcher:
         hits = [
             Hit(item, one.score, one.parts, one.relevance)
             for item, one in pairs
-            if item is not None and request.admits(item)  # it may have come while this was asked
+            if item is not None and request.admits(item)  # it may have been committed meanwhile
         ]
         dated = _dated(ranked.question, request) if ranked.question.relative else None
         return Hits(hits, partial=ranked.pending > 0, reranker_failure=failure, dated=dated)
@@ -585,8 +585,8 @@ class Searcher:
     ) -> tuple[list[Scored], str | None]:
         """Return the best hits in a re-ranker's order; if it fails, in the search's order, and why.
 
-        A score is then the re-ranker's; ties keep the order of the search. The part "rerank" is
-        the difference to the search's score, so parts still add up.
+        Scores become those of the re-ranker; ties keep the order of the search. The part "rerank"
+        is the difference from the search's score, so parts still add up.
         """
         limit = request.options.limit
         items = self._from_store([one.row for one in scored], drafted, touch=False)
@@ -628,20 +628,20 @@ class Searcher:
         return {stored.row: value_of(stored.record) for stored in found}
 
     def touch(self, firsts: Sequence[int]) -> None:
-        """Note that items, by their first rows, were read."""
+        """Note a read of the items with these first rows."""
         if firsts:
             now = self._clock()
             self._store.touch(firsts, time=now)
             self._item_cache.touched(firsts, now)
 
     def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
-        """Have items expire later, and be found until then; see `Ledger.renew`."""
+        """Make items expire later; they are found until then. See `Ledger.renew`."""
         renewed = self._store.renew(expiries, now=now)
         self._item_cache.drop([row for row, _ in expiries])
         return renewed
 
     def forget(self, set_numbers: Sequence[int]) -> None:
-        """Drop all that is kept of sets of which something was erased, on disk too."""
+        """Drop everything cached of sets with erased items, on disk too."""
         self._item_cache.clear()
         for number in set_numbers:
             self._index.drop(number)
@@ -655,8 +655,8 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
     """Return a re-ranker's number for each text.
 
     Raises:
-        RerankerFailed: It raised, or gave not one finite number for each text.
-        Exception: Errors of alveus and `CODE_ERRORS` go through as they are.
+        RerankerFailed: The re-ranker raised, or did not return one finite number per text.
+        Exception: Errors of alveus and `CODE_ERRORS` are raised unchanged.
     """
     try:
         answer = reranker.rerank(query, texts)
@@ -674,7 +674,7 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
 
 
 def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
-    """Return the days that the question names by a word, and the zone by which they are counted."""
+    """Return the days that words such as "yesterday" in a question name, and their time zone."""
     now = request.asked_at
     days = past_days(question.text[:MAX_PARSED], now.date())
     if days is None:
@@ -685,7 +685,7 @@ def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
 
 
 def _dated_text(item: Item) -> str:
-    """Return an item as a reader would see it: "Ada, 2024-05-02: I moved to Lisbon."."""
+    """Return an item as text for a re-ranker: "Ada, 2024-05-02: I moved to Lisbon."."""
     about = [who] if (who := item.speaker or item.role) else []
     if item.time is not None:
         about.append(item.time.date().isoformat())
@@ -715,7 +715,7 @@ def _allowed(
 
 
 def checked_query(query: object) -> str:
-    """Return *query*, if it is a text; see `valid_text` for half a surrogate pair in it."""
+    """Return *query* if it is a text; `valid_text` treats half a surrogate pair in it."""
     if type(query) is not str:
         raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
     return valid_text(query).value

@@ -7,10 +7,10 @@
     score = fit   +  session · best fit in the item's session
             +  instruction, recency, importance, decay
 
-The sets searched count as one: BM25 and its best are over all their live items. A filter hides
-items and changes no score, but that a hidden item is not the best of its session. A small set is
-scored whole. In a large one candidates are chosen among the allowed items, by words and by
-meaning, with their neighbours; their scores are the exact ones.
+The searched sets count as one: BM25 and its best are over all their live items. A filter hides
+items. It changes no score, except that a hidden item is never the best of its session. In a small
+set every item is scored. In a large set words and meaning choose candidates among the allowed
+items. Their neighbours join them. Their scores are exact.
 """
 
 from __future__ import annotations
@@ -39,23 +39,23 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.words import INSTRUCTION, QUESTION, SHORT_QUESTION
 
 NEAR_SHARE = 0.004
-"""Share of a large set that is fetched by meaning, at least `NEAR_LEAST`."""
+"""Share of a large set that meaning chooses as candidates; at least `NEAR_LEAST` docs."""
 
 NEAR_LEAST = 800
 ENTITY_FIELDS = ("entities", "subject")
 """Fields of the metadata that name people, places and things."""
 
 WORDS_COUNT = 1_000
-"""Docs of a large set that are fetched by words."""
+"""Docs of a large set that words choose as candidates."""
 
 SHORT_LIST = 300
-"""Candidates of a large set whose neighbours are looked at too; or ten times the hits asked for."""
+"""Candidates of a large set whose neighbours are scored too, or ten times the limit of hits."""
 
 FOREMOST = 2_000
-"""Docs of a large set that are fetched for being the newest, or gravest, if that weighs."""
+"""Docs of a large set chosen as the newest, or the most important, if that has a weight."""
 
 FEW = 2_000
-"""If a filter leaves no more than so many docs of a large set, all of them are candidates."""
+"""If a filter allows at most so many docs of a large set, all of them are candidates."""
 
 _UNIT = 1e9
 """Scores are rounded to nine decimals, so that no machine's last bit decides an order."""
@@ -63,7 +63,7 @@ _UNIT = 1e9
 _LOWEST = -np.finfo(np.float64).max
 _DAY_US = 86_400_000_000
 _USER = "user"
-"""The role whose items "I" in a question points to."""
+"""The role of the items that "I" in a question refers to."""
 
 
 Vector = NDArray[np.float32] | Quantised
@@ -73,9 +73,9 @@ class Scored(NamedTuple):
     """A doc that was found.
 
     Attributes:
-        set: Which of the sets searched, by position.
-        parts: By name, already weighted; they add up to `score`.
-        relevance: How likely it bears on the question, if that was asked.
+        set: Position of its set among the searched sets.
+        parts: Weighted parts of the score by name; they add up to `score`.
+        relevance: Probability that it answers the question, if relevance was requested.
     """
 
     set: int
@@ -92,9 +92,9 @@ class _Page:
     """The scored docs of one set.
 
     Attributes:
-        docs: Those that were scored, rising; None: all.
-        parts: By name, a number for each doc.
-        keys: Scores in units of 1e-9, whole numbers; -inf for a doc that is no hit.
+        docs: The scored docs, rising. None means all docs of the set.
+        parts: Parts of the scores by name: a number for each doc.
+        keys: Scores as whole numbers of 1e-9; -inf for a doc that is not a hit.
     """
 
     number: int
@@ -106,18 +106,19 @@ class _Page:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """The docs of *sets* by how well they answer *question*.
+    """Ranks the docs of *sets* by how well they answer *question*.
 
-    The same question of the same items has the same answer on every machine. With a vector, every
-    doc that has one is a hit, however low. A doc without is a hit only if a word, a neighbour in
-    its session, its speaker or its date speaks for it.
+    The same question over the same items gives the same hits on every machine. If the question has
+    a vector, every doc with a vector is a hit, however low its score. A doc without a vector is a
+    hit only through a word, a neighbour in its session, its speaker or its date.
 
     Attributes:
-        vector: Of `question.meaning`; None: search words only.
+        vector: The vector of `question.meaning`. None means a search by words only.
         now: Microseconds since 1970, for recency and decay.
-        allowed: By set, the docs that may be found; None: all.
-        read: By set, when each doc was last read, for decay; 0: never. None: none ever was.
-        calibration: Computes the relevance of hits; None: they have none.
+        allowed: By set, the docs that may be found. None means all.
+        read: By set, the time of each doc's last read, for decay; 0 means never. None means that no
+            doc was read.
+        calibration: Computes the relevance of hits. None means that hits have no relevance.
         everything: Whether docs without a matching word or a vector are hits too.
     """
 
@@ -148,7 +149,7 @@ class Ranking:
         return self._judged([hits[entry] for entry in entries])
 
     def _judged(self, scored: list[Scored]) -> list[Scored]:
-        """Return hits with their relevance, if it is asked for."""
+        """Return hits with their relevance, if a calibration is given."""
         if self.calibration is None or not scored:
             return scored
         terms = telling_terms(self.question.terms)
@@ -217,7 +218,7 @@ class Ranking:
         if not index.linked:
             parts["previous"] = parts["next"] = np.zeros(index.size)
             return self._page(number, None, parts, base[:-1])
-        # A doc without a neighbour has -1 there, which is the 0.0 at the end.
+        # A doc without a neighbour has -1, which is the index of the 0.0 at the end.
         before = base[index.previous]
         score = self._smoothed(index, None, parts, base[:-1], before, base[index.next])
         return self._page(number, None, parts, score)
@@ -231,7 +232,7 @@ class Ranking:
         before: Numbers,
         after: Numbers,
     ) -> Numbers:
-        """Return *base* with shares of the neighbours' before and after; they join *parts*."""
+        """Return *base* plus shares of the neighbours' base; add the shares to *parts*."""
         parts["previous"] = self.signals.previous * before
         parts["next"] = self.signals.next * after
         score = base + parts["previous"] + parts["next"]
@@ -243,11 +244,12 @@ class Ranking:
         return score
 
     def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
-        """Return which docs follow a question, and are of whom the question names; None: none."""
+        """Return a mask of docs that follow a question and have the named speaker; None means none."""
         questions = _traits(index).questions
         if questions is None:
             return None
-        answers = questions[_of(index.previous, docs)]  # -1, no neighbour, is the False at the end
+        answers = questions[_of(index.previous, docs)]  # -1, no neighbour, is the index of the
+        # False at the end
         speakers = self._named(index)
         if speakers is None:
             return answers
@@ -255,7 +257,7 @@ class Ranking:
         return None if code is None else answers & (_of(column, docs) == code)
 
     def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
-        """Score *docs* of a large set, as `_whole` would; *unit* is the BM25 that counts as one."""
+        """Score *docs* of a large set with the scores of `_whole`; *unit* is the BM25 worth 1."""
         index = self.sets[number]
         before, after = index.previous[docs], index.next[docs]
         around = united([docs, before, after])
@@ -290,7 +292,8 @@ class Ranking:
         if self._meaning is not None:
             near = max(NEAR_LEAST, int(NEAR_SHARE * index.live), 2 * self.limit)
             chosen.append(index.nearest(self._meaning, near, allowed))
-            # A named speaker or date lifts docs of a lower cosine: near ones are fetched too.
+            # A named speaker or date can lift docs of a lower cosine, so more near docs are
+            # candidates.
             for _, part in self._evidence(index, None):
                 chosen.append(index.nearest(self._meaning, near, open_to & (part > 0)))
         docs = united(chosen)
@@ -307,7 +310,7 @@ class Ranking:
         return self._chosen(number, words, unit, around[open_to[around]])
 
     def _foremost(self, index: SetIndex, open_to: Mask) -> list[Docs]:
-        """Return docs that neither words nor meaning may find, if being new or grave counts."""
+        """Return the newest and most important docs, if recency or importance has a weight."""
         columns: list[NDArray[np.int64] | Numbers] = []
         if self.signals.recency:
             columns.append(index.time)
@@ -319,7 +322,7 @@ class Ranking:
     def _page(
         self, number: int, docs: Docs | None, parts: dict[str, Numbers], score: Numbers
     ) -> _Page:
-        """Return the page of *docs*; their signals join *parts* and *score*."""
+        """Return the page of *docs*; add their signals to *parts* and *score*."""
         index = self.sets[number]
         for name, part in self._evidence(index, docs):
             parts[name] = part
@@ -346,7 +349,7 @@ class Ranking:
     def _hits(
         self, number: int, docs: Docs | None, parts: Mapping[str, Numbers], score: Numbers
     ) -> Mask | None:
-        """Return which docs are hits, with the evidence in *score*; None: all."""
+        """Return a mask of the hits, and add the evidence to *score*; None means all docs."""
         index, allowed, meaning = self.sets[number], self._allowed(number), parts.get("meaning")
         holes = docs is None and index.live != index.size
         seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)
@@ -362,7 +365,7 @@ class Ranking:
         return hits
 
     def _evidence(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals that make a doc a hit by themselves: names and dates in the question."""
+        """Yield the signals that alone make a doc a hit: names and dates in the question."""
         weights, question = self.signals, self.question
         name = "user" if question.speaker is None else "speaker"
         weight = weights.user if question.speaker is None else weights.speaker
@@ -377,7 +380,7 @@ class Ranking:
                 yield "entities", weights.entities * _of(share, docs)
 
     def _named(self, index: SetIndex) -> tuple[NDArray[np.int32], int | None] | None:
-        """Return the column and code of the named person; its code is None if no doc has it."""
+        """Return the column and code of the named person; the code is None if no doc has it."""
         question = self.question
         if question.speaker is not None:
             names, column, name = index.speakers, index.speaker, question.speaker
@@ -388,7 +391,7 @@ class Ranking:
         return column, names.index(name) if name in names else None
 
     def _of_form(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals of the form of a text, which order hits and make none."""
+        """Yield signals from the form of a text. They order hits and make no doc a hit."""
         weights = self.signals
         if weights.when and self.question.when:
             yield "when", (weights.when / 2) * np.minimum(_of(index.temporal, docs), 2)
@@ -398,7 +401,7 @@ class Ranking:
             yield "short_question", lost
 
     def _leanings(self, index: SetIndex, docs: Docs | None) -> Iterator[tuple[str, Numbers]]:
-        """Yield signals of an item itself, which do not depend on the question."""
+        """Yield signals that do not depend on the question."""
         weights = self.signals
         standing = _traits(index).instructions if weights.instruction else None
         if standing is not None:
@@ -429,7 +432,7 @@ class Ranking:
 
 
 def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
-    """Return how well an item fits the names in a question: a speaker or the user, and a date."""
+    """Return the parts for the names in a question: a speaker or the user, and a date."""
     names_speaker = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
     return float(names_speaker) + parts.get("date", 0.0) / (signals.date or 1.0)
 
@@ -438,9 +441,9 @@ class _Traits(NamedTuple):
     """Properties of the docs of a set that do not depend on the question.
 
     Attributes:
-        questions: Which docs are questions, with a False at the end; None: none is.
-        short_questions: The same of short ones.
-        instructions: The same of standing instructions.
+        questions: Mask of docs that are questions, with a False at the end. None means no doc.
+        short_questions: The same for short questions.
+        instructions: The same for standing instructions.
         in_sessions: Whether any doc has a session.
     """
 
@@ -468,7 +471,7 @@ def _traits(index: SetIndex) -> _Traits:
 
 
 def _marked(index: SetIndex, mark: int) -> Mask | None:
-    """Return which docs bear *mark*, with a False at the end; None: none does."""
+    """Return a mask of docs with *mark*, with a False at the end; None if no doc has it."""
     docs = index.holders(mark)
     if not len(docs):
         return None
@@ -480,7 +483,7 @@ def _marked(index: SetIndex, mark: int) -> Mask | None:
 def _best_of_sessions(
     index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
 ) -> Numbers:
-    """Return the best score of a hit in each doc's session, at least 0; its score without one."""
+    """Return the best score of a hit in each doc's session, at least 0; without one, its score."""
     own_score = np.maximum(score, 0.0)
     if not _traits(index).in_sessions:
         return own_score
@@ -505,7 +508,7 @@ def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
 
 
 def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
-    """Return the positions of *docs* in *around*; for -1 the position past its end."""
+    """Return the positions of *docs* in *around*; for -1, the length of *around*."""
     return np.where(docs < 0, len(around), around.searchsorted(docs))
 
 

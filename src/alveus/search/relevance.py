@@ -1,13 +1,14 @@
 """Relevance: the probability that an item answers a question, comparable between searches.
 
-A score orders the hits of one search. A relevance compares across searches:
+A score orders the hits of one search. A relevance can be compared between searches:
 
     evidence  = intercept  +  words · coverage  +  meaning · likeness  +  named
     relevance = 1 / (1 + e ** -evidence)
 
-*coverage* is the item's BM25 as a share of the most that the question could reach, *likeness* the
-cosine of their vectors; the neighbours in the session add a part to both, as they do to a score.
-Numbers of up to two digits, which every text has from its time, cover nothing. *named* is 1 for
+*coverage* is the item's BM25 as a share of the highest BM25 possible for the question. *likeness*
+is the cosine of their vectors. The neighbours in the session add a part to both, as to a score.
+Numbers of up to two digits do not count, because every text has some from its time. *named* is 1
+for
 the speaker or the user that the question names, and up to 1 for its date.
 
 The numbers were fitted on LoCoMo: items that answer a question against the ten best items for a
@@ -30,10 +31,10 @@ from alveus.values.lazy import lists_of
 from alveus.values.lazy_dataclass import dataclass
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
-"""The shares of the neighbours in a session, as the defaults of `Signals`."""
+"""The shares of the neighbours in a session: the defaults of `Signals`."""
 
 BACKGROUND = 50
-"""Texts that BM25 counts beside the real ones, so that a word of the only text is still rare."""
+"""Texts that BM25 counts beside the real ones, so that a word is rare even in a single text."""
 
 Numbers = NDArray[np.float64]
 
@@ -43,7 +44,7 @@ class Calibration:
     """The coefficients that turn coverage and likeness into relevance.
 
     Attributes:
-        unrelated: Mean cosine of unrelated texts, which counts as no likeness.
+        unrelated: Mean cosine of unrelated texts. It counts as a likeness of 0.
     """
 
     intercept: float
@@ -59,15 +60,15 @@ class Calibration:
 
 
 WORDS_ALONE = Calibration(-1.8, 8.0)
-"""Where nothing has a vector."""
+"""The calibration of searches without vectors."""
 
 BUNDLED = {"minilm": Calibration(-4.8, 5.0, 12.0), "static": Calibration(-5.5, 6.5, 7.5)}
 
 _LIKE_MINILM = -4.8 + 12.0 * 0.043, 5.0, 12.0 * (1 - 0.043)
-"""That of minilm, whose unrelated texts have a cosine of .043, for likeness above the unrelated."""
+"""The calibration of minilm, for likeness above that of unrelated texts (their cosine is .043)."""
 
 UNRELATED = tuple(lists_of(__file__)["unrelated"])
-"""Texts that have nothing in common."""
+"""Texts without a common subject."""
 
 
 def telling_terms(terms: Sequence[int]) -> list[int]:
@@ -83,10 +84,10 @@ def _clock_terms() -> frozenset[int]:
 
 
 def calibration_of(embedder: Embedder) -> Calibration:
-    """Return the calibration for an embedder; one that is not bundled embeds `UNRELATED` for it.
+    """Return the calibration for an embedder. If it is not bundled, it embeds `UNRELATED` first.
 
     Raises:
-        EmbedderFailed: It could not.
+        EmbedderFailed: The embedder failed on `UNRELATED`.
     """
     if not embedder.dimensions:
         return WORDS_ALONE

@@ -28,12 +28,12 @@ PADDING = bytes(1 << 16)
 
 
 class SpillFolder:
-    """Keeps arrays in files without a name, each mapped: they take page cache, and no RAM.
+    """Keeps arrays in nameless mapped files, which take page cache in place of RAM.
 
-    A file goes with its array, or with the process.
+    A file is deleted with its array, or with the process.
 
     Args:
-        folder: Where the files are; None: where the system keeps temporary ones.
+        folder: The folder of the files. None means the system's folder for temporary files.
     """
 
     def __init__(self, folder: Path | None = None) -> None:
@@ -51,7 +51,8 @@ class SpillFolder:
         nbytes = room * values.itemsize * int(np.prod(shape[1:], dtype=np.int64))
         with tempfile.TemporaryFile(dir=self._folder) as file:
             file.write(np.ascontiguousarray(values).data.cast("B"))
-            # Written, not left out: what cannot be written to a mapped file ends the process.
+            # Written in full: if the disk is full, a write to an unwritten part of the map kills
+            # the process.
             for at in range(values.nbytes, nbytes, len(PADDING)):
                 file.write(PADDING[: nbytes - at])
             file.flush()
@@ -60,7 +61,7 @@ class SpillFolder:
 
 
 class Growable(Generic[T]):
-    """An array that is appended to; its room doubles, so that appending costs little on average.
+    """An array that grows: its room doubles, so appending costs little on average.
 
     `view` is valid until the next append; writing to it writes to the array.
     """
@@ -79,14 +80,14 @@ class Growable(Generic[T]):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, its spare room included."""
+        """Bytes of RAM of the array, with its spare room."""
         return 0 if self._spilled_to else self._room.nbytes
 
     def spill(self, to: SpillFolder) -> None:
-        """Keep it in a file from now on.
+        """Keep the array in a file from now on.
 
         Raises:
-            OSError: The disk has no space for it; it stays in RAM.
+            OSError: The disk has no space for the array; it stays in RAM.
         """
         if self._room.nbytes and not self._spilled_to:
             self._room = to.array(self._room, len(self._room))
@@ -122,8 +123,8 @@ class Columns:
     """Named arrays of equal length, one entry per document, made or fetched when first asked for.
 
     Args:
-        fetch: Returns the writable array of a name, as it was stored in a file; None: all of them
-            begin empty.
+        fetch: Returns the writable array of a name, as a file stores it. None means that all
+            columns begin empty.
     """
 
     __slots__ = ("_arrays", "_fetch", "_types", "size")
@@ -170,13 +171,13 @@ class Columns:
 
 
 class Codes:
-    """Small whole numbers for names: -1 for None, else 0, 1, … in the order of appearance.
+    """Small whole numbers for names: -1 for None, else 0, 1, … by first use.
 
     A name without uses is forgotten: its entry in `names` is then an empty text.
 
     Args:
         uses: How often each of *names* is used.
-        sealed: Names in a file, each in use, which are read when they are first needed.
+        sealed: Names in a file, all in use. They are read when first needed.
     """
 
     __slots__ = ("_codes", "_names", "_sealed", "_uncounted", "_uses")
@@ -222,7 +223,7 @@ class Codes:
         return uses
 
     def find(self, name: object) -> int | None:
-        """Return the code of *name*; None if it has no uses."""
+        """Return the code of *name*, or None if *name* has no uses."""
         return self._ready().get(cast("str", name))
 
     def use(self, names: Sequence[str | None]) -> NDArray[np.int32]:
@@ -254,7 +255,7 @@ class Codes:
 
 
 class Texts:
-    """A list of texts, the first of which may be in a file."""
+    """A list of texts; its first texts may be in a file."""
 
     __slots__ = ("_added", "_sealed", "_sealed_size")
 
@@ -272,7 +273,7 @@ class Texts:
         return self._added[at - self._sealed_size]
 
     def at(self, places: NDArray[np.integer[Any]]) -> list[str]:
-        """Return the texts at *places*."""
+        """Return the texts at the given positions."""
         added, size = self._added, self._sealed_size
         if self._sealed and len(places) and places.max() < size:
             return self._sealed.at(places)
@@ -287,7 +288,7 @@ class Texts:
         return added
 
     def where(self, text: str) -> NDArray[np.intp]:
-        """Return the places of *text*."""
+        """Return the positions of *text*."""
         size = self._sealed_size
         added = [at + size for at, own in enumerate(self._added) if own == text]
         places = np.array(added, np.intp)
@@ -307,7 +308,7 @@ NONE = -1
 """No name, or no neighbour."""
 
 EXACT_F32 = 2**24
-"""Whole numbers up to here are exact in float32, and so is every sum of them that stays here."""
+"""Whole numbers up to this one are exact in float32, and so are their sums up to it."""
 
 BY_DOC: dict[str, DTypeLike] = {
     "alive": np.bool_,
@@ -334,11 +335,11 @@ _AS_THEY_ARE = ("row", "first", "time", "importance", "temporal")
 """Columns that hold a field of a `Feature` unchanged."""
 
 BY_ROW: dict[str, DTypeLike] = {"owner": np.int32, "norm": np.float64}
-"""Columns with an entry per row, of which a document has one per window."""
+"""Columns with an entry per row; a document has one row per window."""
 
 BY_PASSAGE: dict[str, DTypeLike] = {"document": np.int32, "words": np.int32}
-"""Columns with an entry per passage: its document and its tokens. Every document has one or more,
-and the column ``passage`` has the first."""
+"""Columns with an entry per passage: its document and its tokens. Every document has at least one
+passage. The column ``passage`` has its first one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,10 +367,10 @@ class Described:
     """Features as arrays.
 
     Attributes:
-        by_doc: As `BY_DOC`; without links yet.
-        by_row: As `BY_ROW`.
-        by_passage: As `BY_PASSAGE`.
-        terms: Hashes, passages and counts, in order of passages.
+        by_doc: The columns of `BY_DOC`, without links yet.
+        by_row: The columns of `BY_ROW`.
+        by_passage: The columns of `BY_PASSAGE`.
+        terms: Term hashes, their passages and counts, in order of passages.
     """
 
     by_doc: dict[str, NDArray[Any]]
@@ -380,7 +381,7 @@ class Described:
 
 
 class Position(NamedTuple):
-    """Where the next document, its first row and its first passage go."""
+    """The numbers of the next document, row and passage."""
 
     doc: int = 0
     row: int = 0
@@ -422,9 +423,9 @@ def described(
 def _usable(
     vectors: Sequence[bytes | None], dimensions: int
 ) -> tuple[bytes, NDArray[np.int32], NDArray[np.bool_]]:
-    """Return vectors in one piece, how many rows each document has, and which are pending.
+    """Return all vectors in one array, the number of rows per document, and which are pending.
 
-    Vectors of another width are of another embedder, and as good as none yet.
+    Vectors of another width come from another embedder; such documents count as pending.
     """
     width = dimensions or sys.maxsize
     sizes = np.array([-1 if v is None else len(v) for v in vectors], np.int64)
@@ -491,10 +492,9 @@ def norms(rows: NDArray[np.int8]) -> NDArray[np.float64]:
 def link(
     columns: Columns | dict[str, NDArray[Any]], docs: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Fill in the links among *docs*, which are all live docs of their sessions.
+    """Fill in the links of *docs*: all live docs of some sessions.
 
-    Returns:
-        *docs* by session, time and first, and which are followed by one of their session.
+    Returns: *docs* by session, time and first, and which of them have a next doc in their session.
     """
     keys = (columns["first"][docs], columns["time"][docs], columns["session"][docs])
     order = docs[np.lexsort(keys)]
@@ -520,13 +520,13 @@ class Links:
         self._all_outdated = False
 
     def invalidate(self) -> None:
-        """Have all links computed again when they are next read."""
+        """Make the next read compute all links again."""
         self._all_outdated = True
         self._outdated.clear()
         self._last = None
 
     def put(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Take *pairs* of documents to be neighbours, and no others."""
+        """Make *pairs* of documents the only neighbours."""
         self._columns["previous"][:] = self._columns["next"][:] = NONE
         for before, after in pairs:
             self._columns["next"][before] = after
@@ -536,7 +536,7 @@ class Links:
         self._last = None
 
     def append(self, doc: int) -> None:
-        """Take in the last document, which has no links yet."""
+        """Link the last document, which has no links yet."""
         columns = self._columns
         session = int(columns["session"][doc])
         if session < 0 or self._all_outdated or session in self._outdated:
@@ -553,7 +553,7 @@ class Links:
         lasts[session] = doc
 
     def end(self, doc: int) -> None:
-        """Take a document, which is no longer alive, out of its session."""
+        """Unlink an ended document from its session."""
         session = int(self._columns["session"][doc])
         if session < 0 or self._all_outdated or session in self._outdated:
             return

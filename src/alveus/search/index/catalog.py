@@ -26,16 +26,16 @@ NOTHING = SearchView(0, [])
 logger = logging.getLogger(__name__)
 
 HOLES = 2_048
-"""Ended documents that a set in RAM keeps until they outnumber the live ones."""
+"""Ended documents that a set in RAM may keep even if they outnumber its live ones."""
 
 WAITING = 10_000
-"""Changes that a loaded set waits to take in, until they are more than its live documents."""
+"""Changes that may wait for a loaded set even if they outnumber its live documents."""
 
 LINE_BYTES = 120
 """RAM of a waiting change, roughly."""
 
 OFTEN_MEASURED = 2_000
-"""Sets of more documents are measured after every use, smaller ones at every 16th."""
+"""A set of more documents is measured after every use, a smaller one after every 16th."""
 
 SELDOM = 16
 
@@ -61,12 +61,13 @@ class IndexStats:
 
 @dataclass(slots=True)
 class _CatalogEntry:
-    """A set that is loaded, or about to be. *lock* guards *index*, the catalog's lock the rest.
+    """A set that is loaded or soon will be. *lock* guards *index*; the catalog's lock guards the
+    rest.
 
     Attributes:
         waiting: Changes to apply at the next use.
         live: Documents that were live when it was last used.
-        counted: The part of *nbytes* that is in the catalog's sum.
+        counted: The bytes of this entry in the catalog's sum.
     """
 
     number: int
@@ -83,16 +84,17 @@ class _CatalogEntry:
 class Index:
     """The sets of one store, ready for search: loaded at their first use, refreshed at each use.
 
-    Shared between threads; a set serves one of them at a time. Everything here can be dropped at
-    any time, and is loaded again from the store. Its size follows from the live items, however
-    many were added and ended before.
+    Threads share the index; one thread at a time uses a set. All sets can be dropped at any time
+    and are loaded again from the store. The size depends on the live items alone, however many were
+    added and ended before.
 
     Args:
-        folder: The folder of sealed files of large sets, made when needed; None: all stays in RAM.
-        salt: The store's; a file of another store is refused.
-        writable: Whether sealed files may be written and removed; else they are only read.
-        budget_bytes: RAM that unused sets may keep. A set that takes more by itself is kept in
-            files without a name, if *in_files*; else it is loaded again at each use.
+        folder: The folder of sealed files of large sets, made when needed. None means that all sets
+            stay in RAM.
+        salt: The salt of the store. A file of another store is refused.
+        writable: Whether sealed files may be written and removed. If not, they are only read.
+        budget_bytes: RAM that unused sets may keep. A set that needs more by itself is kept in
+            nameless files if *in_files* is set; else each use loads the set again.
     """
 
     def __init__(
@@ -121,12 +123,12 @@ class Index:
         self._users: WeakSet[Finder] = WeakSet()
 
     def join(self, user: Finder) -> None:
-        """Register a user: a handle of the store, until it is collected or leaves."""
+        """Register a user: a handle of the store. It counts until it leaves or is collected."""
         with self._lock:
             self._users.add(user)
 
     def leave(self, user: Finder) -> None:
-        """Free the RAM if it has no other user; sealed files stay. Twice is fine."""
+        """Free the RAM if the index has no other user. Sealed files stay. May be called twice."""
         with self._lock:
             self._users.discard(user)
             if not self._users:
@@ -135,30 +137,30 @@ class Index:
 
     @property
     def numbers(self) -> Container[int]:
-        """Sets that are loaded, or about to be."""
+        """Numbers of the sets that are loaded or soon will be."""
         return self._entries.keys()
 
     @property
     def seq(self) -> int:
-        """The line of the change log that the last view went up to."""
+        """The last line of the change log in the last view."""
         return self._seq
 
     @property
     def epoch(self) -> int:
-        """That of the last view; see `SearchView`."""
+        """The epoch of the last view; see `SearchView`."""
         return self._epoch
 
     @contextmanager
     def view(
         self, set_numbers: Sequence[int], *, dimensions: int, seen: SearchView | None = None
     ) -> Generator[list[SetIndex]]:
-        """Give the sets, in the order of their numbers, with all earlier commits.
+        """Lend the sets, in the order of their numbers, with all earlier commits.
 
-        They are valid inside the block, which has them alone: the same thread must not open a
-        second view of one of them inside it.
+        The sets are valid inside the block, and no other thread uses them meanwhile. Inside the
+        block the same thread must not open a second view of one of these sets.
 
         Args:
-            dimensions: Of the embedder; 0: it has no vectors.
+            dimensions: Numbers in a vector of the embedder. 0 means that it makes no vectors.
             seen: A read of the sets from a moment ago, which is not repeated.
 
         Raises:
@@ -214,7 +216,7 @@ class Index:
         work: Callable[[list[SetIndex]], R],
         seen: SearchView | None,
     ) -> R:
-        """Do what `view` does for one set: most searches are of one, and this is much of them."""
+        """Do the work of `read` for one set, quicker: most searches use one set."""
         entries, seen = self._acquire((number,), seen)
         entry = entries[number]
         try:
@@ -233,8 +235,9 @@ class Index:
     def drop(self, set_number: int) -> None:
         """Drop a set, and remove its sealed file; its next use loads it from the store.
 
-        Forgotten items leave no trace here then, except in a file that cannot be removed: it is
-        not used again, and the receipt waits for it. A view in use continues.
+        The index then keeps no trace of forgotten items, except in a file that cannot be removed.
+        Such a file is not used again, and the receipt waits until it is removed. An open view stays
+        valid.
         """
         with self._lock:
             entry = self._entries.get(set_number) or _CatalogEntry(set_number)
@@ -254,10 +257,10 @@ class Index:
             self._drop_entries()
 
     def tidy(self, *, dimensions: int) -> int:
-        """Seal anew the loaded large sets that grew or changed much; return how many.
+        """Seal again the loaded large sets that grew or changed much; return their number.
 
-        Worth calling now and then from the background: an unsealed change is taken in anew each
-        time the store is opened. Takes seconds for a million items.
+        Meant for occasional calls in the background: unsealed changes are applied again each time
+        the store is opened. Takes seconds for a million items.
         """
         with self._lock:
             entries = list(self._entries.values())
@@ -283,9 +286,9 @@ class Index:
     def _acquire(
         self, numbers: Sequence[int], seen: SearchView | None
     ) -> tuple[dict[int, _CatalogEntry], SearchView | None]:
-        """Return the entries of sets, held and with the latest changes, and *seen*.
+        """Return the entries of sets, locked and with the latest changes, and *seen*.
 
-        *seen* is None if it is not of the same state as the entries.
+        In place of *seen* None is returned if *seen* is of another state than the entries.
         """
         with self._lock:
             if not self._is_of(seen):
@@ -305,11 +308,11 @@ class Index:
             return entries, seen if self._is_of(seen) else None
 
     def _is_of(self, seen: SearchView | None) -> bool:
-        """Return whether *seen* is of the last state that loaded sets know."""
+        """Return whether *seen* is as new as the loaded sets."""
         return seen is not None and seen.seq == self._seq and seen.epoch == self._epoch
 
     def _route(self, seen: SearchView | None) -> None:
-        """Give each loaded set its changes since the last time."""
+        """Queue the changes since the last view for each loaded set."""
         if seen is None or (seen.epoch == self._epoch and seen.seq < self._seq):
             seen = self._finder.search_view((), SearchCache(self._seq))
         if seen.epoch != self._epoch or seen.seq < self._seq or not self._entries:
@@ -328,7 +331,7 @@ class Index:
             self._seq = changes[-1].seq
 
     def _tell(self, changes: Sequence[FeatureChange]) -> None:
-        """Give changes to loaded sets; drop a set with more changes than loading it costs."""
+        """Queue changes for loaded sets; drop a set that is cheaper to load again than to change."""
         told: dict[int, _CatalogEntry] = {}
         for change in changes:
             entry = self._entries.get(change.set_number)
@@ -340,7 +343,7 @@ class Index:
                 self._drop_entry(entry)
 
     def _forget(self, seen: SearchView) -> None:
-        """Drop all sets: the change log does not reach back to their state."""
+        """Drop all sets: the change log no longer has the lines after their state."""
         self._drop_entries()
         self._epoch, self._seq = seen.epoch, seen.seq
 
@@ -379,7 +382,7 @@ class Index:
     def _keeps_removed(
         self, number: int, index: SetIndex, changes: Sequence[FeatureChange]
     ) -> bool:
-        """Return whether forgotten items are in files without a name, and drop these files."""
+        """Drop nameless files with forgotten items; return whether any was dropped."""
         if not any(change.kind == "removed" for change in changes):
             return False
         return self._sealed.drop_nameless(number) or index.spilled
@@ -409,7 +412,7 @@ class Index:
         entry.nbytes = nbytes
 
     def _spill(self, index: SetIndex) -> int:
-        """Move a set to files, or at least drop its cache; return its RAM."""
+        """Move a set to files, or only drop its cache if that fails; return its RAM."""
         try:
             index.spill(self._sealed.spill_folder())
         except OSError as problem:

@@ -216,7 +216,7 @@ class RecentFields:
         self._fields: OrderedDict[Path, Field] = OrderedDict()
 
     def of(self, paths: Collection[Path]) -> dict[Path, Field]:
-        """Return fields, new ones empty; fields that no filter named lately are dropped."""
+        """Return the fields at *paths*, new ones empty; drop the fields that were not used lately."""
         fields = {path: self._fields.setdefault(path, Field()) for path in paths}
         for path in paths:
             self._fields.move_to_end(path)
@@ -231,7 +231,7 @@ class RecentFields:
 
 
 class Metadata:
-    """The distinct metadata texts of a set, and their fields that filters named lately."""
+    """The distinct metadata texts of a set, and the fields that filters named lately."""
 
     def __init__(self, texts: Texts) -> None:
         self._texts = texts
@@ -247,13 +247,13 @@ class Metadata:
         return coded(texts, self._code, self._texts)
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
-        """Return a function that says for each text whether one of *conditions* holds."""
+        """Return a function from a condition, one of *conditions*, to its mask of texts."""
         paths = {condition.path for condition in conditions if not condition.is_item_field}
         fields = self._read(paths)
         return lambda condition: fields[condition.path].truth(condition)
 
     def _read(self, paths: set[Path]) -> dict[Path, Field]:
-        """Bring fields up to the last text, decoding each text once for all that lag alike."""
+        """Bring fields up to the last text. Fields that lag equally share the decoding."""
         fields, size = self._recent.of(paths), len(self._texts)
         while (start := min((one.codes.size for one in fields.values()), default=size)) < size:
             texts = self._texts.slice(start, min(start + DECODED, size))
@@ -268,7 +268,7 @@ class Metadata:
         return self._read({path})[path]
 
     def offsets(self) -> NDArray[np.int64]:
-        """Return for each text the offset from UTC that its items came with, in minutes."""
+        """Return for each text the offset from UTC of its items, in minutes."""
         while (start := self._offsets.size) < (size := len(self._texts)):
             texts = self._texts.slice(start, min(start + DECODED, size))
             self._offsets.extend(np.array([offset_in(text) for text in texts], np.int64))
@@ -283,13 +283,13 @@ class Metadata:
 
 
 class ItemValues:
-    """The fields of items' values that were asked for lately; each is read once for each doc."""
+    """The fields of items' values that filters named lately. Each is read once for each doc."""
 
     def __init__(self) -> None:
         self._recent = RecentFields()
 
     def truth(self, condition: Condition, rows: NDArray[np.int64], read: ReadValues) -> Truth:
-        """Return for each of *rows*, the docs of a set in their order, if the condition holds."""
+        """Return for each of *rows*, all docs of a set in order, whether it meets the condition."""
         field = self._recent.of([condition.path])[condition.path]
         while (start := field.codes.size) < len(rows):
             chunk: list[int] = rows[start : start + VALUES].tolist()
@@ -305,7 +305,7 @@ class ItemValues:
 
 
 def names_in(value: Value) -> frozenset[str]:
-    """Return the names that a field holds, a text or a list of texts, in small letters."""
+    """Return the names in a field, a text or a list of texts, in small letters."""
     names = value if isinstance(value, list) else [value]
     return frozenset(name.casefold() for name in names if isinstance(name, str))
 
@@ -316,7 +316,7 @@ def _decoded(text: str) -> dict[str, Value]:
 
 
 def of_names(condition: Condition, names: Codes, codes: NDArray[np.int32]) -> Truth:
-    """Return where a condition on a name holds; a code of -1 is a name that is lacking."""
+    """Return a mask of the codes whose name meets a condition; -1 means no name."""
     table = np.zeros(len(names.names) + 1, np.bool_)
     if condition.op in ("eq", "in"):
         found = (names.find(value) for _, value in condition.operands)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alveus.values._native import Native
 
 WIDE = 16_384
-"""Sets of up to so many rows keep them as float32 too, once they are asked for again."""
+"""Sets of up to so many rows keep them as float32 too, from the second search on."""
 
 STEP = 512
 """Rows made float32 at a time."""
@@ -37,7 +37,7 @@ Query: TypeAlias = NDArray[np.float32]
 
 
 class Quantised(NamedTuple):
-    """A query as whole numbers whose product with any int8 row is exact, and their norm."""
+    """A query as whole numbers, and their norm. Their product with any int8 row is exact."""
 
     whole: NDArray[np.float32]
     norm: float
@@ -60,7 +60,7 @@ def quantised(query: Query) -> Quantised:
 
 
 class SetVectors:
-    """The rows of a set, and whose they are.
+    """The rows of a set, by document.
 
     Keeps the columns ``start`` (a document's first row), ``windows`` (how many) and ``pending``.
     """
@@ -80,9 +80,9 @@ class SetVectors:
         self._query_count = 0
         self._bits = Bits(dimensions, sealed=sealed)
         self._single: bool = sealed.figures["single"] if sealed else True
-        """No document has more than one row."""
+        """True if no document has more than one row."""
         self._in_order: bool = sealed.figures["in_order"] if sealed else True
-        """Each document has one row, in order."""
+        """True if each document has one row, in order."""
 
     @property
     def size(self) -> int:
@@ -98,7 +98,7 @@ class SetVectors:
         self._in_order = self._in_order and self._single and self.size == self._by_doc.size
 
     def embed(self, doc: int, packed: bytes | None) -> bool:
-        """Fill in the rows of a pending document; return whether it was pending and is no more."""
+        """Fill in the rows of a pending document. Return False if it was not pending or stays so."""
         pending = self._by_doc["pending"]
         if packed is None or not self._fits(packed) or not pending[doc]:
             return False
@@ -111,7 +111,8 @@ class SetVectors:
         return True
 
     def are(self, doc: int, packed: bytes | None) -> bool:
-        """Return whether a document has these very rows; pending, whether they are of no use."""
+        """Return whether a document has exactly these rows; if pending, whether *vectors* are
+        unusable."""
         if self._by_doc["pending"][doc]:
             return packed is None or not self._fits(packed)
         start, windows = int(self._by_doc["start"][doc]), int(self._by_doc["windows"][doc])
@@ -123,7 +124,8 @@ class SetVectors:
     def cosines(
         self, query: Query | Quantised, docs: Docs | None, *, mean: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return the best cosine of each document's rows, or partly their mean; 0.0: no rows."""
+        """Return for each document the best cosine of its rows, partly their mean; 0.0 without
+        rows."""
         whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
             return np.zeros(self._by_doc.size if docs is None else len(docs))
@@ -159,7 +161,7 @@ class SetVectors:
         return found
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return the middle of each document's rows, taken with a length of one; all have rows."""
+        """Return the mean of each document's rows at unit length. Each document must have rows."""
         windows = self._by_doc["windows"][docs]
         at, firsts = _rows_of(self._by_doc["start"][docs].astype(np.intp), windows)
         norms = self._by_row["norm"][at].astype(np.float32)
@@ -211,7 +213,7 @@ class SetVectors:
     ) -> Docs:
         """Return up to *limit* documents near *query* by their codes, rising.
 
-        Only documents with rows, and of these the *usable* ones.
+        Only *usable* documents with rows are returned.
         """
         while self._bits.size < self.size:
             stop = min(self._bits.size + BLOCK, self.size)
@@ -240,14 +242,14 @@ class SetVectors:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes beside its columns."""
+        """Bytes of RAM beside the columns."""
         return self._rows.nbytes + self._wide.nbytes + self._bits.nbytes + self._by_row.nbytes
 
 
 def _rows_of(
     starts: NDArray[np.intp], windows: NDArray[np.int32]
 ) -> tuple[NDArray[np.intp], NDArray[np.integer[Any]]]:
-    """Return the rows of documents with so many windows each, and the first position of each."""
+    """Return the rows of documents, and the position of each document's first row among them."""
     firsts = windows.cumsum() - windows
     return (starts - firsts).repeat(windows) + np.arange(int(windows.sum())), firsts
 
@@ -255,7 +257,7 @@ def _rows_of(
 def _of_windows(
     values: NDArray[np.float64], starts: NDArray[np.integer[Any]], mean: float
 ) -> NDArray[np.float64]:
-    """Return the value of each document, whose windows begin at *starts*."""
+    """Return the value of each document from its windows, which begin at *starts*."""
     best = np.maximum.reduceat(values, starts)
     if not mean:
         return best
@@ -273,19 +275,19 @@ BLOCK = 32_768
 """Rows compared at a time; the data of a block mostly stays in the L2 cache."""
 
 RARE = 32
-"""If at most one of so many rows is wanted, only the wanted rows are read."""
+"""If at most one in so many rows is chosen, only the chosen rows are read."""
 
 SAMPLE = 16_384
-"""Distances that a first guess of the cut is made from."""
+"""Number of distances from which the first guess of the cut is made."""
 
 FAR = 0xFFFF
-"""The distance of a row that is not to be found."""
+"""The distance of a row that must not be found."""
 
 Codes = NDArray[np.uint64]
 
 
 def words(dimensions: int) -> int:
-    """Return how many 64-bit words a code of *dimensions* bits has."""
+    """Return the number of 64-bit words in a code of *dimensions* bits."""
     return -(-dimensions // 64)
 
 
@@ -301,10 +303,10 @@ class Bits:
     """The codes of a set's rows, in blocks of words by rows.
 
     Args:
-        sealed: A file with full blocks.
+        sealed: A file with the full blocks.
 
     Raises:
-        Damaged: Its blocks have another shape.
+        Damaged: The blocks of the file have another shape.
     """
 
     def __init__(self, dimensions: int, *, sealed: Segment | None = None) -> None:
@@ -320,7 +322,7 @@ class Bits:
         self.size = self._sealed * BLOCK
 
     def extend(self, rows: NDArray[np.int8]) -> None:
-        """Take the codes of further rows."""
+        """Add the codes of further rows."""
         while len(rows):
             used = self.size % BLOCK
             if not used:
@@ -331,7 +333,7 @@ class Bits:
             rows = rows[len(part) :]
 
     def distances(self, code: Codes, chosen: NDArray[np.intp] | None = None) -> NDArray[np.uint16]:
-        """Return in how many bits each row differs from *code*, of all rows or the *chosen*."""
+        """Return the number of bits in which each row, or each *chosen* row, differs from *code*."""
         if chosen is not None:
             return self._of_some(code, chosen)
         found = np.empty(self.size, np.uint16)
@@ -351,7 +353,7 @@ class Bits:
             np.add.reduce(counts[:, :size], axis=0, dtype=np.uint16, out=part)
 
     def _count_by(self, compiled: Native, code: Codes, found: NDArray[np.uint16]) -> bool:
-        """Do the same by compiled code; return whether it could."""
+        """Count by the C extension; return False if it cannot."""
         for number, start in enumerate(range(0, self.size, BLOCK)):
             part = found[start : start + BLOCK]
             if not compiled.differing(self._block(number), BLOCK, code, part):
@@ -359,7 +361,7 @@ class Bits:
         return True
 
     def few(self, count: int) -> bool:
-        """Return whether so many rows are best read one by one."""
+        """Return whether so many rows are read fastest one by one."""
         return count < self.size // RARE
 
     def _of_some(self, code: Codes, chosen: NDArray[np.intp]) -> NDArray[np.uint16]:
@@ -378,7 +380,7 @@ class Bits:
         return self._blocks[number]
 
     def full_blocks(self) -> list[Codes]:
-        """Return the blocks that are full, to be sealed, each as an array of one."""
+        """Return the full blocks, to be sealed, each as an array of one block."""
         return [block[None] for block in self._blocks[: self.size // BLOCK]]
 
     @property
@@ -392,10 +394,10 @@ def nearest(
 ) -> NDArray[np.int32]:
     """Return the *limit* owners with the least distance, rising; of equal ones the first.
 
-    An owner's distance is the least of its rows'.
+    The distance of an owner is the least distance of its rows.
 
     Args:
-        among: How many of the rows are not `FAR`; None: all.
+        among: Number of rows that are not `FAR`. None means all rows.
     """
     among = len(distances) if among is None else among
     step = max(1, len(distances) // SAMPLE)
