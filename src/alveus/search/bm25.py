@@ -91,8 +91,7 @@ class Bm25:
         return sum(self._peaks)
 
     def all(self, number: int) -> Numbers:
-        """Return the BM25 of every doc of a set: `size` numbers, 0.0 for a doc without a common
-        word."""
+        """Return `size` numbers: the BM25 of every doc of a set, 0.0 without a common word."""
         if self._known is not None:
             return _best(self._sets[number], self._known.of(self._terms))
         index, postings = self._sets[number], self._postings[number]
@@ -325,8 +324,7 @@ class _Goal:
         self.order, self.count, self._alone = order, count, alone
 
     def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:
-        """Return whether the added terms occur in the best doc and in the best *count* allowed
-        docs.
+        """Return whether every doc that may be among the best has one of the added terms.
 
         If meaning finds docs too, fewer docs are enough when the rare terms have no more.
         """

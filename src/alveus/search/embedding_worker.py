@@ -198,7 +198,7 @@ class EmbeddingWorker:
         return done == BATCH
 
     def _elected(self) -> int | None:
-        """Wait until no other process embeds for this store; return the lock, or None if stopped."""
+        """Wait until no other process embeds for this store; return the lock, None if stopped."""
         if self._folder is None:
             return -1
         path = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"

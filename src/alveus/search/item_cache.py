@@ -118,8 +118,7 @@ class ItemCache:
             self._rows.pop(cached.first, None)
 
     def _fresh(self, row: int, now: int) -> _CachedItem | None:
-        """Return an item unless it expired. An expired item is read again: another process may have
-        renewed it."""
+        """Return a cached item unless it expired; another process may have renewed it."""
         cached = self._items.get(row)
         if cached is None or cached.expires is None or cached.expires > now:
             return cached

@@ -454,7 +454,7 @@ class Searcher:
     def _question(
         self, request: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
     ) -> QuestionSignals:
-        """Return the signals of the question for *sets*, cached if it was asked lately.
+        """Return the signals of the question for *sets*, cached for recent questions.
 
         Args:
             others: Speakers of other sets, which are not loaded.
@@ -478,7 +478,7 @@ class Searcher:
         return question.asked_on(request.asked_at.date()) if question.relative else question
 
     def _check_embedder(self, view: SearchView) -> None:
-        """Raise an error if the sets have vectors of another embedder; checked after each commit."""
+        """Raise an error if the sets have vectors of another embedder; checked after commits."""
         state = self._index.seq, self._index.epoch
         if state != self._checked:
             for name, text in self._expects:
@@ -674,7 +674,7 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
 
 
 def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
-    """Return the days that words such as "yesterday" in a question name, and their time zone."""
+    """Return the days that words such as "yesterday" in a question name, and their zone."""
     now = request.asked_at
     days = past_days(question.text[:MAX_PARSED], now.date())
     if days is None:

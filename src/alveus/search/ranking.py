@@ -244,7 +244,7 @@ class Ranking:
         return score
 
     def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
-        """Return a mask of docs that follow a question and have the named speaker; None means none."""
+        """Return a mask of docs that follow a question and have the named speaker; None if none do."""
         questions = _traits(index).questions
         if questions is None:
             return None
@@ -349,7 +349,7 @@ class Ranking:
     def _hits(
         self, number: int, docs: Docs | None, parts: Mapping[str, Numbers], score: Numbers
     ) -> Mask | None:
-        """Return a mask of the hits, and add the evidence to *score*; None means all docs."""
+        """Return a mask of the hits, which *score* or meaning supports; None means all docs."""
         index, allowed, meaning = self.sets[number], self._allowed(number), parts.get("meaning")
         holes = docs is None and index.live != index.size
         seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)

@@ -1,4 +1,4 @@
-"""The cells of an overlay: one per path that was read or written, with what changed there."""
+"""The cells of an overlay: one per path that was read or written, with its changes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import ATOMS, Path, Value
 
 NOT_LOADED: Final = 0
-"""The base was not read here yet; cells below may be loaded all the same."""
+"""The base was not read at this path yet. Cells below may be loaded."""
 ABSENT: Final = 1
 OBJECT: Final = 2
 VALUE: Final = 3
 
 UNCHANGED: Final = 0
 EXPIRY_CHANGED: Final = 1
-"""Its expiry was changed, and nothing else."""
+"""Only the expiry was changed."""
 WRITTEN: Final = 2
-"""It was created or put."""
+"""The node was created or put."""
 
 NOT_REMOVED: Final = 0
 FIELDS_REMOVED: Final = 1
@@ -33,21 +33,21 @@ NODE_REMOVED: Final = 2
 """The node of the base was deleted; there may be a new one."""
 
 ASKED_TOGETHER: Final = 3
-"""With this field of an object, the others are read, if they are few."""
+"""The read of so many fields of an object reads the others too, if they are few."""
 
 
 @dataclass(slots=True, eq=False)
 class Fields:
-    """The fields of an object, as far as they were read or written.
+    """The fields of an object that were read or written.
 
     Attributes:
-        cells: By name: every cell that was loaded or written, also of what is not there.
-        added: Fields made since, in order. The same dict as *cells* where the base has nothing.
-        base_cells: Fields of the base that were not deleted, in its order; None: not loaded.
+        cells: By name: every cell that was loaded or written, also cells of missing fields.
+        added: Fields made since, in order. The same dict as *cells* if the base has no fields.
+        base_cells: Fields of the base that were not deleted, in its order. None means not loaded.
         may_expire: A field may have an expiry.
-        base_names: The names of the base's fields, and when they expire; None: not loaded.
-        asked: How many fields the tree was asked for by themselves.
-        few: What the base has, read together where it is little; None: it is not.
+        base_names: The names and expiries of the base's fields. None means not loaded.
+        asked: Number of fields that were read from the tree singly.
+        few: All fields of the base, read together if they are few. None means they are not.
     """
 
     cells: dict[str, Cell]
@@ -60,23 +60,24 @@ class Fields:
 
     @classmethod
     def of_base(cls) -> Fields:
-        """Return those of an object of the base, of which nothing is known yet."""
+        """Return the fields of an object of the base, none of them loaded."""
         return cls({}, {}, None)
 
     @classmethod
     def none(cls) -> Fields:
-        """Return those of an object that has none."""
+        """Return the fields of an object without fields."""
         added: dict[str, Cell] = {}
         return cls(added, added, {})
 
     def is_known_or_changed(self) -> bool:
-        """Return whether the base need not be asked for names, or alone would not tell them."""
+        """Return whether the names are known, or changed so that the base alone lacks them."""
         if self.base_cells is not None or self.base_names is not None:
             return True
         return any(cell.dirty for cell in self.cells.values())
 
     def changed(self) -> Iterable[tuple[str, Cell]]:
-        """Return what differs from the base: first its own fields, then new ones in order."""
+        """Return the cells that differ from the base: first fields of the base, then new ones in
+        order."""
         added = self.added
         if self.cells is added:
             return added.items()
@@ -88,17 +89,18 @@ class Fields:
 
 @dataclass(slots=True, eq=False)
 class Cell:
-    """What is at one path: in the base, and after the changes.
+    """The state of one path: in the base, and after the changes.
 
-    It does not know its parent: cycles would be left to the garbage collector, and an action makes
+    A cell has no link to its parent. Cycles would need the garbage collector, and an action makes
     many cells.
 
     Attributes:
-        base: The node of the base here, or None.
+        base: The node of the base at this path, or None.
         removed: The part of *base* that was removed.
-        change: The change since, or instead.
-        dirty: It, or a cell below it, differs from the base.
-        size: Bytes of a list that grew here, so that growing it needs no second count; 0: unknown.
+        change: The change of the node, or of its replacement.
+        dirty: The cell, or a cell below it, differs from the base.
+        size: Bytes of a list that was appended to, so that the next append need not count them. 0
+            means unknown.
     """
 
     state: int = NOT_LOADED
@@ -112,7 +114,7 @@ class Cell:
     size: int = 0
 
     def load(self, node: Node | None) -> None:
-        """Take over the node of the base."""
+        """Set the node of the base."""
         self.base = node
         if node is None or not node.is_object:
             self.fields = None
@@ -170,7 +172,8 @@ class Cell:
         )
 
     def add_deltas(self, path: Path, now: int, deltas: list[TreeDelta]) -> None:
-        """Add to *deltas* the changes from the base to this cell, at *path*, and to all below it.
+        """Add to *deltas* the changes from the base of this cell, at *path*, and of all cells
+        below.
 
         A written cell that has expired by *now* is deleted, if the base has it.
         """
@@ -198,7 +201,7 @@ class Cell:
 
 
 def _node_among(siblings: Fields, tree: ExactTree, path: Path) -> Node | None:
-    """Return the node at *path*; after several fields of an object the others are read at once."""
+    """Return the node at *path*. After several single fields, the other fields are read at once."""
     siblings.asked += 1
     if siblings.asked == ASKED_TOGETHER:
         siblings.few = tree.few_fields(path[:-1])
@@ -223,7 +226,7 @@ class Cells:
 
     Args:
         now: The time, or a function that returns it; decides what has expired.
-        lookups: Takes the paths that the tree was asked for, also where there is no tree.
+        lookups: Collects the paths that were read from the tree, even without a tree.
 
     Attributes:
         root: The cell of the root.
@@ -240,7 +243,7 @@ class Cells:
     def over(
         cls, tree: ExactTree | None, now: int | Callable[[], int], lookups: list[Path] | None = None
     ) -> Cells:
-        """Return cells over a tree, none of which is loaded."""
+        """Return cells over a tree, none of them loaded."""
         has_base = tree is not None or lookups is not None
         root = Cell(OBJECT, Fields.of_base() if has_base else Fields.none())
         return cls(tree, now, lookups, root, {})
@@ -253,14 +256,14 @@ class Cells:
     # --- finding ---
 
     def live_cell_at(self, path: Path) -> Cell | None:
-        """Return the cell at *path*, if a value or an object is there now."""
+        """Return the cell at *path* if it has a value or an object now."""
         cell = self.cell_at(path)
         if cell is None or cell.expires is None or cell.expires > self.now():
             return cell
         return None
 
     def cell_at(self, path: Path) -> Cell | None:
-        """Return the cell at *path*, expired or not; asks the tree at most once."""
+        """Return the cell at *path*, expired or not; reads the tree at most once."""
         cell = self.root
         fields: Any = cell.fields
         for name in path:
@@ -294,7 +297,7 @@ class Cells:
             self.lookups.append(path)
 
     def load_fields(self, cell: Cell, path: Path) -> Fields:
-        """Return the fields of an object, all of those in the tree loaded."""
+        """Return the fields of an object, with all fields of the tree loaded."""
         fields: Any = cell.fields
         if fields.base_cells is None:
             self._record_lookup(path)
@@ -350,7 +353,7 @@ class Cells:
     ) -> list[str]:
         """Return the names of `live_fields` that are *chosen*, in the order of names.
 
-        The tree is asked only for these names if nothing here was changed or read.
+        Reads only these names from the tree if no field of the object was changed or read.
         """
         fields = None if cell is None or cell.state != OBJECT else cell.fields
         if self._tree is None or fields is None or fields.is_known_or_changed():
@@ -362,7 +365,7 @@ class Cells:
     # --- changing ---
 
     def _mark_dirty(self, path: Path, expires: int | None) -> None:
-        """Mark *path*, and all that it is in, as changed; the change may have an expiry."""
+        """Mark *path* and all objects above it as changed; the change may have an expiry."""
         cell = self.root
         cell.dirty = True
         fields: Any = cell.fields
@@ -374,7 +377,7 @@ class Cells:
             fields.may_expire = True
 
     def put_value(self, location: ParsedPath, value: Value, expires: int | None) -> None:
-        """Put a checked value at *location*; raise `TreeConflict` where it cannot be."""
+        """Put a checked value at *location*; raise `TreeConflict` if a value is above it."""
         cell = self.live_cell_at(location.path)
         if cell is None:
             cell = self._create_with_parents(location, expires)
@@ -390,12 +393,12 @@ class Cells:
             self.fast_path.pop(location.key, None)
 
     def put_first(self, cell: Cell, path: Path, value: Value) -> None:
-        """Put a value that needs no copy in place of what the base has, in a `fast_path` cell."""
+        """Put a value that needs no copy in place of the base's node, in a `fast_path` cell."""
         cell.value, cell.change = value, WRITTEN
         self._mark_dirty(path, None)
 
     def put_object(self, location: ParsedPath, expires: int | None) -> Cell:
-        """Return the object at *location*, made where nothing or a value is."""
+        """Return the object at *location*; create it if it is missing or a value."""
         cell = self.live_cell_at(location.path)
         if cell is not None and cell.state == OBJECT:
             self.extend_expiry(location.path, expires)
@@ -410,7 +413,7 @@ class Cells:
         return cell
 
     def _create_with_parents(self, location: ParsedPath, expires: int | None) -> Cell:
-        """Return a cell at *location*, where nothing is, in objects that last until *expires*."""
+        """Return a new cell at the empty *location*, in objects that last until *expires*."""
         path = location.path
         existing_levels, cell = len(path) - 1, self.root
         while existing_levels:
@@ -435,7 +438,7 @@ class Cells:
         return self._attach(cell, path)
 
     def _attach(self, parent: Cell, path: Path) -> Cell:
-        """Return a cell for a new field of *parent*, last in its order."""
+        """Return a cell for a new last field of *parent*."""
         fields: Any = parent.fields
         name = path[-1]
         cell = fields.cells.get(name)
@@ -448,7 +451,7 @@ class Cells:
         return cell
 
     def delete(self, cell: Cell | None, path: Path, key: str) -> None:
-        """Remove a cell, and all below it, from the fields of its parent."""
+        """Remove a cell, and all cells below it, from the fields of its parent."""
         if cell is None or not path:
             return
         self._drop_fast_path(cell, key)
@@ -462,14 +465,14 @@ class Cells:
             fields.base_cells.pop(path[-1], None)
 
     def clear(self, cell: Cell | None, path: Path, key: str) -> None:
-        """Remove all below an object."""
+        """Remove all fields of an object."""
         if cell is not None and cell.state == OBJECT:
             self._drop_fast_path(cell, key)
             cell.clear()
             self._mark_dirty(path, None)
 
     def _drop_fast_path(self, cell: Cell, key: str) -> None:
-        """Drop the fast path to *cell* and all below it."""
+        """Drop the fast path to *cell* and all cells below it."""
         fast_path = self.fast_path
         fast_path.pop(key, None)
         if cell.fields is not None:
@@ -485,13 +488,13 @@ class Cells:
             self._mark_dirty(path, expires)
 
     def renew(self, cell: Cell, path: Path, expires: int) -> None:
-        """Extend the expiry of a cell, and of the objects it is in, to the later *expires*."""
+        """Extend the expiry of a cell, and of the objects above it, to the later *expires*."""
         cell.set_expiry(expires)
         self._mark_dirty(path, expires)
         self.extend_expiry(path[:-1], expires)
 
     def extend_expiry(self, path: Path, expires: int | None) -> None:
-        """Extend the expiry of the object at *path*, and of those it is in, to *expires*."""
+        """Extend the expiry of the object at *path*, and of the objects above it, to *expires*."""
         ancestors: list[tuple[Cell, Fields]] = []
         fields: Any = self.root.fields
         for name in path:
@@ -503,7 +506,7 @@ class Cells:
             if cell.state == NOT_LOADED:
                 self._load(cell, path[:depth], fields)
             if not _is_later(expires, cell.expires):
-                return  # and those it is in last longer still
+                return  # and the objects above it last longer still
             cell.set_expiry(expires)
             self._mark_dirty(path[:depth], expires)
 
@@ -513,7 +516,7 @@ def _is_later(expires: int | None, than: int | None) -> bool:
 
 
 def object_in_the_way(location: ParsedPath) -> ObjectInTheWay:
-    """Return the error for a value that was to be set where an object is."""
+    """Return the error for a value to be set at the path of an object."""
     return ObjectInTheWay(
         location.text, "an object is there; delete it first, or write to a field of it"
     )

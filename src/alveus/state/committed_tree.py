@@ -35,7 +35,7 @@ from alveus.values.storable import Path, Value, checked, checked_name
 Result = TypeVar("Result")
 
 RENEWAL_PARTS = 10
-"""A read outside a run renews an expiry once 1/10 of its time to live has passed."""
+"""A read outside a run renews an expiry after 1/10 of the time to live."""
 
 
 MAX_CACHED_NODES = 64
@@ -43,7 +43,7 @@ MAX_CACHED_NODES = 64
 
 
 MAX_PAUSE_S = 0.005
-"""Longest pause between two tries while the key is run."""
+"""Longest pause between two tries while a run has the key."""
 
 
 class Backoff:
@@ -60,7 +60,7 @@ class Backoff:
         return time.monotonic() > self._deadline
 
     def wait(self, error: Conflict | KeyBusy) -> None:
-        """Return when it is time to try again; raise `KeyBusy` after the deadline.
+        """Wait until the next try; raise `KeyBusy` after the deadline.
 
         A stale change is repeated at once: another writer has just finished.
         """
@@ -85,13 +85,13 @@ class CommittedTree:
     waits for other writers of the key and for a run of it, and raises `KeyBusy` after `wait_s`. A
     call that changes nothing makes no commit.
 
-    With ``Ttl(refresh="read")`` a read also renews what it read, once a tenth of the time to live
-    has passed. It never waits for that: if the key is busy, the renewal is left to a later read.
+    With ``Ttl(refresh="read")`` a read also renews the nodes that it read, after a tenth of the
+    time to live. A read never waits for the renewal: if the key is busy, a later read renews.
 
     Attributes:
         clock: Returns the time, in microseconds.
-        writer_lock: A reentrant one per scope; the caller makes and keeps it.
-        op: Digest of an idempotency key, named *label*; the changes made here are one.
+        writer_lock: A reentrant lock per scope. The caller makes and keeps it.
+        op: Digest of the idempotency key *label*. All changes through this handle count as one.
     """
 
     ledger: Ledger
@@ -117,7 +117,7 @@ class CommittedTree:
         return id(self.ledger), self.scope
 
     def tree_as_of(self, as_of: AsOf) -> PastTree:
-        """Return the memory as it was at a moment; `HistoryPruned` where that is not kept."""
+        """Return the memory as of a moment; raise `HistoryPruned` if that state is not kept."""
         moment = moment_of(self.ledger, as_of, now=self.clock(), what="at")
         check_tree(self.ledger, self.scope, moment)
         return PastTree(self.ledger, self.scope, moment.commit, moment.time, resolver=self.resolver)
@@ -129,7 +129,7 @@ class CommittedTree:
         return self._latest_snapshot().node(location.path, self.clock()) is not None
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value at *location*, or `MISSING`, or that an object is there."""
+        """Return the value at *location*, or a `NonValue`: missing, or an object."""
         if self.ttl is not None and self.ttl.refresh == "read":
             return self.query(lambda tree: tree.read(location))
         node = self._latest_snapshot().node(location.path, self.clock())
@@ -140,7 +140,7 @@ class CommittedTree:
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
         """Return the names of fields that are *chosen*, in the order of names.
 
-        Only if none is found is the kind of the node looked up.
+        The kind of the node is read only if no name is found.
         """
         if self.ttl is None or self.ttl.refresh != "read":
             found = self._latest_snapshot().names_in_range(location.path, chosen, self.clock())
@@ -149,7 +149,7 @@ class CommittedTree:
         return self.query(lambda tree: tree.chosen_names(location, chosen))
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return what *operation* reads from the latest commit."""
+        """Return the result of *operation* on the latest commit."""
         now, base = self.clock(), self.ledger.head(self.scope)
         tree = self._overlay(base, now)
         result = operation(tree)
@@ -169,11 +169,11 @@ class CommittedTree:
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Return what *operation* does to the latest commit, which is one commit.
+        """Apply *operation* to the latest commit, as one commit; return its result.
 
         Raises:
             KeyBusy: Others wrote to the key for longer than `wait_s`.
-            InvalidInput: It is called by an action of this very key.
+            InvalidInput: An action of the same key made the call.
             IdempotencyConflict: The idempotency key was used for another request.
             Unavailable: The store cannot be written now.
         """
@@ -229,7 +229,7 @@ class CommittedTree:
             try:
                 self.ledger.commit(replace(self._batch(now, base, deltas), op=None))
             except (StaleRun, Unavailable):
-                pass  # promised: a renewal never hinders a read
+                pass  # promised: a failed renewal never fails a read
             finally:
                 self.writer_lock.release()
 
@@ -266,7 +266,7 @@ class CommittedTree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PastTree:
-    """The exact memory of a key after commit *at*, to be read only. May be used from any thread.
+    """The exact memory of a key after commit *at*, read-only. May be used from any thread.
 
     Attributes:
         now: The time in microseconds that decides what had expired.
@@ -294,7 +294,7 @@ class PastTree:
         return self._tree().has(location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return the value that was at *location*, or `MISSING`, or that an object was there."""
+        """Return the value that was at *location*, or a `NonValue`: missing, or an object."""
         return self._tree().read(location)
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
@@ -302,7 +302,7 @@ class PastTree:
         return self._tree().chosen_names(location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return what *operation* reads."""
+        """Return the result of *operation*."""
         return operation(self._tree())
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -318,7 +318,7 @@ class PastTree:
         )
 
     def tree_as_of(self, as_of: AsOf) -> PastTree:
-        """Return the memory as it was at another moment."""
+        """Return the memory as of another moment."""
         latest = max(self.now, self.ledger.time_of_commit(FOREVER))
         moment = moment_of(self.ledger, as_of, now=latest, what="at")
         check_tree(self.ledger, self.scope, moment)
@@ -334,12 +334,12 @@ class PastTree:
 
 
 class LeasedTree(Snapshot):
-    """The tree of a key while its lease is held: nobody else changes it.
+    """The tree of a key while its lease is held: no other writer changes it.
 
-    It reads no small value twice. It serves one thread at a time.
+    A small value is read from the store once. One thread at a time may use the tree.
 
     Attributes:
-        epoch: Of the lease under which the cached nodes are valid.
+        epoch: Epoch of the lease under which the cached nodes are valid.
     """
 
     __slots__ = ("_head", "_nodes", "epoch")
@@ -351,7 +351,7 @@ class LeasedTree(Snapshot):
         self._head: int | None = None
 
     def head(self) -> int:
-        """Return the number of the last commit that changed the tree; 0: none yet."""
+        """Return the number of the last commit that changed the tree; 0 if none did."""
         if self._head is None:
             self._head = self.ledger.head(self.scope)
         return self._head
@@ -366,14 +366,14 @@ class LeasedTree(Snapshot):
         return node
 
     def few_fields(self, path: Path) -> None:
-        """Return None: each node is kept once it was read."""
+        """Return None: each node is cached when it is read."""
 
     def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
-        """Take over the changes that commit *number* made to the tree."""
+        """Apply the changes of commit *number* to the cached nodes."""
         self._head = number
         for delta in deltas:
             if not isinstance(delta, Put):
-                self._nodes.clear()  # more than one node may be another one now
+                self._nodes.clear()  # more than one node may have changed
                 continue
             node = Node(is_object=False, value=delta.value, expires=delta.expires)
             if node.is_lasting:
@@ -423,7 +423,7 @@ def deltas_from_json(stored: Value) -> list[TreeDelta]:
 
 
 class SetValue(NamedTuple):
-    """A value that a block set: its path, the value, and how long it lasts."""
+    """A value that a block set: its path, the value and its expiry."""
 
     location: ParsedPath
     value: Value
@@ -432,10 +432,10 @@ class SetValue(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BatchTree(Overlay):
-    """The overlay of a batch block, which notes if the block did more than set values.
+    """The overlay of a batch block. It notes if the block did more than set values.
 
-    A block that read nothing of the tree, and only set values, does not depend on the tree: its
-    values can be laid over any state.
+    A block that only set values, without reading the tree, does not depend on the tree: its values
+    can be set in any state.
     """
 
     _only_sets: bool = True
@@ -445,13 +445,13 @@ class BatchTree(Overlay):
 
     @property
     def identity(self) -> object:
-        """Different for each batch, which reads and writes a memory of its own."""
+        """Different for each batch: a batch counts as a separate memory."""
         return id(self)
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Put *value* at *location*; see `Overlay.put`."""
         Overlay.put(self, location, value, expiry)
-        self._set.pop(location.path, None)  # the last one set comes last
+        self._set.pop(location.path, None)  # the value set last comes last
         self._set[location.path] = location, expiry
 
     def has(self, location: ParsedPath) -> bool:
@@ -460,7 +460,7 @@ class BatchTree(Overlay):
         return Overlay.has(self, location)
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or `MISSING`, or that an object is there."""
+        """Return a copy of the value at *location*, or a `NonValue`: missing, or an object."""
         self._only_sets = False
         return Overlay.read(self, location)
 
@@ -470,22 +470,22 @@ class BatchTree(Overlay):
         return Overlay.chosen_names(self, location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return what *operation* reads here."""
+        """Return the result of *operation*, a read."""
         self._only_sets = False
         return operation(self)
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Return what *operation* does here."""
+        """Return the result of *operation*, a change."""
         self._only_sets = False
         return Overlay.change(self, operation, request)
 
     def finish(self, reason: str) -> tuple[tuple[TreeDelta, ...], list[SetValue] | None]:
-        """Have every later use raise `Unusable`, saying *reason*.
+        """Make every later use raise `Unusable` with *reason*.
 
         Returns:
-            The changes of the tree; and, if the block only set values, these.
+            The changes of the tree; and the values set, if the block did nothing else.
         """
         deltas = self.deltas()
         values = self._values() if self._only_sets and deltas else None

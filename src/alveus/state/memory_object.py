@@ -20,16 +20,16 @@ Result = TypeVar("Result")
 
 
 class ExactMemory(Protocol):
-    """The memory of a MemoryObject: an `Overlay`, or a memory in which each call is a commit."""
+    """The memory of a MemoryObject: an `Overlay`, or a memory with one commit per call."""
 
     @property
     def kind(self) -> MemoryKind:
-        """Which exact memory it is."""
+        """The kind of this exact memory."""
         ...
 
     @property
     def paths(self) -> PathCache:
-        """Its parsed paths."""
+        """The parsed paths of this memory."""
         ...
 
     @property
@@ -47,11 +47,11 @@ class ExactMemory(Protocol):
         ...
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or `MISSING`, or that an object is there."""
+        """Return a copy of the value at *location*, or a `NonValue`: missing, or an object."""
         ...
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return names of the fields of the object at *location*; `NotAnObject` if none is."""
+        """Return names of fields of the object at *location*; raise `NotAnObject` if none is there."""
         ...
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -59,16 +59,16 @@ class ExactMemory(Protocol):
         ...
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return what *operation* reads from one unmoving state of the memory."""
+        """Return the result of *operation* on one state of the memory."""
         ...
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Return what *operation* does, all of it or nothing.
+        """Apply *operation* atomically; return its result.
 
         Args:
-            request: The call, to tell a repetition from another request.
+            request: The call. It distinguishes a repetition from another request.
         """
         ...
 
@@ -77,12 +77,12 @@ class ExactMemory(Protocol):
         ...
 
     def tree_as_of(self, as_of: AsOf) -> ExactMemory:
-        """Return the same memory as it was at a moment."""
+        """Return the same memory as of a moment."""
         ...
 
 
 def root_of(memory: ExactMemory) -> MemoryObject:
-    """Return the object that all of a memory is below."""
+    """Return the root object of a memory."""
     return MemoryObject(memory, memory.paths.root)
 
 
@@ -90,11 +90,12 @@ def root_of(memory: ExactMemory) -> MemoryObject:
 class MemoryObject:
     """A cursor into an exact memory, usually to an object.
 
-    Paths start here: dotted text, or a tuple of names, which may then contain dots. The empty path
-    is the object itself. Values are copied in and out: changing a passed or returned value changes
-    nothing. A call that raises has changed nothing. Writes last until their *ttl* has passed, or
-    until *expires_at*; without either, for good, or for the time to live of the memory. The cursor
-    of a deleted object stays valid; writing through it makes the object again.
+    Paths start at this object: dotted text, or a tuple of names, which may contain dots. The empty
+    path is the object itself. Values are copied in and out: changing a passed or returned value
+    does not change the memory. A call that raises has changed nothing. A write lasts until its
+    *ttl* has passed, or until *expires_at*. Without either, it lasts for the time to live of the
+    memory, or forever. The cursor of a deleted object stays valid; a write through it creates the
+    object again.
 
     Every method that takes a path raises `InvalidPath`, or `TooLarge` if it is too long.
     """
@@ -104,12 +105,12 @@ class MemoryObject:
 
     @property
     def path(self) -> DottedPath:
-        """From the root to here: dotted text, or a tuple where a name holds a dot."""
+        """The path from the root: dotted text, or a tuple if a name contains a dot."""
         return self._location.ref.path
 
     @property
     def kind(self) -> MemoryKind:
-        """The memory it is in."""
+        """The kind of its memory."""
         return self._memory.kind
 
     @property
@@ -129,7 +130,7 @@ class MemoryObject:
         return hash(self._location.path)
 
     def __bool__(self) -> bool:
-        """Return True, for an empty object too: it is something that was found."""
+        """Return True, for an empty object too."""
         return True
 
     # --- reading ---
@@ -137,13 +138,13 @@ class MemoryObject:
     def get(
         self, path: DottedPath | MemoryRef | dict[str, Any] = "", default: object = None
     ) -> Any:  # noqa: ANN401 - as flink-agents published it: a value is of the type it was set with
-        """Return the value at *path*, a MemoryObject if an object is there, else *default*.
+        """Return the value at *path*, a MemoryObject for an object, else *default*.
 
         Args:
-            path: From here; or a reference, also in its form as JSON: from the root.
+            path: A path from this object; or a reference, also as JSON, which starts at the root.
 
         Raises:
-            InvalidInput: A reference to the other memory, which cannot be reached from here.
+            InvalidInput: The reference points to the other memory, which this cursor cannot reach.
         """
         try:
             location = self._location.children[path]  # pyright: ignore[reportArgumentType] - only paths are in it
@@ -165,7 +166,7 @@ class MemoryObject:
         return MemoryObject(memory, location)
 
     def is_exist(self, path: DottedPath | MemoryRef | dict[str, Any] = "") -> bool:
-        """Return whether a value, which may be None, or an object is at *path*."""
+        """Return whether a value, None included, or an object is at *path*."""
         memory, location = self._resolve(path)
         return memory.has(location)
 
@@ -194,10 +195,10 @@ class MemoryObject:
 
         Args:
             prefix: Only names that begin with it.
-            after: The last name of the page before; it need not exist any more.
-            limit: The most names, 0 or more.
-            newest_first: From the last name to the first. Of names that rise with time, such as
-                ids of version 7, the newest come first.
+            after: The last name of the page before. It need not exist any longer.
+            limit: Most names to return, 0 or more.
+            newest_first: Return names from the last to the first. Names that rise with time, such
+                as ids of version 7, then come newest first.
 
         Raises:
             NotAnObject: A value, or nothing any more, is here.
@@ -221,7 +222,7 @@ class MemoryObject:
         }
 
     def to_dict(self) -> dict[str, Value]:
-        """Return all that is below as dicts, in order; an object is a dict too.
+        """Return the object as nested dicts, in order.
 
         Raises:
             NotAnObject: A value, or nothing any more, is here.
@@ -229,9 +230,10 @@ class MemoryObject:
         return self._branch().to_dict()
 
     def walk(self) -> Iterator[tuple[DottedPath, Value]]:
-        """Iterate over the path (from here) and value of every value below as it is now.
+        """Iterate over the path, from this object, and the value of every value below.
 
-        Depth first, in the order in which fields were made; empty objects do not show.
+        The state is that of the call. Depth first, in the order in which fields were made; empty
+        objects are left out.
 
         Raises:
             NotAnObject: A value, or nothing any more, is here.
@@ -264,20 +266,20 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """Put *value* at *path*, in place of any value, and make its parent objects.
+        """Put *value* at *path*, replacing any value; create missing parent objects.
 
         Args:
-            value: A storable value; or a MemoryObject of any memory, of which all is copied.
+            value: A storable value; or a MemoryObject of any memory, which is copied whole.
 
         Returns:
             A reference to it.
 
         Raises:
-            InvalidValue: It cannot be stored; the message names the part.
-            TooLarge: It has more bytes than `TreeLimits` allows.
+            InvalidValue: The value cannot be stored; the message names the part.
+            TooLarge: The value has more bytes than `TreeLimits` allows.
             ObjectInTheWay: An object is there.
-            TreeConflict: A value is where an object would have to be, or an object would be
-                copied into itself.
+            TreeConflict: A value is in the path of a parent, or an object would be copied into
+                itself.
         """
         try:
             location = self._location.children[path]
@@ -300,13 +302,13 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryObject:
-        """Return the object at *path*, made if nothing is there; an existing object stays.
+        """Return the object at *path*; create it if nothing is there. An existing object stays.
 
         Args:
             overwrite: Replace an existing value by an empty object.
 
         Raises:
-            TreeConflict: A value is there, or where an object would have to be.
+            TreeConflict: A value is at *path*, or in the path of a parent.
         """
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         flag(overwrite, "overwrite")
@@ -317,14 +319,14 @@ class MemoryObject:
         return MemoryObject(self._memory, location)
 
     def delete(self, path: DottedPath) -> bool:
-        """Remove the node at *path* and all below it; return whether it existed."""
+        """Delete the node at *path* and all nodes below it; return whether it existed."""
         location = self._field_path(path)
         return self._memory.change(lambda tree: tree.delete(location), ["delete", _json(location)])
 
     def move(self, path: DottedPath, new_path: DottedPath) -> MemoryRef:
-        """Move the node at *path*, and all below it, to *new_path*, in one step.
+        """Move the node at *path*, and all nodes below it, to *new_path*, in one step.
 
-        Expiries stay as they are; the parents of *new_path* are made.
+        Expiries stay unchanged; missing parents of *new_path* are created.
 
         Returns:
             A reference to *new_path*.
@@ -340,7 +342,7 @@ class MemoryObject:
         return target.ref
 
     def clear(self) -> None:
-        """Remove all below this object, which stays.
+        """Delete all fields of this object. The object stays.
 
         Raises:
             NotAnObject: A value, or nothing any more, is here.
@@ -357,12 +359,12 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """Add *value* to the end of the list at *path*; begin a list if nothing is there.
+        """Append *value* to the list at *path*; create a list if nothing is there.
 
-        Without *ttl* and *expires_at* the list keeps the expiry it has.
+        Without *ttl* and *expires_at* the list keeps its expiry.
 
         Raises:
-            TreeConflict: What is there is not a list; and what `set` raises.
+            TreeConflict: The node at *path* is not a list. Also all errors of `set`.
         """
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         self._memory.change(
@@ -382,10 +384,10 @@ class MemoryObject:
     ) -> int | float:
         """Add *by* to the number at *path*, 0 if nothing is there, and return the sum.
 
-        Without *ttl* and *expires_at* the number keeps the expiry it has.
+        Without *ttl* and *expires_at* the number keeps its expiry.
 
         Raises:
-            TreeConflict: What is there is not a number; and what `set` raises.
+            TreeConflict: The node at *path* is not a number. Also all errors of `set`.
         """
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         return self._memory.change(
@@ -403,13 +405,14 @@ class MemoryObject:
         ttl: timedelta | None = None,
         expires_at: datetime | None = None,
     ) -> MemoryRef:
-        """Put *value* at *path* if it holds *expected*, in one step.
+        """Put *value* at *path* if its value is *expected*, in one step.
 
         Args:
-            expected: The value; 1, 1.0 and True are different. `MISSING`: nothing.
+            expected: The current value; 1, 1.0 and True are different. `MISSING` means that nothing
+                is there.
 
         Raises:
-            CompareFailed: Something else is there; and what `set` raises.
+            CompareFailed: Another value, an object or nothing is there. Also all errors of `set`.
         """
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         precondition = ["missing"] if expected is MISSING else [expected]
@@ -420,13 +423,14 @@ class MemoryObject:
         return location.ref
 
     def once(self, idempotency_key: str) -> MemoryObject:
-        """Return this cursor, for one change that happens once, however often it is repeated.
+        """Return this cursor for one change that happens once, however often it is repeated.
 
-        A repetition with the same key changes nothing and returns the result of the first.
+        A repetition with the same key changes nothing and returns the first result.
 
         Raises:
-            Unsupported: Inside a run, where every write happens once anyway; and of the past.
-            IdempotencyConflict: By the change: the key was used for another one.
+            Unsupported: Inside a run, where every write happens once anyway; or the memory is of
+                the past.
+            IdempotencyConflict: Raised by the change: the key was used for another request.
         """
         return MemoryObject(self._memory.once(idempotency_key), self._location)
 
@@ -458,7 +462,7 @@ class MemoryObject:
         return default if value is MISSING else MemoryObject(memory, location)
 
     def _resolve(self, path: object) -> tuple[ExactMemory, ParsedPath]:
-        """Return where *path* leads to: from here, or a reference from its root."""
+        """Return the location of *path*: from this object, or for a reference from the root."""
         if type(path) is dict:
             path = MemoryRef.from_json(cast("object", path))
         if not isinstance(path, MemoryRef):
@@ -479,7 +483,7 @@ class MemoryObject:
         )
 
     def _field_path(self, path: object) -> ParsedPath:
-        """Return the path of a write, below this one."""
+        """Return the path of a write, below this object."""
         if isinstance(path, MemoryRef):
             raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
         location = self._parse(path)
@@ -522,7 +526,7 @@ class MemoryObject:
 
 
 def branch_of(place: MemoryObject) -> Branch:
-    """Return a copy of an object and all below it, in which objects differ from dicts.
+    """Return a copy of an object and all nodes below it; objects and dicts stay distinct.
 
     Raises:
         NotAnObject: A value, or nothing any more, is there.

@@ -1,4 +1,4 @@
-"""Vectors and terms of committed items in arrays, for search; built again from the store if lost."""
+"""Vectors and terms of committed items in arrays, for search; the store can rebuild them."""
 
 from alveus.search.index.catalog import Index, IndexStats
 from alveus.search.index.column_filters import ReadValues

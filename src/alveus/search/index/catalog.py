@@ -61,8 +61,7 @@ class IndexStats:
 
 @dataclass(slots=True)
 class _CatalogEntry:
-    """A set that is loaded or soon will be. *lock* guards *index*; the catalog's lock guards the
-    rest.
+    """A set that is loaded or soon will be. *lock* guards *index*, the catalog's lock the rest.
 
     Attributes:
         waiting: Changes to apply at the next use.
@@ -331,7 +330,7 @@ class Index:
             self._seq = changes[-1].seq
 
     def _tell(self, changes: Sequence[FeatureChange]) -> None:
-        """Queue changes for loaded sets; drop a set that is cheaper to load again than to change."""
+        """Queue changes for loaded sets; drop a set that is cheaper to load again."""
         told: dict[int, _CatalogEntry] = {}
         for change in changes:
             entry = self._entries.get(change.set_number)

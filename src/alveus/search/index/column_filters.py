@@ -216,7 +216,7 @@ class RecentFields:
         self._fields: OrderedDict[Path, Field] = OrderedDict()
 
     def of(self, paths: Collection[Path]) -> dict[Path, Field]:
-        """Return the fields at *paths*, new ones empty; drop the fields that were not used lately."""
+        """Return the fields at *paths*, new ones empty; drop fields that were not used lately."""
         fields = {path: self._fields.setdefault(path, Field()) for path in paths}
         for path in paths:
             self._fields.move_to_end(path)

@@ -111,8 +111,7 @@ class SetVectors:
         return True
 
     def are(self, doc: int, packed: bytes | None) -> bool:
-        """Return whether a document has exactly these rows; if pending, whether *vectors* are
-        unusable."""
+        """Return whether a document has these rows; if it is pending, whether they are unusable."""
         if self._by_doc["pending"][doc]:
             return packed is None or not self._fits(packed)
         start, windows = int(self._by_doc["start"][doc]), int(self._by_doc["windows"][doc])
@@ -124,8 +123,7 @@ class SetVectors:
     def cosines(
         self, query: Query | Quantised, docs: Docs | None, *, mean: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return for each document the best cosine of its rows, partly their mean; 0.0 without
-        rows."""
+        """Return each document's best cosine of its rows, or partly their mean; 0.0 without rows."""
         whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
             return np.zeros(self._by_doc.size if docs is None else len(docs))
@@ -161,7 +159,7 @@ class SetVectors:
         return found
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return the mean of each document's rows at unit length. Each document must have rows."""
+        """Return the mean of each document's rows at unit length; each must have rows."""
         windows = self._by_doc["windows"][docs]
         at, firsts = _rows_of(self._by_doc["start"][docs].astype(np.intp), windows)
         norms = self._by_row["norm"][at].astype(np.float32)
@@ -333,7 +331,7 @@ class Bits:
             rows = rows[len(part) :]
 
     def distances(self, code: Codes, chosen: NDArray[np.intp] | None = None) -> NDArray[np.uint16]:
-        """Return the number of bits in which each row, or each *chosen* row, differs from *code*."""
+        """Return the number of bits in which each row, or *chosen* row, differs from *code*."""
         if chosen is not None:
             return self._of_some(code, chosen)
         found = np.empty(self.size, np.uint16)
