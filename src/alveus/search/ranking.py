@@ -244,7 +244,7 @@ class Ranking:
         return score
 
     def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
-        """Return a mask of docs that follow a question and have the named speaker; None if none do."""
+        """Return a mask of docs of the named speaker that follow a question; None if none do."""
         questions = _traits(index).questions
         if questions is None:
             return None

@@ -70,14 +70,13 @@ class Fields:
         return cls(added, added, {})
 
     def is_known_or_changed(self) -> bool:
-        """Return whether the names are known, or changed so that the base alone lacks them."""
+        """Return whether the base's names are loaded, or any field was changed."""
         if self.base_cells is not None or self.base_names is not None:
             return True
         return any(cell.dirty for cell in self.cells.values())
 
     def changed(self) -> Iterable[tuple[str, Cell]]:
-        """Return the cells that differ from the base: first fields of the base, then new ones in
-        order."""
+        """Return the cells that differ from the base: fields of the base first, then new ones."""
         added = self.added
         if self.cells is added:
             return added.items()
@@ -172,8 +171,7 @@ class Cell:
         )
 
     def add_deltas(self, path: Path, now: int, deltas: list[TreeDelta]) -> None:
-        """Add to *deltas* the changes from the base of this cell, at *path*, and of all cells
-        below.
+        """Add to *deltas* the changes of this cell, at *path*, and of all cells below.
 
         A written cell that has expired by *now* is deleted, if the base has it.
         """

@@ -108,7 +108,7 @@ class CommittedTree:
 
     @property
     def kind(self) -> MemoryKind:
-        """Which exact memory it is."""
+        """The kind of this exact memory."""
         return self.paths.kind
 
     @property
@@ -281,7 +281,7 @@ class PastTree:
 
     @property
     def kind(self) -> MemoryKind:
-        """Which exact memory it is."""
+        """The kind of this exact memory."""
         return self.paths.kind
 
     @property

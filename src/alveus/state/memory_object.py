@@ -51,7 +51,7 @@ class ExactMemory(Protocol):
         ...
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return names of fields of the object at *location*; raise `NotAnObject` if none is there."""
+        """Return names of fields of the object at *location*; `NotAnObject` if none is there."""
         ...
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -174,7 +174,7 @@ class MemoryObject:
         """Return the names of the fields, in the order they were made.
 
         Raises:
-            NotAnObject: A value, or nothing any more, is here.
+            NotAnObject: The node is now a value, or does not exist.
         """
         location = self._location
         return self._memory.query(lambda tree: tree.names(location))
@@ -201,7 +201,7 @@ class MemoryObject:
                 as ids of version 7, then come newest first.
 
         Raises:
-            NotAnObject: A value, or nothing any more, is here.
+            NotAnObject: The node is now a value, or does not exist.
         """
         location, chosen = self._location, _name_range(prefix, after, limit, newest_first)
         return self._memory.chosen_names(location, chosen)
@@ -212,7 +212,7 @@ class MemoryObject:
         Takes time in proportion to their number.
 
         Raises:
-            NotAnObject: A value, or nothing any more, is here.
+            NotAnObject: The node is now a value, or does not exist.
         """
         memory, location = self._memory, self._location
         fields = memory.query(lambda tree: tree.fields(location))
@@ -225,7 +225,7 @@ class MemoryObject:
         """Return the object as nested dicts, in order.
 
         Raises:
-            NotAnObject: A value, or nothing any more, is here.
+            NotAnObject: The node is now a value, or does not exist.
         """
         return self._branch().to_dict()
 
@@ -236,7 +236,7 @@ class MemoryObject:
         objects are left out.
 
         Raises:
-            NotAnObject: A value, or nothing any more, is here.
+            NotAnObject: The node is now a value, or does not exist.
         """
         return self._branch().walk()
 
@@ -345,7 +345,7 @@ class MemoryObject:
         """Delete all fields of this object. The object stays.
 
         Raises:
-            NotAnObject: A value, or nothing any more, is here.
+            NotAnObject: The node is now a value, or does not exist.
         """
         location = self._location
         self._memory.change(lambda tree: tree.clear(location), ["clear", _json(location)])

@@ -1,8 +1,8 @@
 """An overlay: the changes of an action over an exact tree as it was when the action began.
 
-Nothing is written through. Reads see the tree and the changes; `Overlay.deltas` is the shortest
-list of changes from the tree to the result. Reads are cached: a read of one path asks the tree at
-most once, and a write never reads other paths.
+The tree itself never changes. Reads see the tree and the changes; `Overlay.deltas` is the shortest
+list of changes from the tree to the result. Reads are cached: a path is read from the tree at most
+once, and a write never reads other paths.
 """
 
 from __future__ import annotations
@@ -48,21 +48,21 @@ from alveus.values.storable import ATOMS, Path, Value, checked
 Result = TypeVar("Result")
 
 _SMALL_TYPES = frozenset({type(None), bool, float})
-"""Types of values that are valid and small, whichever value it is."""
+"""Types of which every value is valid and small."""
 
 _MAX_SHORT_TEXT = 128
-"""Characters of a text that is surely within the least `TreeLimits`."""
+"""A text of up to so many characters is within the least `TreeLimits`."""
 
 
 _DEFAULT_LIMITS = TreeLimits()
 
 
 class TreeRecorder:
-    """The reads and writes of an exact tree, for the memory events that report them.
+    """The reads and writes of an exact tree, for memory events.
 
     Attributes:
         write_order: Paths that were written, numbered in the order of their first write.
-        values_read: By path, the value of the last read; empty without *reads*.
+        values_read: By path, the value of the last read. Empty if reads are not recorded.
     """
 
     __slots__ = ("_records_reads", "values_read", "write_order")
@@ -103,15 +103,16 @@ class SealedOverlay:
 
 @dataclass(slots=True, eq=False)
 class Overlay:
-    """Buffered changes over an `ExactTree`, for one thread; an `ExactTree` itself, so they stack.
+    """Buffered changes over an `ExactTree`, for one thread. An overlay is an `ExactTree` too.
 
     A method that raises has changed nothing. `over` makes an overlay.
 
     Attributes:
         paths: Parsed paths, which other overlays of the same memory may share.
-        min_renewal_us: With ``Ttl(refresh="read")``: a read renews only if it gains this much.
+        min_renewal_us: With ``Ttl(refresh="read")``: a read renews only if that extends the expiry
+            by this much.
         resolver: Finds the memory that a reference to another kind points into.
-        requests: While *records_requests*: the calls, as passed, to recognise a repetition.
+        requests: If *records_requests*: the calls as passed, by which a repetition is recognised.
     """
 
     kind: MemoryKind
@@ -141,44 +142,44 @@ class Overlay:
         """Return an overlay with no changes.
 
         Args:
-            tree: The tree below; None: an empty one.
-            now: The time in microseconds, or a function that returns it; decides what has expired.
+            tree: The tree below. None means an empty tree.
+            now: The time in microseconds by which nodes expire, or a function that returns it.
             paths: A cache of parsed paths to share; by default a new one.
-            lookups: Collects the paths that the tree was asked for.
+            lookups: Collects the paths that were read from the tree.
             recorder: Collects reads and writes.
         """
         cells, limits = Cells.over(tree, now, lookups), limits or _DEFAULT_LIMITS
         return cls(kind, paths or PathCache(kind), cells, ttl, recorder, None, limits)
 
     def seal(self, reason: str) -> Cells:
-        """Have every later use raise `Unusable`, saying *reason*; return what `unseal` takes."""
+        """Make every later use raise `Unusable` with *reason*; return the argument of `unseal`."""
         cells, self._cells = self._cells, cast("Cells", SealedOverlay(partial(str, reason)))
         return cells
 
     def unseal(self, cells: Cells) -> None:
-        """Be usable again."""
+        """Make the overlay usable again."""
         self._cells = cells
 
     def end(self, sealed: SealedOverlay) -> None:
-        """Have every later use raise `Unusable` for good, and drop all cells.
+        """Make every later use raise `Unusable`, and drop all cells.
 
-        Its resolver refers to it in turn, and circles are left to the garbage collector.
+        Also drops the resolver, which refers back: a cycle would need the garbage collector.
         """
         self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it replaces both
 
     @property
     def identity(self) -> object:
-        """Equal for all overlays that share their parsed paths: of one memory, one on another."""
+        """Equal for all overlays that share their parsed paths: stacked overlays of one memory."""
         return id(self.paths)
 
     @property
     def lookups(self) -> Sequence[Path]:
-        """The paths that the tree was asked for."""
+        """The paths that were read from the tree."""
         return self._cells.lookups or ()
 
     @property
     def now(self) -> int:
-        """The time that decides what has expired."""
+        """The time by which nodes expire."""
         return self._cells.now()
 
     # --- what changed ---
@@ -189,10 +190,10 @@ class Overlay:
         return bool(self.deltas())
 
     def deltas(self) -> tuple[TreeDelta, ...]:
-        """Return the changes, in order, that make this tree of the store's.
+        """Return the changes, in order, that turn the tree below into this tree.
 
-        The shortest list: two writes of a path are one, and a node that was made and deleted, or
-        has expired, is not in it.
+        The list is the shortest: two writes of a path become one. A node that was made and deleted,
+        or has expired, is left out.
         """
         root = self._cells.root
         deltas: list[TreeDelta] = []
@@ -201,7 +202,7 @@ class Overlay:
         return tuple(deltas)
 
     def apply(self, deltas: Iterable[TreeDelta]) -> None:
-        """Apply the *deltas* of another overlay, as a store would."""
+        """Apply the *deltas* of another overlay, as a store does."""
         for delta in deltas:
             cells, root, path = self._cells, self.paths.root, delta.path
             location = root.children.get(path) or self.paths.parse(root, path)
@@ -235,14 +236,14 @@ class Overlay:
         ]
 
     def few_fields(self, path: Path) -> None:
-        """Return None: its cells are at hand."""
+        """Return None: the cells are in RAM."""
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of the fields of the object at *path*; see `ExactTree`."""
         return self._cells.live_field_names(self._cells.cell_at(path), path, now)
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        """Return the names of fields that are *chosen*; see `ExactTree`."""
         return self._cells.live_names_in_range(self._cells.cell_at(path), path, chosen, now)
 
     def has(self, location: ParsedPath) -> bool:
@@ -253,13 +254,13 @@ class Overlay:
         )
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return what *operation* reads here."""
+        """Return the result of *operation*, a read."""
         return operation(self)
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Return what *operation* does here."""
+        """Return the result of *operation*, a change."""
         if self.records_requests and not isinstance(self._cells, SealedOverlay):
             self._record_request(request)
         return operation(self)
@@ -278,7 +279,7 @@ class Overlay:
         )
 
     def read(self, location: ParsedPath) -> Value | NonValue:
-        """Return a copy of the value at *location*, or `MISSING`, or that an object is there."""
+        """Return a copy of the value at *location*, or a `NonValue`: missing, or an object."""
         cell = self._cells.fast_path.get(location.key)
         if cell is not None and self._recorder is None:
             return cell.value
@@ -353,11 +354,11 @@ class Overlay:
     # --- writes ---
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put *value* at *location*, and its parent objects.
+        """Put *value* at *location*; create missing parent objects.
 
         Raises:
-            InvalidValue: It cannot be stored.
-            TooLarge: It has too many bytes.
+            InvalidValue: The value cannot be stored.
+            TooLarge: The value has too many bytes.
             ObjectInTheWay: An object is there.
             TreeConflict: A value is where an object would have to be.
         """
@@ -373,7 +374,7 @@ class Overlay:
             self._record_request(put_request(location, value, expiry))
 
     def assign(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Do what `put` does, as part of another call."""
+        """Put a value as `put` does, as part of another call."""
         stored = self._checked(location, value)
         self._cells.put_value(location, stored, self._expires(expiry))
         self._record_write(location)
@@ -381,10 +382,10 @@ class Overlay:
     def replace(
         self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
     ) -> None:
-        """Put *value* at *location* if it holds *expected*; `MISSING`: if it is empty.
+        """Put *value* at *location* if its value is *expected*; `MISSING` means nothing there.
 
         Raises:
-            CompareFailed: Something else is there; and what `put` raises.
+            CompareFailed: Another value, an object or nothing is there. Also all errors of `put`.
         """
         current = self.read(location)
         if current is NonValue.OBJECT:
@@ -396,10 +397,10 @@ class Overlay:
     def create(
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
-        """Put an empty object at *location*, and its parents; an existing object stays.
+        """Create an object at *location*, and missing parents; an existing object stays.
 
         Raises:
-            TreeConflict: A value is there and not *overwrite*, or where an object would have to be.
+            TreeConflict: A value is there without *overwrite*, or in the path of a parent.
         """
         cell = self._cells.live_cell_at(location.path)
         if cell is not None and cell.state == VALUE and not overwrite:
@@ -412,22 +413,22 @@ class Overlay:
         self._record_write(location)
 
     def delete(self, location: ParsedPath) -> bool:
-        """Remove the node at *location* and all below it; return whether it existed."""
+        """Delete the node at *location* and all nodes below it; return whether it existed."""
         cell = self._cells.live_cell_at(location.path)
         self._cells.delete(cell, location.path, location.key)
         return cell is not None
 
     def clear(self, location: ParsedPath) -> None:
-        """Remove all below the object at *location*, or raise `NotAnObject`."""
+        """Delete all fields of the object at *location*, or raise `NotAnObject`."""
         self._cells.clear(self.object_at(location), location.path, location.key)
 
     def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Add *value* to the end of the list at *location*; begin one where nothing is.
+        """Append *value* to the list at *location*; create the list if nothing is there.
 
         Its expiry stays, unless *expiry* or the memory says otherwise.
 
         Raises:
-            TreeConflict: A value that is no list, or else as `put`.
+            TreeConflict: The node is not a list. Also all causes of `put`.
         """
         cell = self._cells.live_cell_at(location.path)
         if cell is None:
@@ -450,12 +451,12 @@ class Overlay:
         self._record_write(location)
 
     def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
-        """Add *by* to the number at *location*, 0 where nothing is, and return the sum.
+        """Add *by* to the number at *location*, 0 if nothing is there; return the sum.
 
         Its expiry stays, unless *expiry* or the memory says otherwise.
 
         Raises:
-            TreeConflict: What is there is not a number.
+            TreeConflict: The node is not a number.
         """
         if type(by) not in (int, float):
             raise InvalidValue("by", f"must be an int or a float, not {short_repr(by)}")
@@ -476,7 +477,7 @@ class Overlay:
         return total
 
     def put_branch(self, location: ParsedPath, branch: Branch, expiry: Expiry = None) -> None:
-        """Put a copy of *branch* at *location*: where nothing is, or in place of a value.
+        """Put a copy of *branch* at *location*, which must be empty or a value.
 
         Raises:
             ObjectInTheWay: An object is there.
@@ -496,11 +497,11 @@ class Overlay:
         self.put_branch(location, self.branch(source), expiry)
 
     def move(self, location: ParsedPath, target: ParsedPath) -> None:
-        """Move the node at *location*, and all below it, to *target*, with its expiry.
+        """Move the node at *location*, and all nodes below it, to *target*, with its expiry.
 
         Raises:
-            TreeConflict: Nothing is there, or *target* is taken or below *location*, or a value
-                is where an object would have to be.
+            TreeConflict: Nothing is at *location*, *target* exists or is below *location*, or a
+                value is in the path of a parent.
         """
         path, cell = location.path, self._cells.live_cell_at(location.path)
         if cell is None:
@@ -587,12 +588,12 @@ class Overlay:
 
 
 def _is_atom(cell: Cell) -> bool:
-    """Say whether *cell* holds a value that needs no copy and never expires."""
+    """Return whether *cell* has a value that needs no copy and never expires."""
     return cell.expires is None and cell.state == VALUE and type(cell.value) in ATOMS
 
 
 def _is_small(value: object) -> TypeGuard[Value]:
-    """Say whether *value* can be stored as it is, without a closer look."""
+    """Return whether *value* can be stored without a full check."""
     if type(value) is int:
         return -(1 << 63) < value < 1 << 63
     if type(value) is str:
@@ -601,7 +602,7 @@ def _is_small(value: object) -> TypeGuard[Value]:
 
 
 def _same(a: object, b: object) -> bool:
-    """Compare two values, types and all; NaN is itself."""
+    """Return whether two values and their types are equal; NaN equals NaN."""
     if type(a) is not type(b):
         return False
     if type(a) is list:

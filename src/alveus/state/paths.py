@@ -1,4 +1,4 @@
-"""Paths into an exact tree, parsed once, and references to what lies there.
+"""Paths into an exact tree, parsed once, and references to the nodes there.
 
 A path is dotted text (``"user.name"``) or a tuple of names, which may then hold dots. ``""`` and
 ``()`` are the object itself. All errors of a path are found here.
@@ -21,25 +21,25 @@ MAX_CACHED_PATHS = 16_384
 """Parsed paths that one memory caches; a full cache is emptied."""
 
 DottedPath: TypeAlias = str | Path
-"""A path as it is shown: dotted text, or a tuple where a name holds a dot."""
+"""A path as calls return it: dotted text, or a tuple if a name contains a dot."""
 
 _DOT_IN_KEY = "\ud800"
 """Replaces a dot inside a name, in keys only: a lone surrogate, which no name can contain."""
 
 
 class MemoryKind(StrEnum):
-    """Which exact memory of a key: that of one run, or the lasting one."""
+    """The two exact memories of a key: sensory, for one run, and short-term, which lasts."""
 
     SENSORY = "sensory"
     SHORT_TERM = "short_term"
 
 
 def path_names(path: object) -> Path:
-    """Return the names that *path* is made of; ``()`` for ``""``.
+    """Return the names in *path*; ``()`` for ``""``.
 
     Raises:
-        InvalidPath: Neither text nor a tuple, or with an empty name, or with a lone surrogate.
-        TooLarge: A name beyond `MAX_NAME` characters, or more than `MAX_LEVELS` of them.
+        InvalidPath: The path is neither text nor a tuple, or has an empty name or a lone surrogate.
+        TooLarge: A name has over `MAX_NAME` characters, or the path over `MAX_LEVELS` names.
     """
     if isinstance(path, str):
         names = tuple(str.__str__(path).split(".")) if path else ()
@@ -80,13 +80,13 @@ def _kind(value: object) -> str:
 
 
 def dotted(names: Path) -> DottedPath:
-    """Return *names* as dotted text, or as they are where the text would mean another path."""
+    """Return *names* as dotted text, or unchanged if the text would mean another path."""
     text = ".".join(names)
     return text if text.count(".") == len(names) - 1 or not names else names
 
 
 def path_key(names: Path) -> str:
-    """Return a text that no other path has."""
+    """Return a text that is unique to the path."""
     return ".".join([name.replace(".", _DOT_IN_KEY) for name in names])
 
 
@@ -97,7 +97,7 @@ class _Readable(Protocol):
     """The interface to read the target of a reference: a MemoryObject."""
 
     def get(self, path: MemoryRef, default: object = None) -> Any:  # noqa: ANN401 - as published
-        """Return what *path* points to."""
+        """Return the value or object at *path*."""
         ...
 
 
@@ -119,24 +119,24 @@ class Resolver(Protocol):
 class MemoryRef:
     """A pointer into an exact memory: small, hashable, and the same after a trip through JSON.
 
-    Resolving it returns the value or object that is at the path then, or None.
+    `resolve` returns the value or object at the path at that moment, or None.
 
     Attributes:
         kind: The memory it points into.
-        path: From the root; dotted text, or a tuple of names where a name holds a dot.
+        path: The path from the root: dotted text, or a tuple of names if a name contains a dot.
     """
 
     kind: MemoryKind
     path: DottedPath
 
     def __post_init__(self) -> None:
-        """Check both, and normalize the path."""
+        """Check the fields, and normalize the path."""
         object.__setattr__(self, "kind", _memory_kind(self.kind))
         object.__setattr__(self, "path", dotted(path_names(self.path)))
 
     @classmethod
     def create(cls, kind: MemoryKind | str, path: DottedPath) -> MemoryRef:
-        """Return a reference to *path* in the memory *kind*, whether or not anything is there."""
+        """Return a reference to *path* in the memory *kind*; the path need not exist."""
         return cls(_memory_kind(kind), path)
 
     @property
@@ -156,7 +156,7 @@ class MemoryRef:
         return memory.get(self)
 
     def to_json(self) -> dict[str, Value]:
-        """Return a storable dict that `from_json` understands."""
+        """Return a storable dict for `from_json`."""
         path: Value = self.path if isinstance(self.path, str) else list(self.path)
         return {"memory_type": self.kind.value, "path": path}
 
@@ -165,7 +165,7 @@ class MemoryRef:
         """Return the reference of *value*, a dict made by `to_json`.
 
         Raises:
-            InvalidPath: It is not such a dict.
+            InvalidPath: The value is not such a dict.
         """
         fields = cast("dict[object, object]", value if isinstance(value, dict) else {})
         if "path" not in fields:
@@ -218,7 +218,7 @@ class PathCache:
         self._count = 0
 
     def parse(self, start: ParsedPath, path: object) -> ParsedPath:
-        """Return where *path* leads to from *start*; *start* for the empty path.
+        """Return the location of *path* from *start*; *start* for the empty path.
 
         Raises:
             InvalidPath: See `path_names`.

@@ -22,17 +22,17 @@ IGNORE_EXPIRY: Final = -(1 << 62)
 """The time of a read that includes expired nodes, which a write has to remove."""
 
 FEW_FIELDS = 24
-"""To read so many small values takes about as long as to ask for three of them one by one."""
+"""One read of so many small values takes about as long as three single reads."""
 
 LEAST_VALUE_BYTES = 1024
-"""A limit below this would make short values cost a count of their bytes."""
+"""With a lower limit, the bytes of short values would have to be counted too."""
 
 
 class ExactTree(Protocol):
-    """An exact tree, as it is at one moment. The root is an object that always exists."""
+    """An exact tree at one moment. The root is an object that always exists."""
 
     def node(self, path: Path, now: int) -> Node | None:
-        """Return the node at *path* unless it does not exist or has expired by *now*."""
+        """Return the node at *path*; None if it does not exist or has expired by *now*."""
         ...
 
     def children(self, path: Path, now: int) -> list[tuple[str, Node]]:
@@ -42,12 +42,12 @@ class ExactTree(Protocol):
     def few_fields(self, path: Path) -> dict[str, Node | None] | None:
         """Return all fields, also expired ones, if they are few and quick to read; or None.
 
-        A field with None in place of its node must be read by itself.
+        If a field has None in place of its node, the caller must read it singly.
         """
         ...
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of the fields, and when each expires; reads no values."""
+        """Return the names of the fields and their expiries; reads no values."""
         ...
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
@@ -57,7 +57,7 @@ class ExactTree(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The tree of a scope after commit *at*; None: the latest, which moves."""
+    """The tree of a scope after commit *at*. None means the latest commit at each read."""
 
     ledger: Ledger
     scope: Scope
@@ -72,15 +72,15 @@ class Snapshot:
         return self.ledger.children(self.scope, path, at=self.at, now=now)
 
     def few_fields(self, path: Path) -> dict[str, Node | None] | None:
-        """Return its fields if they are few; see `ExactTree`."""
+        """Return the fields if they are few; see `ExactTree`."""
         return self.ledger.few_fields(self.scope, path, at=self.at, most=FEW_FIELDS)
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of its fields; see `ExactTree`."""
+        """Return the names of the fields; see `ExactTree`."""
         return self.ledger.field_names(self.scope, path, at=self.at, now=now)
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        """Return the names of fields that are *chosen*; see `ExactTree`."""
         return self.ledger.names_in_range(self.scope, path, chosen, at=self.at, now=now)
 
 
@@ -97,17 +97,17 @@ MISSING: Final = NonValue.MISSING
 
 @dataclass(frozen=True, slots=True)
 class Branch:
-    """A copy of an object and all below it, in order."""
+    """A copy of an object and all nodes below it, in order."""
 
     fields: tuple[tuple[str, Value | Branch], ...]
 
     def levels(self) -> int:
-        """Return how many names its longest path has."""
+        """Return the number of names in the longest path."""
         inner = [f.levels() for _, f in self.fields if isinstance(f, Branch)]
         return (1 if self.fields else 0) + max(inner, default=0)
 
     def to_dict(self) -> dict[str, Value]:
-        """Return it as dicts."""
+        """Return the branch as nested dicts."""
         return {n: f.to_dict() if isinstance(f, Branch) else f for n, f in self.fields}
 
     def walk(self, start: Path = ()) -> Iterator[tuple[DottedPath, Value]]:
@@ -123,26 +123,26 @@ class Branch:
 # --- limits -----------------------------------------------------------------------------------
 
 _BYTES_PER_CHARACTER = 6
-"""Most bytes in wire form of what `repr` shows as one character: ``nan`` becomes 16."""
+"""Most bytes in wire form for one character of `repr`: ``nan`` becomes 16 bytes."""
 
 _BYTES_FIELD = 20
 """Most bytes in wire form beside the base64 of bytes."""
 
 _STORABLE_TYPES = frozenset({type(None), bool, int, float, bytes})
-"""Types of values that can be stored, whichever value it is."""
+"""Types of which every value can be stored."""
 
 
 class NeedsFullCheck(Exception):
-    """A value must be checked in full, by `values.checked`."""
+    """A value needs the full check of `values.checked`."""
 
 
 def fast_copy(value: object, levels: int = MAX_DEPTH) -> Value:
     """Return a copy of a list or dict that can be stored.
 
-    Several times as fast as `checked`, because it does not explain errors.
+    Several times as fast as `checked`, but explains no errors.
 
     Raises:
-        NeedsFullCheck: Something is unusual; it may be storable nevertheless.
+        NeedsFullCheck: The value has an unusual part; it may still be storable.
     """
     kind = type(value)
     if kind is str:
@@ -177,7 +177,7 @@ def _encodable(text: str) -> str:
 
 
 def size_bound(value: Value) -> int:
-    """Return a number of bytes that *value* surely does not exceed in wire form; cheap."""
+    """Return an upper bound of the bytes of *value* in wire form; quick."""
     if type(value) is bytes:  # base64
         return 4 * len(value) // 3 + _BYTES_FIELD
     try:
@@ -197,15 +197,11 @@ class TreeLimits:
     value_bytes: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        """Refuse what could not be kept."""
-        if self.value_bytes < LEAST_VALUE_BYTES:
-            raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
-
-    def check_size(self, value: Value, location: ParsedPath) -> int:
-        """Return a bound of the bytes of *value*, which is to go to *location*.
+        """Refuse limits that cannot be kept."""(self, value: Value, location: ParsedPath) -> int:
+        """Return a bound of the bytes of *value*, to be put at *location*.
 
         Raises:
-            TooLarge: It has more than `value_bytes`.
+            TooLarge: The value has more than `value_bytes`.
         """
         bound = size_bound(value)
         if bound > self.value_bytes:
@@ -221,14 +217,14 @@ class TreeLimits:
 # --- expiry -----------------------------------------------------------------------------------
 
 Expiry: TypeAlias = "timedelta | int | None"
-"""How long a write lasts: so long, until this time in microseconds, or as the memory says."""
+"""The life of a write: a timedelta, an end in microseconds, or the memory's default."""
 
 
 def ttl_us(ttl: object) -> int:
     """Return *ttl* in microseconds.
 
     Raises:
-        InvalidInput: Not a timedelta of more than zero, or of over 1,000 years.
+        InvalidInput: *ttl* is not a timedelta, not above zero, or over 1,000 years.
     """
     if not isinstance(ttl, timedelta) or ttl <= timedelta(0):
         raise InvalidInput(f"a ttl must be a timedelta of more than zero, not {short_repr(ttl)}")
@@ -246,9 +242,9 @@ class Ttl:
     """The default time to live of writes to a memory.
 
     Attributes:
-        after: From the last write; more than zero.
-        refresh: "read": reading a value that expires extends it, and the objects it is in, to at
-            least *after* from then.
+        after: The life from the last write; more than zero.
+        refresh: "read" means that a read of a value that expires extends its expiry, and that of
+            the objects above it, to at least *after* from then.
     """
 
     after: timedelta
@@ -262,7 +258,7 @@ class Ttl:
 
 
 def expiry_json(expiry: Expiry) -> Value:
-    """Return the expiry that a write asked for, as part of its request."""
+    """Return the expiry that a write requests, as part of its request."""
     return ["ttl", ttl_us(expiry)] if isinstance(expiry, timedelta) else expiry
 
 

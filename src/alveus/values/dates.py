@@ -1,13 +1,13 @@
-"""Dates that a text names, and how close a time is to one.
+"""Dates that a text names, and the closeness of a time to a date.
 
 `named_date` reads months in English, German, French and Spanish with or without a day and a year
 ("8 May 2023", "March 3rd", "im Dezember"), ``2023-12-29``, ``29.12.2023``, ``12/29/2023`` if only
 one reading is possible, ``2023年12月29日``, and a bare year of this century. Other texts name no
 date.
 
-`past_days` and `with_dates` read English words that name a date by another one, such as "yesterday"
-and "last Friday". They count days by the calendar, never hours: on the day after the clocks were
-changed, "yesterday" is the day before.
+`past_days` and `with_dates` read English words for a date relative to another date, such as
+"yesterday" and "last Friday". They count calendar days, never hours, so a change of the clocks has
+no effect.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ from alveus.values.storable import microseconds, moment
 from alveus.values.words import MONTHS
 
 DAY = 1.0
-"""Closeness of a time on the named day, or on the day after it: people report it later."""
+"""Closeness of a time on the named day or the next day: people report events later."""
 
 WEEK = 0.7
-"""From the day before to seven days after the day that was named."""
+"""Closeness from the day before to seven days after the named day."""
 
 REST_OF_MONTH = 0.3
 MONTH = 0.5
 YEAR = 0.25
-"""Of a time in the month, or the year, that was named without more. Source: retrieval notes, 9."""
+"""Closeness of a time in a month or year that was named alone. Source: retrieval notes, 9."""
 
 _DAY_US = 86_400_000_000
 _MOST_YEARS = 200
-"""A date without a year is looked for in this many years, up to the latest time."""
+"""A date without a year is tried in so many years, up to the latest time."""
 
 _LANGUAGES = (
     " ".join(MONTHS).lower(),
@@ -52,7 +52,7 @@ _NAMES = {name: number for names in _LANGUAGES for number, name in enumerate(nam
 }
 
 _AMBIGUOUS_MONTHS = frozenset({"may", "march", "mar", "mars"})
-"""Months only with a day, with a year, or after one of `_BEFORE`."""
+"""Words that are months only beside a day, beside a year, or after one of `_BEFORE`."""
 
 _BEFORE = "in|during|since|until|till|before|after|last|next|of|early|late|mid|im|seit|en|de"
 _ORDINAL = "(?:st|nd|rd|th)"
@@ -73,7 +73,7 @@ _IN_NUMBERS = (
 _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
 _ANY_DIGIT = re.compile(r"\d", re.ASCII)
 _WEEKEND = 2
-"""Days that may be named together, each as if it were alone."""
+"""Most days that may be named together, with each treated as a single day."""
 
 _FEBRUARY = 2
 _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
@@ -81,16 +81,16 @@ _DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled pattern; compiling it takes longer than importing this module."""
+    """Return a compiled pattern, compiled at first use: that takes longer than this import."""
     return re.compile(pattern, re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedDate:
-    """The date in a question; None: that part is not named. A day always has a month.
+    """The date in a question. None means that the part is not named. A day always has a month.
 
     Attributes:
-        days: How many days are named, from *day* on.
+        days: Number of days named, from *day* on.
     """
 
     year: int | None
@@ -100,7 +100,7 @@ class NamedDate:
 
     @classmethod
     def of_days(cls, begins: date, ends: date) -> NamedDate:
-        """Return a year or a month, if the days from *begins* to *ends* are one, or these days."""
+        """Return the days from *begins* to *ends*: as a year or a month if they are a whole one."""
         after, days = ends + timedelta(days=1), (ends - begins).days + 1
         if begins.day == after.day == 1:
             if begins.month == after.month:
@@ -149,7 +149,7 @@ def _date(year: str | None, month: int, day: str | None) -> NamedDate | None:
 
 
 def _days(year: int, month: int) -> int:
-    """Return how many days a month has."""
+    """Return the number of days in a month."""
     is_leap = not year % 4 and (year % 100 != 0 or not year % 400)
     return _DAYS[month - 1] + (is_leap and month == _FEBRUARY)
 
@@ -157,11 +157,11 @@ def _days(year: int, month: int) -> int:
 def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return how close each time is to *date*, 0 to 1.
 
-    A date without a month, or without a day, is worth less: `YEAR`, `MONTH`. Year and month must
-    agree where they are named.
+    A date without a month, or without a day, gives a lower closeness: `YEAR`, `MONTH`. A named year
+    and a named month must match.
 
     Args:
-        times: By the clock that each item came by, in microseconds since its 1970.
+        times: Local times of the items, in microseconds since 1970 on the same clock.
     """
     if not times.size:
         return np.zeros(0)
@@ -183,7 +183,7 @@ def _years(date: NamedDate, times: NDArray[np.int64]) -> range:
 
 
 def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
-    """Return the times from which on a closeness holds, in *year*; the last one is 0."""
+    """Return the times in *year* from which each closeness applies; the last closeness is 0."""
     start = microseconds(datetime(year, date.month or 1, 1, tzinfo=UTC))
     if date.month is None:
         end = microseconds(datetime(year, 12, 31, tzinfo=UTC)) + _DAY_US
@@ -209,7 +209,7 @@ class Resolved(NamedTuple):
     """A sentence with its dates.
 
     Attributes:
-        begins, ends: ISO dates of the first one, or None.
+        begins, ends: ISO dates of the first date, or None.
     """
 
     text: str
@@ -249,7 +249,7 @@ _COUNTS_ON = re.compile(
     rf"|{'|'.join(_WEEKDAYS)}) (?:before|after|from|following|prior to|ago) \Z",
     re.IGNORECASE,
 )
-"""Text before a word for a day, if another day is counted from it."""
+"""Text before a word for a day from which another day is counted."""
 
 _LONGEST_BEFORE = 24
 """Characters before a word for a day that `_COUNTS_ON` may need."""
@@ -258,30 +258,30 @@ _COUNTED_FROM = re.compile(
     rf" (?:yesterday|today|tonight|tomorrow|(?:on|last|this|next) (?:{'|'.join(_WEEKDAYS)}))\b",
     re.IGNORECASE,
 )
-"""Text behind a word with "ago", if it is counted from another day than today."""
+"""Text after a word with "ago" that is counted from another day than today."""
 
 RELATIVE_WORDS = frozenset(
     "yesterday today tonight tomorrow this last next on ago".split()  # noqa: SIM905 - as text
 )
-"""Without one of these, in lower case, a text names no date by a word."""
+"""A text without one of these words, in lower case, names no relative date."""
 
 _WILL_BE = re.compile(
     r"\b(?:will|'ll|shall|going to|gonna|plans?|planning|hopes?|wants?|has to|have to|need to|"
     r"(?:am|is|are|'m|'re) \w+ing|starts?|begins?|leaves?|arrives?|visits?)\b",
     re.IGNORECASE,
 )
-"""Words of the future."""
+"""Words that mark the future."""
 
 _HAS_BEEN = re.compile(
     r"\b(?:was|were|had|did|went|saw|met|got|took|came|made|bought|found|gave|told|said|ate|ran|"
     r"left|lost|won|read|wrote|spent|felt|heard|held|sang|swam|drove|rode|flew|taught|\w{2,}ed)\b",
     re.IGNORECASE,
 )
-"""Words of the past."""
+"""Words that mark the past."""
 
 
 def with_dates(sentence: str, today: date) -> Resolved:
-    """Return a sentence with dates in place of words such as yesterday, as of a day."""
+    """Return a sentence with words such as "yesterday" replaced by dates, as of a day."""
     span: tuple[date, date] | None = None
     made: list[str] = []
     at = 0
@@ -296,10 +296,10 @@ def with_dates(sentence: str, today: date) -> Resolved:
 
 
 def past_days(question: str, today: date) -> tuple[date, date] | None:
-    """Return the first and the last day of the past that a question names by a word; None: none.
+    """Return the first and last past day that a word of a question names; None if none does.
 
-    Days to come have no memories; today and the spans around it count where the question speaks
-    of the past.
+    Future days have no memories. Today and the spans around it count if the question is about the
+    past.
     """
     for _, _, begins, ends in _dates(question, today):
         if ends < today or (begins <= today and _HAS_BEEN.search(question)):
@@ -308,9 +308,9 @@ def past_days(question: str, today: date) -> tuple[date, date] | None:
 
 
 def _dates(text: str, today: date) -> Iterator[tuple[re.Match[str], str, date, date]]:
-    """Yield each word of a text that names a date, and the date as a text, its first and last day.
+    """Yield each date word of a text, with the date as text, its first and its last day.
 
-    One that is only a part of such a word is passed over: "a week from tomorrow" is not tomorrow.
+    A word inside a longer date is skipped: "a week from tomorrow" is not tomorrow.
     """
     for match in _RELATIVE.finditer(text):
         if _COUNTS_ON.search(text, max(0, match.start() - _LONGEST_BEFORE), match.start()):
@@ -328,7 +328,7 @@ def _dates(text: str, today: date) -> Iterator[tuple[re.Match[str], str, date, d
 def _weekday_date(
     match: re.Match[str], sentence: str, today: date
 ) -> tuple[str, date, date] | None:
-    """Return the date of "on Friday", by the tense of its sentence; None: it does not say."""
+    """Return the date of "on Friday" by the tense of its sentence; None if that is unclear."""
     ahead = (_WEEKDAYS.index(match["on"].lower()) - today.weekday()) % 7 or 7
     if _WILL_BE.search(sentence):
         day = today + timedelta(days=ahead)

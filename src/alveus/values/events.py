@@ -4,13 +4,12 @@ An event is a frozen dataclass of storable values. The runner gives it `id`, `ke
 it is sent; a class cannot have fields of these names.
 
 Memory events report the changes and reads that an action made in memory. They are off by default
-and cost nothing then. A kind is reported if an action asks for its class
-(``@action(ShortTermWriteEvent)``), a listener does (`Memory.subscribe`), or the agent stores it
-with each step (`MemoryEvents`). An action has at most one event of each kind: after it has
-returned, behind its other events, in the same commit. It holds the last write of each path, in the
-order of the first writes. An action that a memory event starts reports none, so there are no loops.
-
-A value that an event cannot carry, such as NaN, is left out: reporting never fails an action.
+and cost nothing then. A kind is reported if an action names its class
+(``@action(ShortTermWriteEvent)``), if a listener does (`Memory.subscribe`), or if the agent stores
+it with each step (`MemoryEvents`). An action has at most one event of each kind. The event follows
+the other events of the action, in the same commit. It contains the last write of each path, in the
+order of the first writes. An action that a memory event starts reports none, so loops cannot occur.
+A value that an event cannot carry, such as NaN, is left out: a report never fails an action.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ RESERVED = ("id", "key", "time", "type", "data")
 
 
 _SURE = frozenset({type(None), bool, int, bytes})
-"""Types of values that can be stored as they are, whichever value it is."""
+"""Types of which every value can be stored unchanged."""
 
 
 @dataclass_transform(frozen_default=True, field_specifiers=(field,))
@@ -70,32 +69,32 @@ class Event:
 
     @classmethod
     def type_name(cls) -> str:
-        """Return the name of this class in the store: that of the class."""
+        """Return the name of this class, also used in the store."""
         return cls.__name__
 
     @property
     def type(self) -> str:
-        """The name of its class."""
+        """The name of the event's class."""
         return self.type_name()
 
     @property
     def data(self) -> dict[str, Value]:
-        """Its fields, by name."""
+        """The event's fields, by name."""
         return {name: getattr(self, name) for name in self.field_names}
 
     @property
     def id(self) -> str:
-        """Its id: the one its sender gave it, or one made by the runner."""
+        """The event's id, from its sender or made by the runner."""
         return self._sent()[0]
 
     @property
     def key(self) -> str:
-        """The key that it belongs to."""
+        """The key of the event."""
         return self._sent()[1]
 
     @property
     def time(self) -> datetime:
-        """When it was sent, in UTC."""
+        """The time at which the event was sent, in UTC."""
         return moment(self._sent()[2])
 
     def _sent(self) -> tuple[str, str, int]:
@@ -104,7 +103,7 @@ class Event:
         return self._stamp
 
     def checked(self) -> Self:
-        """Return it with a copy of its data that shares nothing that could change.
+        """Return the event with a checked copy of its data, which shares no mutable object.
 
         Raises:
             InvalidValue: A field cannot be stored; the message names it.
@@ -118,19 +117,19 @@ class Event:
         return made
 
     def stamped(self, event_id: str, key: str, time: int) -> Self:
-        """Return a copy that says its id, its key, and its time in microseconds."""
+        """Return a copy with this id, key, and time in microseconds."""
         made = object.__new__(type(self))
         made.__dict__.update(self.__dict__, _stamp=(event_id, key, time))
         return made
 
     def sent(self, event_id: str, key: str, time: int) -> Self:
-        """Return what `checked` and then `stamped` do."""
+        """Return the event after `checked` and `stamped`."""
         made = self.checked()
         made.__dict__["_stamp"] = (event_id, key, time)
         return made
 
     def shared(self) -> bool:
-        """Whether nothing in it could be changed, so that a copy is not needed."""
+        """Whether all its values are immutable, so that no copy is needed."""
         own = self.__dict__
         for name in self.field_names:  # noqa: SIM110 - `all` takes twice as long
             if type(own[name]) not in ATOMS:
@@ -138,7 +137,7 @@ class Event:
         return True
 
     def copied(self) -> Self:
-        """Return it with a copy of its data, which shares no changes."""
+        """Return the event with a copy of its data."""
         made = self.checked()
         made.__dict__["_stamp"] = self._stamp
         return made
@@ -178,12 +177,12 @@ class OutputEvent(Event):
 
 
 def written(event: Event) -> str:
-    """Return an event, whose data was checked, in wire form; its key is not part of that."""
+    """Return a checked event in wire form, without its key."""
     return wire.encode(plain(event))
 
 
 def plain(event: Event) -> Value:
-    """Return an event, whose data was checked, as ``[type, id, time, data]``."""
+    """Return a checked event as ``[type, id, time, data]``."""
     stamp = cast("Any", event)._stamp  # noqa: SLF001 - None before it is sent
     event_id, _, time = (None, None, None) if stamp is None else stamp
     own = event.__dict__
@@ -194,7 +193,7 @@ def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given:
     """Return the event that `plain` wrote, with a copy of its data.
 
     Args:
-        given: The id and time of one that was stored before it had any.
+        given: Id and time for an event that was stored without them.
 
     Raises:
         AgentChanged: No class of that name is known, or it has other fields now.
@@ -218,7 +217,7 @@ def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given:
 
 
 def _grown(kind: type[Event], data: dict[str, Value]) -> Event:
-    """Return an event of a class that has other fields now: new ones have their defaults."""
+    """Return an event of a class with changed fields; new fields get their defaults."""
     try:
         return cast("Any", kind)(**data)
     except TypeError:
@@ -232,24 +231,24 @@ def _grown(kind: type[Event], data: dict[str, Value]) -> Event:
 _LOG = logging.getLogger("alveus.run")
 
 Detail: TypeAlias = Literal["off", "paths", "values"]
-"""How much an event says: nothing; paths or ids; values too."""
+"""The content of an event: none, paths or ids, or values too."""
 
 _DETAILS = ("off", "paths", "values")
 
 
 class MemoryEvent(Event):
-    """The base of all memory events; itself never sent.
+    """The base of all memory events, never sent itself.
 
     Attributes:
         value: The written or read values, by path or set; see each kind.
-        detail: "values"; or "paths": every value is None.
+        detail: "values", or "paths": then every value is None.
     """
 
     value: dict[str, Any]
     detail: str = "values"
 
     def __post_init__(self) -> None:
-        """Refuse the base classes, and a value that is no dict."""
+        """Refuse the base classes, and a value that is not a dict."""
         if type(self) in (MemoryEvent, Written):
             raise InvalidValue("a memory event", "is one of the kinds, not their base")
         if not isinstance(self.value, dict):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -260,10 +259,10 @@ class Written(MemoryEvent):
     """Writes of an action to an exact tree.
 
     Attributes:
-        value: The written values, by path; of an object, None.
+        value: The written values by path; None for an object.
         objects: The paths in `value` that are objects.
-        deleted: Paths that were deleted, before anything of `value` was written.
-        cleared: Objects that were emptied, before anything of `value` was written.
+        deleted: Paths that were deleted before `value` was written.
+        cleared: Objects that were cleared before `value` was written.
     """
 
     objects: list[str] = field(default_factory=list[str])
@@ -292,7 +291,7 @@ class LongTermUpdateEvent(MemoryEvent):
 
     Attributes:
         value: ``{set: {id: value}}``; None for an item that was deleted.
-        cleared_sets: Sets that were emptied, before anything of `value` was done.
+        cleared_sets: Sets that were cleared before the changes in `value`.
         deleted: ``{set: [id, …]}``.
     """
 
@@ -300,7 +299,7 @@ class LongTermUpdateEvent(MemoryEvent):
     deleted: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
-        """Refuse values that are no names of sets; None means no set."""
+        """Refuse values that are not names of sets; None means no set."""
         super().__post_init__()
         names = cast("object", self.cleared_sets)
         if names is None:
@@ -341,11 +340,11 @@ MEMORY_EVENTS: tuple[type[MemoryEvent], ...] = (
 
 @dataclass(frozen=True, slots=True)
 class MemoryEvents:
-    """The memory events that an agent reports, and how much they say.
+    """The memory events that an agent reports, and their content.
 
-    A kind that is None uses *every*. If that is None too, a kind is reported, with values, if an
-    action or a listener asks for it. Kinds that are on here are stored with the step of each
-    action; a kind that only an action asks for is stored if it started the action.
+    A kind that is None uses *every*. If *every* is None too, the kind is reported, with values, if
+    an action or a listener requests it. Kinds that are switched on here are stored with the step of
+    each action. A kind that only an action requests is stored if its event started the action.
     """
 
     every: Detail | None = None
@@ -359,18 +358,18 @@ class MemoryEvents:
     run_begin: Detail | None = None
 
     def __post_init__(self) -> None:
-        """Refuse a value that is no detail."""
+        """Refuse a value that is not a `Detail`."""
         for each in fields(self):
             detail: object = getattr(self, each.name)
             if detail is not None:
                 choice(detail, f"memory_events.{each.name}", "off", "paths", "values")
 
     def stored(self) -> frozenset[type[MemoryEvent]]:
-        """Return the kinds that are on by these settings."""
+        """Return the kinds that these settings switch on."""
         return frozenset(k for k in MEMORY_EVENTS if self._detail(k) not in (None, "off"))
 
     def reported(self, requested: Iterable[type[Event]]) -> dict[type[MemoryEvent], Detail]:
-        """Return the kinds that are reported if the events *requested* are asked for."""
+        """Return the kinds that are reported if the events *requested* are requested."""
         wanted = set(requested)
         found: dict[type[MemoryEvent], Detail] = {
             k: self._detail(k) or ("values" if k in wanted else "off") for k in MEMORY_EVENTS
@@ -401,7 +400,7 @@ Listener: TypeAlias = Callable[[Any], object]
 
 
 class EventListeners:
-    """The listeners of this process, which are called with events after their commits.
+    """The listeners of this process. They are called with events after their commits.
 
     Attributes:
         kinds: The kinds of events that have a listener.
@@ -418,7 +417,7 @@ class EventListeners:
     def subscribe(
         self, listener: Listener, kinds: Iterable[type[Any]] | None = None
     ) -> Callable[[], None]:
-        """Have *listener* called; return a function that ends it. See `Memory.subscribe`."""
+        """Register *listener*; return a function that removes it. See `Memory.subscribe`."""
         checked_function(listener, "a listener is a function of one event")
         chosen = frozenset(self._known if kinds is None else kinds)
         for kind in chosen:

@@ -5,9 +5,9 @@ locks. A mutex that another thread held stays locked, and SQLite believes that i
 it lost. So before a fork the gate lets no thread into SQLite and waits until all have left. In the
 child every registered object releases what it inherited, before anything new is opened.
 
-When Python ends, it stops daemon threads wherever they are. In the middle of a matrix product that
-makes the process wait for OpenBLAS, which waits for a thread that was never to end. So
-`BackgroundThread` asks its threads to end before Python does.
+When Python ends, it stops daemon threads at any point. If one is stopped inside a matrix product,
+the process waits forever for OpenBLAS, which waits for that thread. So `BackgroundThread` ends its
+threads before Python ends.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
 from alveus.errors import ForkedStore, NotPicklable, Unsupported
 
 FORK_WAIT_S = 30.0
-"""How long a fork waits for threads that are inside SQLite; past that its child opens no store."""
+"""Longest wait of a fork for threads inside SQLite. After it, the child cannot open a store."""
 
 POLL_S = 0.0005
-"""Pause between two checks of which threads are inside, and of whether a fork is over."""
+"""Pause between two checks for threads inside, or for the end of a fork."""
 
 
 _WIPE_ON_FORK = 18
@@ -42,7 +42,7 @@ _WIPE_ON_FORK = 18
 
 
 _LOCK = threading.Lock
-"""The locks of this process, as alveus's were made."""
+"""The function that made the locks of this module; another one means that threads were patched."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -54,24 +54,25 @@ _Exit: TypeAlias = Callable[
 
 
 class Inherited(Protocol):
-    """An object that a forked child inherits, and has to release."""
+    """An object that a forked child inherits and must release."""
 
     def forked(self, *, quiet: bool) -> None:
-        """Release it, in the child; SQLite may be called only if *quiet*: no thread was inside."""
+        """Release the object in the child. SQLite may be called only if *quiet*: no thread was
+        inside."""
         ...
 
 
 class ForkGate:
-    """The gate that every use of SQLite passes, and every fork closes for its instant.
+    """The gate that every use of SQLite passes. Each fork closes it for a moment.
 
-    To pass costs well under a microsecond. A thread that is inside may enter again while a fork
-    waits for it; a fork made by a thread that is inside itself does not wait for that thread, and
-    its child opens no store.
+    A pass takes well under a microsecond. A thread that is inside may enter again while a fork
+    waits for it. A fork by a thread that is inside does not wait for that thread; its child cannot
+    open a store.
     """
 
     def __init__(self) -> None:
         self.generation = 0
-        """How many forks lie between the process that imported this and the one that runs it."""
+        """Number of forks between the process that imported this module and the current one."""
         self.process_page = _new_process_page()
         self._inside: dict[object, int] = {}
         self._forking: set[int] = set()
@@ -83,11 +84,11 @@ class ForkGate:
         self._registered.add(inherited)
 
     def inside(self) -> _Region:
-        """Be inside SQLite for a ``with`` block."""
+        """Count the thread as inside SQLite for a ``with`` block."""
         return _Region(self)
 
     def enter(self, region: object) -> None:
-        """Count *region* as inside SQLite until `leave`; a fork under way is waited for."""
+        """Count *region* as inside SQLite until `leave`; waits for a fork in progress."""
         if not self.process_page[0]:
             self.reset_in_child()
         if threading.Lock is not _LOCK:
@@ -98,24 +99,24 @@ class ForkGate:
             self._wait_for_fork(region, thread)
 
     def leave(self, region: object) -> None:
-        """Count *region* as inside no longer; twice is fine."""
+        """Stop counting *region* as inside. May be called twice."""
         self._inside.pop(region, None)
 
     def check_process(self) -> None:
-        """Release inherited objects, if this process was forked without Python's knowledge."""
+        """Release inherited objects if this process was forked without Python's hooks."""
         if not self.process_page[0]:
             self.reset_in_child()
 
     def is_inherited(self, generation: int) -> bool:
-        """Return whether a handle that was made in *generation* is that of a parent."""
+        """Return whether a handle made in *generation* belongs to a parent process."""
         self.check_process()
         return generation != self.generation
 
     def check_handle(self, generation: int) -> None:
-        """Refuse a handle that was made in *generation* if it is that of a parent.
+        """Refuse a handle made in *generation* if it belongs to a parent process.
 
         Raises:
-            ForkedStore: It is.
+            ForkedStore: The handle belongs to a parent process.
         """
         if self.is_inherited(generation):
             raise ForkedStore("this was opened before a fork; open it again in the child")
@@ -135,13 +136,13 @@ class ForkGate:
             )
 
     def harm(self) -> None:
-        """Let this process open no store: something of its parent could not be released."""
+        """Stop this process from opening stores: an inherited object could not be released."""
         self._unsafe = True
 
     # --- the moments of a fork ----------------------------------------------------------------
 
     def before(self) -> None:
-        """Let no thread in, and wait until all others are out, for at most `FORK_WAIT_S`."""
+        """Close the gate; wait until all other threads are out, for at most `FORK_WAIT_S`."""
         self._forking.add(threading.get_ident())
         deadline = time.monotonic() + FORK_WAIT_S
         while not self._forking.issuperset(self._inside.copy().values()):
@@ -154,7 +155,7 @@ class ForkGate:
         self._forking.discard(threading.get_ident())
 
     def after_in_child(self) -> None:
-        """Release inherited objects, unless an earlier call has done so."""
+        """Release inherited objects, unless an earlier call released them."""
         if not self.process_page[0]:
             self.reset_in_child()
 
@@ -175,16 +176,16 @@ class ForkGate:
             if thread in self._forking or any(
                 t == thread and r is not region for r, t in inside.items()
             ):
-                return  # it forks itself, or is waited for: held up here, it would never be out
+                return  # a fork made by it, or waiting for it: blocked here, it would never get out
             self._inside.pop(region, None)
             time.sleep(POLL_S)
             self._inside[region] = thread
 
 
 def refuse_other_threads() -> NoReturn:
-    """Refuse to go on where threads and locks were replaced after alveus was imported.
+    """Raise an error: threads and locks were replaced after alveus was imported.
 
-    Its locks are of the threads from before: two greenlets of one such thread would both have one.
+    The locks belong to real threads: two greenlets of one thread would both hold a lock.
 
     Raises:
         Unsupported: Always.
@@ -196,7 +197,7 @@ def refuse_other_threads() -> NoReturn:
 
 
 class _ProcessIdPage:
-    """As a process page, by the id of the process: where memory cannot be wiped at a fork."""
+    """Detects forks by the process id, if memory cannot be wiped at a fork."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -206,9 +207,9 @@ class _ProcessIdPage:
 
 
 def _new_process_page() -> mmap.mmap | _ProcessIdPage:
-    """Return a page whose first byte is 0 in every process that is forked from this one.
+    """Return a page whose first byte is 0 in every process forked from this one.
 
-    However it was forked: the kernel wipes the page. Reading it is quicker than a system call.
+    The kernel wipes the page at any kind of fork. A read of it is quicker than a system call.
     """
     page = mmap.mmap(-1, mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     try:
@@ -220,7 +221,7 @@ def _new_process_page() -> mmap.mmap | _ProcessIdPage:
 
 
 class _Region:
-    """A stretch of work inside SQLite."""
+    """A period of work inside SQLite."""
 
     __slots__ = ("_gate",)
 
@@ -244,7 +245,7 @@ class _Region:
 
 
 class FreshLock:
-    """A thread lock that is free in a forked child, even if it was held: for objects of both.
+    """A thread lock that is free in a forked child, even if the parent held it.
 
     As with `HandleLock`, no interrupt comes between taking it and the block, or after the block.
     """
@@ -262,13 +263,14 @@ class FreshLock:
         return self._lock.__exit__
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`; the thread that forks holds none, as none is held over foreign code."""
+        """See `Inherited`. The forking thread holds no such lock: none is held while other code
+        runs."""
         del quiet
         self._lock = threading.RLock()
 
 
 class HandleLock:
-    """A thread lock of an open handle; a forked child never waits for it, as its holder is missing.
+    """A thread lock of an open handle. A forked child, where its holder is missing, never waits.
 
     An interrupt (Ctrl-C, a signal whose handler raises) leaves no thread waiting. Python handles
     signals between two of its steps, and ``with`` calls C code here: `__enter__` is a property, and
@@ -276,13 +278,13 @@ class HandleLock:
     reentrant lock by `let_go`, and does so again if that was interrupted.
 
     Args:
-        reentrant: The thread that holds it may take it again.
+        reentrant: The thread that holds the lock may take it again.
     """
 
     __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock", "_process_page")
 
     __exit__: _Exit
-    """Releases the lock; a slot, so that a block ends without a step of Python."""
+    """Releases the lock. A slot, so that a block ends without a step of Python."""
 
     def __init__(self, *, reentrant: bool = False) -> None:
         if threading.Lock is not _LOCK:
@@ -293,7 +295,7 @@ class HandleLock:
 
     @property
     def __enter__(self) -> Callable[[], bool]:
-        """The function that takes it.
+        """The function that takes the lock.
 
         Raises:
             ForkedStore: It is held, and was made before this process was forked.
@@ -306,7 +308,7 @@ class HandleLock:
         return self._enter
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
-        """Take it; return whether that was possible in time.
+        """Take the lock; return False if that was not possible in time.
 
         Raises:
             ForkedStore: It is held, and was made before this process was forked.
@@ -317,22 +319,22 @@ class HandleLock:
         return blocking and self._lock.acquire(timeout=timeout)
 
     def release(self) -> None:
-        """Give it back."""
+        """Release the lock."""
         self._lock.release()
 
     def locked(self) -> bool:
-        """Return whether another thread holds it: `threading.Condition` of Python 3.14 asks."""
+        """Return whether another thread holds the lock; for `threading.Condition` of Python 3.14."""
         if not self._lock.acquire(blocking=False):
             return True
         self._lock.release()
         return False
 
     def is_mine(self) -> bool:
-        """Return whether this thread holds it; only a reentrant lock knows."""
+        """Return whether this thread holds the lock; only for a reentrant lock."""
         return is_owned(self._lock)
 
     def let_go(self) -> None:
-        """Release a reentrant one as often as this thread holds it: without any memory."""
+        """Release a reentrant lock as often as this thread holds it, without allocating memory."""
         lock = self._lock
         while is_owned(lock):
             lock.release()
@@ -363,7 +365,7 @@ def variant_of(thing: T, **changes: object) -> T:
 
 
 def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
-    """Return what *work* returns, called in the block of a function that is a `contextmanager`.
+    """Return the result of *work*, called in the block of a `contextmanager` function.
 
     An interrupt leaves no block open, not even one that comes as the block begins or ends.
     """
@@ -371,7 +373,7 @@ def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
 
 
 def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
-    """Do what `call_within` does, for the generator that the block is made of.
+    """Call as `call_within` does, but with the generator of the block.
 
     A ``with`` block takes as long as the rest of a short write.
     """
@@ -382,7 +384,7 @@ def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
             steps.throw(error)
         finally:
             steps.close()
-        raise  # as if the block had let the error pass
+        raise  # as if the block had raised the error again
     try:
         next(steps, None)
     except BaseException:
@@ -392,15 +394,15 @@ def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
 
 
 def let_go(locks: Iterable[HandleLock]) -> None:
-    """Release the reentrant *locks* that this thread holds; twice is fine."""
+    """Release the reentrant *locks* that this thread holds. May be called twice."""
     for lock in locks:
         if lock.is_mine():
             lock.release()
 
 
 is_owned: Callable[[object], bool] = attrgetter("_is_owned")(type(threading.RLock()))
-"""Returns whether this thread holds an `RLock`, as `threading.Condition` asks it; in C, without
-allocating memory, which may be exhausted."""
+"""Returns whether this thread holds an `RLock`, by the method that `threading.Condition` uses. In
+C, without allocating memory, which may be exhausted."""
 
 FORKS = ForkGate()
 """The gate of this process."""
@@ -413,7 +415,7 @@ os.register_at_fork(
 _LOG = logging.getLogger(__name__)
 
 AT_EXIT_S = 5.0
-"""How long the end of a process waits for all background threads together."""
+"""Longest wait at the end of a process for all background threads together."""
 
 NO_THREAD = "no thread could be started: the system gives no more, or Python is ending"
 
@@ -421,9 +423,9 @@ NO_THREAD = "no thread could be started: the system gives no more, or Python is 
 def began(thread: threading.Thread) -> bool:
     """Start a thread; return whether that was possible.
 
-    It is not at a limit of the system, or while Python ends: a thread would wait for that end, and
-    its callers for the thread. Committed changes are safe then; the caller goes on and tries again
-    later.
+    It fails at a limit of the system, and while Python ends: the thread would wait for that end,
+    and its callers for the thread. Committed changes are safe then. The caller continues and tries
+    again later.
 
     Python waits with a Python lock until a thread has begun. An interrupt there could leave it
     held, and the thread would wait forever. So another thread starts this one if interrupts can
@@ -461,7 +463,7 @@ class Stop(Protocol):
     """A flag that asks work to stop, such as a `threading.Event` or a `Flag`."""
 
     def is_set(self) -> bool:
-        """Return whether it was set."""
+        """Return whether the flag was set."""
         ...
 
 
@@ -482,7 +484,7 @@ class Flag:
         self._lock.acquire()
 
     def set(self) -> None:
-        """Set it, and wake all that wait."""
+        """Set the flag, and wake all waiting threads."""
         self._is_set = True
         try:  # noqa: SIM105 - Python handles no signal between the two
             self._lock.release()
@@ -490,16 +492,16 @@ class Flag:
             pass  # it is free
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
+        """Return whether the flag is set."""
         return self._is_set
 
     def clear(self) -> None:
-        """Take it back; only the thread that waits may."""
+        """Clear the flag. Only the waiting thread may do so."""
         self._is_set = False
         self._lock.acquire(blocking=False)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it is set, at most so long; return whether it is."""
+        """Wait at most so long until the flag is set; return whether it is."""
         if not self._is_set:
             try:
                 self._lock.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
@@ -510,7 +512,7 @@ class Flag:
 
 
 class BackgroundThread(threading.Thread):
-    """Runs *work* until it returns, which it soon does after *stop* was called.
+    """Runs *work* in a thread. After a call of *stop*, *work* must return soon.
 
     Attributes:
         stop: Asks *work* to return, without waiting. It is called as Python ends, at the latest.
@@ -522,7 +524,7 @@ class BackgroundThread(threading.Thread):
 
 
 def _end_all() -> None:
-    running = [  # not one that is only being started, which cannot be joined
+    running = [  # a thread that is only being started cannot be joined
         thread
         for thread in threading.enumerate()
         if isinstance(thread, BackgroundThread) and thread.is_alive()

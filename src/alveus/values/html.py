@@ -28,7 +28,7 @@ PART_COLOURS = {
     "when": "#a3509a",
     "recency": "#3a8a72",
 }
-"""Of the parts of a score, the first five as in the inspector.
+"""Colours of the parts of a score, the first five as in the inspector.
 
 Each has a contrast of 3 and more with white and with near black.
 """
@@ -37,19 +37,19 @@ MANY_COLOURS = tuple(PART_COLOURS.values())
 """Colours of other parts, in turn."""
 
 OTHER = "#8a8f98"
-"""The colour of parts when these are used up."""
+"""The colour of all further parts."""
 
 LINE_CHARACTERS = 300
-"""Of a text that is shown on one line."""
+"""Most characters of a text shown on one line."""
 
 TEXT_CHARACTERS = 4_000
-"""Of a text that is shown with its line breaks."""
+"""Most characters of a text shown with its line breaks."""
 
 NAME_WIDTH = 16
-"""Characters for which a column has room at least, if its texts have as many."""
+"""Least width of a column in characters, if its texts are that long."""
 
 UNTYPESET = "tex2jax_ignore mathjax_ignore"
-"""Classes that MathJax 2 and 3 leave alone: else notebooks show what is between two $ as math."""
+"""Classes that MathJax 2 and 3 skip: else notebooks show text between two $ as math."""
 
 _LINE = "1px solid rgba(128,128,128,.35)"
 _CELL = "text-align:left;vertical-align:top;padding:4px 12px 4px 0;border:0"
@@ -64,7 +64,7 @@ _MARKS = re.compile(
 
 
 def part_colours(scores: Iterable[Mapping[str, float]]) -> dict[str, str]:
-    """Return a colour for each part that one of several scores has, in their order."""
+    """Return a colour for each part of several scores, in order."""
     names = dict.fromkeys(name for parts in scores for name, part in parts.items() if part)
     free = iter(
         [each for each, of in zip(MANY_COLOURS, PART_COLOURS, strict=True) if of not in names]
@@ -73,23 +73,23 @@ def part_colours(scores: Iterable[Mapping[str, float]]) -> dict[str, str]:
 
 
 def visible(text: str) -> str:
-    """Return *text* with marks named that hide or turn it, so that it cannot disguise itself."""
+    """Return *text* with the names of invisible or direction characters in their place."""
     return _MARKS.sub(lambda mark: f"⟨U+{ord(mark[0]):04X}⟩", text)
 
 
 def one_line(text: str, *, most: int = LINE_CHARACTERS) -> str:
-    """Return the beginning of *text* as one line, with marks that hide or turn it named."""
+    """Return the beginning of *text* as one line, through `visible`."""
     line = visible(" ".join(text[:most].split()))
     return f"{line} …" if len(text) > most else line
 
 
 def time_text(time: datetime | None) -> str:
-    """Return a time to the minute, where this machine is; "" for none."""
+    """Return a time to the minute, in the local zone; "" for None."""
     return "" if time is None else Zone.of(None).text(time)
 
 
 def element(tag: str, *children: str, style: str = "", title: str = "") -> Html:
-    """Return an element: children that are `Html` are part of it, texts are shown in it."""
+    """Return an element. `Html` children are inserted as markup, texts are escaped."""
     inside = "".join(
         child if isinstance(child, Html) else escape(visible(child)) for child in children
     )
@@ -100,7 +100,7 @@ def element(tag: str, *children: str, style: str = "", title: str = "") -> Html:
 
 
 def frame(title: str, *children: str, notes: Iterable[str] = ()) -> Html:
-    """Return the display of one value: its title, what it shows, and notes, a line each."""
+    """Return the display of one value: its title, its content, and notes, a line each."""
     heading = element("bdi", one_line(title))
     whole = element(
         "div",
@@ -113,7 +113,7 @@ def frame(title: str, *children: str, notes: Iterable[str] = ()) -> Html:
 
 
 def drawn(draw: Callable[[], Html], plain: str) -> Html:
-    """Return the result of *draw*; if alveus cannot read its data: *plain*, and why."""
+    """Return the result of *draw*; if alveus cannot read the data, *plain* and the reason."""
     try:
         return draw()
     except AlveusError as error:
@@ -121,7 +121,7 @@ def drawn(draw: Callable[[], Html], plain: str) -> Html:
 
 
 def soft(*children: str) -> Html:
-    """Return a line that steps back behind others."""
+    """Return a line in a weaker colour."""
     return element("div", *children, style=_SOFT)
 
 
@@ -149,7 +149,8 @@ def _cell(shown: str | float) -> Html:
         return element("td", shown, style=_CELL)
     if isinstance(shown, str):
         line = one_line(shown)
-        width = f"min-width:{min(len(line), NAME_WIDTH)}ch"  # else a wide neighbour breaks words
+        width = f"min-width:{min(len(line), NAME_WIDTH)}ch"  # else a wide column beside it breaks
+        # words
         return element("td", element("bdi", line), style=f"{_CELL};{width}")
     number = "white-space:nowrap;font-variant-numeric:tabular-nums"
     return element("td", number_text(shown), style=f"{_CELL};{number}")
@@ -199,7 +200,7 @@ def number_text(number: float) -> str:
 
 
 def full_text(text: str, *, about: str) -> Html:
-    """Return a text with its line breaks, as far as `TEXT_CHARACTERS` go, below who said it."""
+    """Return up to `TEXT_CHARACTERS` of a text with its line breaks, below its speaker."""
     shown, cut = element("bdi", text[:TEXT_CHARACTERS]), len(text) - TEXT_CHARACTERS
     return element(
         "div",
@@ -211,7 +212,7 @@ def full_text(text: str, *, about: str) -> Html:
 
 
 def drawing(lines: Iterable[tuple[str, str, str]]) -> Html:
-    """Return a tree of lines: each has a prefix, a text, and a note."""
+    """Return a tree of lines, each with a prefix, a text and a note."""
     rows = [
         element(
             "div", prefix, element("bdi", one_line(text)), "  ", element("bdi", about, style=_SOFT)

@@ -98,7 +98,7 @@ class SetVectors:
         self._in_order = self._in_order and self._single and self.size == self._by_doc.size
 
     def embed(self, doc: int, packed: bytes | None) -> bool:
-        """Fill in the rows of a pending document. Return False if it was not pending or stays so."""
+        """Fill in the rows of a pending document; return False if it was not pending or stays so."""
         pending = self._by_doc["pending"]
         if packed is None or not self._fits(packed) or not pending[doc]:
             return False
@@ -123,7 +123,7 @@ class SetVectors:
     def cosines(
         self, query: Query | Quantised, docs: Docs | None, *, mean: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return each document's best cosine of its rows, or partly their mean; 0.0 without rows."""
+        """Return each document's best cosine of its rows, or partly the mean; 0.0 without rows."""
         whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
             return np.zeros(self._by_doc.size if docs is None else len(docs))
