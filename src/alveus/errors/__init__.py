@@ -91,7 +91,7 @@ from alveus.errors.short_repr import short_repr
 
 
 class InvalidInput(AlveusError, ValueError):
-    """What was passed cannot be used; nothing was changed."""
+    """An argument cannot be used; nothing was changed."""
 
 
 class InvalidValue(InvalidInput, TypeError):
@@ -130,7 +130,7 @@ class InvalidState(InvalidInput, KeyError):
 
 
 class NotJson(InvalidInput, JSONDecodeError):
-    """A text is not JSON; `pos` is where, in characters. The message does not repeat the text."""
+    """A text is not JSON; `pos` is the position of the fault, in characters. The message does not repeat the text."""
 
     def __init__(self, problem: str, pos: int) -> None:
         JSONDecodeError.__init__(self, problem, "", pos)
@@ -141,10 +141,11 @@ class InvalidFilter(InvalidInput):
 
 
 class InvalidPlan(InvalidInput):
-    """A plan of compaction cannot be carried out; the set is as it was.
+    """A plan of compaction cannot be carried out; the set is unchanged.
 
     Attributes:
-        strategy: Whose plan it is: ``module:qualname``, or the name of a built-in one.
+        strategy: The strategy that made the plan: ``module:qualname``, or the name of a built-in
+            one.
     """
 
     def __init__(self, set_name: str, problem: str, *, strategy: str) -> None:
@@ -168,7 +169,7 @@ class NotAnObject(TreeConflict):
 
 
 class ObjectInTheWay(TreeConflict):
-    """A value was to be put where an object is."""
+    """A value cannot be put at the path of an object."""
 
 
 class Conflict(AlveusError):
@@ -179,8 +180,8 @@ class StaleRun(Conflict):
     """The tree of a key changed since it was read, or its lease or its run was taken over.
 
     Attributes:
-        expected, found: Numbers of commits or epochs; of a run that moved on, its status.
-        what: What they are of: "commit", "epoch" of a lease that was taken over, or the run.
+        expected, found: Numbers of commits or epochs; for a run, its statuses.
+        what: The thing compared: "commit", the "epoch" of a lease, or the run.
     """
 
     def __init__(
@@ -230,7 +231,7 @@ class IdempotencyConflict(Conflict):
 
 
 class SetDefinitionConflict(Conflict):
-    """A set exists with a definition other than the one asked for."""
+    """A set exists with another definition than the requested one."""
 
     def __init__(self, set_name: str, *, asked: object, found: object) -> None:
         self.set_name, self.asked, self.found = set_name, asked, found
@@ -286,7 +287,7 @@ class EmbedderConflict(Conflict):
     """A space, or a knowledge, remembers another embedder than the one that is used.
 
     Attributes:
-        note: The note that remembers it: ``embedder of`` a space or knowledge, and its name.
+        note: The note with the embedder's name: ``embedder of`` and a space or knowledge.
     """
 
     def __init__(self, note: str, *, asked: str, found: str) -> None:
@@ -343,7 +344,7 @@ class HistoryPruned(NotFound):
 
     Attributes:
         commit: The moment, as a commit number.
-        floor: The first commit from which on the history is complete.
+        floor: The first commit of the complete history.
     """
 
     def __init__(self, what: str, *, commit: int, floor: int) -> None:
@@ -368,7 +369,7 @@ class RunParked(RunFailed):
     Attributes:
         run: Its id.
         error: The type and message of the error of its action.
-        behind: The run whose outputs were awaited, if it waits behind this one.
+        behind: The awaited run, if it waits behind this one.
     """
 
     def __init__(
@@ -411,7 +412,7 @@ class NonDeterministicAction(RunFailed):
     """A repeated task did not make the durable calls that it made before.
 
     Attributes:
-        position: Of the call among the calls of the task, from 0.
+        position: The position of the call among the calls of the task, from 0.
     """
 
     def __init__(self, action: str, *, position: int, recorded: str, found: str) -> None:
@@ -440,8 +441,8 @@ class Rejected(AlveusError, ValueError):
 
     Attributes:
         rule: The name of the rule.
-        reason: What it says; never the item's text.
-        position: Of the item in the call, from 0.
+        reason: The reason that the rule gives. It never contains the item's text.
+        position: The position of the item in the call, from 0.
     """
 
     def __init__(self, set_name: str, *, rule: str, reason: str, position: int = 0) -> None:
@@ -463,8 +464,8 @@ class SetFull(LimitReached):
 
     Attributes:
         what: The unit of its capacity: "items", "tokens" or "bytes".
-        compacts: Adding to it compacts it.
-        strategy: The strategy that could make no room; None: none was asked.
+        compacts: True if an add to the set compacts it.
+        strategy: The strategy that could make no room. None means that no strategy was tried.
     """
 
     def __init__(
@@ -519,7 +520,7 @@ class BudgetTooSmall(LimitReached):
 
 
 class EpochsSpent(PromptAborted, LimitReached):
-    """A model was asked as often as one prompt may, and no answer was accepted.
+    """A model reached the limit of requests of one prompt, and no answer was accepted.
 
     Attributes:
         limit: The most requests.
@@ -534,7 +535,7 @@ class EpochsSpent(PromptAborted, LimitReached):
 
 
 class RunTooLong(LimitReached):
-    """A run has done `max_tasks` tasks, the limit of its agent, and is not over."""
+    """A run has done `max_tasks` tasks, the limit of its agent, and has not ended."""
 
     def __init__(self, run: int, key: str, *, action: str, limit: int) -> None:
         self.run, self.key, self.action, self.limit = run, key, action, limit
@@ -576,7 +577,7 @@ class SetBusy(Unavailable):
 
 
 class RunPending(Unavailable):
-    """A run was not over in time; it continues."""
+    """A run did not end in time; it continues."""
 
     def __init__(self, run: int, key: str, *, wait_s: float) -> None:
         self.run, self.key, self.wait_s = run, key, wait_s
@@ -618,7 +619,7 @@ class Unusable(AlveusError):
 
 
 class StoreClosed(Unusable):
-    """A memory or store was used after it was closed; no `RuntimeError`, which LlamaIndex hides."""
+    """A memory or store was used after close. Not a `RuntimeError`, which LlamaIndex hides."""
 
 
 class SessionClosed(StoreClosed, RuntimeError):
@@ -649,7 +650,7 @@ class ScriptEnded(Unusable):
     """A `ScriptedChat` was called more often than it has answers.
 
     Attributes:
-        answers: How many it had.
+        answers: The number of its answers.
     """
 
     def __init__(self, name: str, *, answers: int) -> None:
@@ -669,15 +670,15 @@ class NotAStore(Unusable):
 
 
 class AccessDenied(Unusable):
-    """The user of a database server may not use that space, or do that to its tables."""
+    """The user of a database server lacks the right to use that space or table."""
 
 
 class StoreDamaged(Unusable):
     """The file of a store is damaged; restore a backup.
 
     Attributes:
-        path: The file; None: unknown.
-        problem: What is wrong.
+        path: The file. None means unknown.
+        problem: The damage, in words.
     """
 
     def __init__(self, path: Path | str | None, problem: str) -> None:
@@ -702,7 +703,7 @@ class StoreTooOld(Unusable):
     """A store is of an older alveus; a reader does not migrate it.
 
     Attributes:
-        owner: The user of a server who owns the tables and may migrate them; None: a file.
+        owner: The server's user who owns the tables and may migrate them. None for a file.
     """
 
     def __init__(self, location: str, *, found: int, needed: int, owner: str | None = None) -> None:
@@ -726,14 +727,14 @@ class EmbedderMissing(EmbedderFailed):
 
 
 class RerankerFailed(AlveusError, RuntimeError):
-    """A re-ranker raised, or gave not one number for each text."""
+    """A re-ranker raised, or did not return one number for each text."""
 
 
 class StrategyFailed(AlveusError):
-    """A strategy of compaction raised, or cannot be found in this process; the set is as it was.
+    """A strategy of compaction raised, or cannot be found in this process; the set is unchanged.
 
     Attributes:
-        set_name: The set it was called for; "" where it was only looked up.
+        set_name: The set that was to be compacted; "" if the strategy was only looked up.
     """
 
     def __init__(self, name: str, problem: str, *, set_name: str = "") -> None:
@@ -751,8 +752,7 @@ class ModelFailed(AlveusError):
     Messages contain neither keys nor prompts; the answer of a server is in ``__cause__``.
 
     Attributes:
-        model: Its name.
-        problem: What is wrong, in words that may be shown to the model.
+        model: The name of the model. problem: The fault, in words that may be shown to the model.
     """
 
     def __init__(self, model: str, problem: str) -> None:
@@ -764,8 +764,8 @@ class ModelUnavailable(ModelFailed):
     """A language model cannot be reached, is overloaded, or took too long; try again later.
 
     Attributes:
-        status: Of its HTTP answer, or the one that an answer of status 200 reports.
-        retry_after_s: How long the server asks to wait, or None.
+        status: The HTTP status, or the status reported in an answer of status 200.
+        retry_after_s: The wait that the server requests, or None.
     """
 
     def __init__(
@@ -784,7 +784,7 @@ class ModelRefused(ModelFailed):
     """A language model refused a request; it will refuse the same request again.
 
     Attributes:
-        status: As of `ModelUnavailable`; None: the model itself refused.
+        status: See `ModelUnavailable`. None means that the model itself refused.
     """
 
     def __init__(self, model: str, problem: str, *, status: int | None = None) -> None:

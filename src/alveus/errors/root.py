@@ -12,14 +12,14 @@ E = TypeVar("E", bound="AlveusError")
 class AlveusError(Exception):
     """Root of every error that alveus raises on purpose.
 
-    Pickled or copied, as by a pool of processes whose worker raised it, it keeps its message and
-    its attributes.
+    A pickled or copied error keeps its message and its attributes, as from a worker of a process
+    pool.
     """
 
     def __reduce__(self) -> tuple[Callable[..., AlveusError], tuple[object, ...]]:
-        """Return how to rebuild it without its ``__init__``, whose arguments are no message.
+        """Return a way to rebuild the error without ``__init__``, which takes no message.
 
-        Without this a worker's error would break the pool that waits for it.
+        Without it a worker's error would break the pool that waits for the worker.
         """
         return _remade, (type(self), self.args, vars(self))
 
@@ -34,8 +34,9 @@ def _remade(kind: type[E], args: tuple[object, ...], attributes: Mapping[str, ob
 def raisable(kept: BaseException) -> BaseException:
     """Return an exception to raise for a stored error, each time it is reported.
 
-    A raised error refers to each frame that it passes; raised again and again, it would grow
-    without end. So an `AlveusError` is copied, with its traceback; another error loses it.
+    A raised error refers to each frame that it passes, so an error raised repeatedly would grow
+    without end. So an `AlveusError` is copied with its traceback. Any other error loses its
+    traceback.
     """
     if not isinstance(kept, AlveusError):
         return kept.with_traceback(None)
@@ -46,7 +47,7 @@ def raisable(kept: BaseException) -> BaseException:
 
 
 def without_frames(error: E) -> E:
-    """Return an error for storage: neither it nor its causes refer to frames."""
+    """Return an error for storage; neither the error nor its causes refer to frames."""
     left, seen = list[BaseException | None]([error]), set[int]()
     while left:
         one = left.pop()

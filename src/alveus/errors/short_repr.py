@@ -18,7 +18,7 @@ class _ShortRepr(reprlib.Repr):
         self.maxstring = self.maxother = self.maxlong = _LENGTH
 
     def repr_int(self, x: int, level: int) -> str:
-        """Return an int, or how large it is."""
+        """Return an int as text, or its size."""
         size = x.bit_length()
         return super().repr_int(x, level) if size <= _BITS else f"<an int of {size:,} bits>"
 
@@ -27,8 +27,8 @@ _short_repr = _ShortRepr()
 
 
 def short_repr(value: object) -> str:
-    """Return *value* as `repr` does, in a few hundred characters, whatever it is.
+    """Return the `repr` of any *value* in a few hundred characters.
 
-    Long and deep ones are cut, so that a message neither grows with them nor fails on them.
+    Long and deep values are cut, so that a message stays short and never fails.
     """
     return _short_repr.repr(value)

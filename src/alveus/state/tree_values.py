@@ -197,7 +197,11 @@ class TreeLimits:
     value_bytes: int = 16 * 1024 * 1024
 
     def __post_init__(self) -> None:
-        """Refuse limits that cannot be kept."""(self, value: Value, location: ParsedPath) -> int:
+        """Refuse limits that cannot be kept."""
+        if self.value_bytes < LEAST_VALUE_BYTES:
+            raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
+
+    def check_size(self, value: Value, location: ParsedPath) -> int:
         """Return a bound of the bytes of *value*, to be put at *location*.
 
         Raises:
@@ -251,7 +255,7 @@ class Ttl:
     refresh: Literal["write", "read"] = "write"
 
     def __post_init__(self) -> None:
-        """Refuse what could not be kept."""
+        """Refuse an invalid time to live."""
         ttl_us(self.after)
         if self.refresh not in ("write", "read"):
             raise InvalidInput(f"refresh must be 'write' or 'read', not {self.refresh!r}")

@@ -57,8 +57,7 @@ class Inherited(Protocol):
     """An object that a forked child inherits and must release."""
 
     def forked(self, *, quiet: bool) -> None:
-        """Release the object in the child. SQLite may be called only if *quiet*: no thread was
-        inside."""
+        """Release the object in the child; SQLite may be called only if *quiet* (none was inside)."""
         ...
 
 
@@ -323,7 +322,7 @@ class HandleLock:
         self._lock.release()
 
     def locked(self) -> bool:
-        """Return whether another thread holds the lock; for `threading.Condition` of Python 3.14."""
+        """Return whether another thread holds the lock, for Python 3.14's `threading.Condition`."""
         if not self._lock.acquire(blocking=False):
             return True
         self._lock.release()
@@ -334,7 +333,7 @@ class HandleLock:
         return is_owned(self._lock)
 
     def let_go(self) -> None:
-        """Release a reentrant lock as often as this thread holds it, without allocating memory."""
+        """Release a reentrant lock fully, without allocating memory."""
         lock = self._lock
         while is_owned(lock):
             lock.release()

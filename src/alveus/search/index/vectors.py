@@ -98,7 +98,7 @@ class SetVectors:
         self._in_order = self._in_order and self._single and self.size == self._by_doc.size
 
     def embed(self, doc: int, packed: bytes | None) -> bool:
-        """Fill in the rows of a pending document; return False if it was not pending or stays so."""
+        """Fill in the rows of a pending document; return False if it was not or stays pending."""
         pending = self._by_doc["pending"]
         if packed is None or not self._fits(packed) or not pending[doc]:
             return False

@@ -4,22 +4,23 @@ The tables are those of SQLite, and so are the statements, translated by `dialec
 without a result waits, and is sent with the next one that has a result.
 
 Commits:
-    The row `ledger` holds the number of the last commit. A transaction locks it, so that commits
-    have one order, and commits without waiting for the disk; an empty transaction then waits.
+    The row `ledger` has the number of the last commit. A transaction locks the row, so that commits
+    have one order, and commits without waiting for the disk. An empty transaction then waits for
+    the disk.
     Most commits are drafted without the lock and sent as one packet: `begin_draft` takes the lock
-    and compares what the draft has read. If only commits of others came between, the numbers and
-    times of the draft move on. Anything else refuses the draft; it is made again, and at last
+    and compares the reads of the draft. If other hosts only added commits, the numbers and times of
+    the draft move on. Any other change refuses the draft. It is made again, and after some tries
     committed under the lock. Each commit writes the number of its attempt into its host's row of
-    `appender`: if the answer was lost, the row says whether the commit happened, and a fence stops
-    an attempt that is still on its way.
+    `appender`: if the answer was lost, the row says whether the commit happened, and a fence
+    refuses an attempt that arrives later.
 
 Caches:
     A host caches the numbers of keys and sets, and notes, until `ledger.structure` changes;
     triggers change it. A search sends one query for changes and one for hits that are not cached.
     In sets of 200,000 items and more, the server selects candidates, and the host ranks them.
 
-A host that runs a key renews its row every two seconds; five seconds after the last renewal, by
-the server's clock, it counts as dead. Users other than the owner are limited by row-level security.
+A host that runs a key renews its row every two seconds. It counts as dead five seconds after the
+last renewal, by the server's clock. Users other than the owner are limited by row-level security.
 """
 
 from alveus.store.postgres.store import PostgresStore

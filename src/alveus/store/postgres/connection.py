@@ -55,7 +55,7 @@ EPOCH = """
         CASE WHEN current_setting('server_version_num')::int >= 150000
         THEN pg_stat_get_bgwriter_stat_reset_time() END)) * 1000000)::bigint
 """
-"""When the server started, or recovered from a crash that its first process survived.
+"""The time when the server started, or recovered from a crash of one of its processes.
 
 A recovery resets the statistics of the server. PostgreSQL 14 reads them from a file, which is slow:
 there only a start of the whole server counts.
@@ -145,7 +145,7 @@ class ServerLocation(NamedTuple):
         query = urlencode(rest, quote_via=quote)
         conninfo = url.partition("?")[0] + (f"?{query}" if query else "")
         defaults = {name: value for name, value in _DEFAULTS.items() if name not in dict(rest)}
-        defaults["client_encoding"] = "UTF8"  # also against $PGCLIENTENCODING
+        defaults["client_encoding"] = "UTF8"  # overrides $PGCLIENTENCODING
         return cls(conninfo, defaults, schemas[0], without_password(url))
 
 
@@ -156,30 +156,30 @@ class ServerLocation(NamedTuple):
 # it holds the lock. Large statements are sent at once, so that libpq never copies all of them.
 
 PREPARE_AFTER = 5
-"""Uses of a statement on a connection after which it is prepared, as in psycopg."""
+"""A statement is prepared after so many uses on a connection, as in psycopg."""
 
 PREPARED = 200
 """Prepared statements of a connection at most; later ones are parsed each time."""
 
 MOST_QUEUED_BYTES = 1 << 20
-"""Bytes of values that libpq copies before they are sent, about."""
+"""Bytes of values, roughly, that libpq copies before it sends them."""
 
 Plan = tuple[bytes, tuple[int, ...]]
-"""The text and the types of values that one prepared statement serves."""
+"""The text and the types of values of a prepared statement."""
 
 
 class FetchedRows(list[Row]):
-    """The rows of a statement; none if it was not sent yet.
+    """The rows of a statement; empty until it is sent.
 
     Attributes:
-        affected: The number of rows that it gave, inserted, changed or deleted.
+        affected: The number of rows returned, inserted, changed or deleted.
     """
 
     affected = 0
 
     @property
     def get(self) -> Any:  # noqa: ANN401 - as the query says
-        """The first row, or its only column; None: no row."""
+        """The first row, or its only column; None if there is no row."""
         return None if not self else self[0][0] if len(self[0]) == 1 else self[0]
 
     def fetchall(self) -> list[Row]:
@@ -203,7 +203,7 @@ class _Encoded(NamedTuple):
         return self.sql, self.types
 
     def name(self) -> bytes:
-        """Return the name to prepare it under; no other plan has it."""
+        """Return the unique name under which the statement is prepared."""
         return f"alveus_{blake2b(repr(self.plan).encode(), digest_size=16).hexdigest()}".encode()
 
 
@@ -211,7 +211,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
     """A connection that sends statements together.
 
     Attributes:
-        done: How many statements of the last `run_together` were executed.
+        done: The number of executed statements of the last `run_together`.
         is_pooled: A pooler may give each transaction another session of the server, which does not
             know earlier prepared statements. Nothing is prepared then.
     """
@@ -224,14 +224,14 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
         self.is_pooled = False
 
     def look_for_pooler(self) -> None:
-        """Set `is_pooled`: another process answers than the one that accepted the connection."""
+        """Set `is_pooled`: true if another server process answers than accepted the connection."""
         (answering,) = self.execute("SELECT pg_backend_pid()").fetchall()[0]
         self.is_pooled = answering != self.info.backend_pid
 
     def run_together(self, statements: Sequence[Query]) -> list[FetchedRows]:
         """Run statements in order, in one round trip; return the rows of each.
 
-        They are one transaction, unless some of them begin or end one.
+        The statements are one transaction, unless some of them begin or end one.
 
         Raises:
             psycopg.Error: A statement was refused; later ones were not executed.
@@ -283,7 +283,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
         return [one for one, plan in zip(results, prepares, strict=True) if plan is None]
 
     def _queue(self, one: _Encoded, new: dict[Plan, bytes]) -> Iterator[Plan | None]:
-        """Give a statement to libpq; yield for each answer the plan it prepares, or None."""
+        """Queue a statement in libpq; yield for each answer the plan that it prepares, or None."""
         uses = self._uses[one.plan] = self._uses.get(one.plan, 0) + 1
         name = self._prepared_as.get(one.plan) or new.get(one.plan)
         may_be = uses > PREPARE_AFTER and len(self._prepared_as) < PREPARED and not self.is_pooled
@@ -308,7 +308,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
 
 
 def _until_sent(pgconn: pq.abc.PGconn) -> abc.PQGen[None]:
-    """Send the queue; read answers meanwhile, or the server would wait."""
+    """Send the queue; read answers meanwhile, so that the server does not block."""
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:
             pgconn.consume_input()
@@ -361,28 +361,28 @@ class PostgresConnection:
 
     @property
     def taken(self) -> type[Exception]:
-        """See `Connection.taken`; nothing continues after that if all goes `together`."""
+        """See `Connection.taken`. With `together`, no statement follows after it."""
         return NeverRaised if self.together else errors.UniqueViolation
 
     @property
     def waiting(self) -> int:
-        """How many statements wait to be sent."""
+        """The number of statements that wait to be sent."""
         return len(self._waiting)
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> FetchedRows:
-        """Run one of the shared statements, now or with the next one that gives rows."""
+        """Run a shared statement, now or with the next statement that returns rows."""
         sql = translated(statement, self._schema)
         self._waiting.append((sql, bindings))
         return self._send()[-1] if gives_rows(sql) else NO_ROWS
 
     def write(self, *writes: Write) -> None:
-        """Run statements for all of their rows, with the next statement that gives rows."""
+        """Run statements for all their rows, with the next statement that returns rows."""
         for statement, rows in writes:
             sql = translated(statement, self._schema)
             self._waiting.extend((sql, row) for row in rows)
 
     def query_all(self, *queries: Query) -> list[list[Row]]:
-        """See `Connection.query_all`; some of them may give no rows."""
+        """See `Connection.query_all`. Some of the statements may return no rows."""
         self._waiting.extend((translated(sql, self._schema), bindings) for sql, bindings in queries)
         return [*self._send()[-len(queries) :]] if queries else []
 
@@ -412,8 +412,8 @@ class PostgresConnection:
         self.raw.execute(cast("Any", text))
 
     def cancel(self) -> None:
-        """Cancel the statement that another thread waits for, if there is one."""
-        with suppress(psycopg.Error):  # the connection broke: nobody waits any longer
+        """Cancel the statement that another thread waits for, if any."""
+        with suppress(psycopg.Error):  # the connection broke: no thread waits any longer
             self.raw.cancel_safe(timeout=CANCEL_S)
 
     def changes(self) -> int:
@@ -434,11 +434,11 @@ class PostgresConnection:
         return TextArray(values)
 
     def recover(self) -> None:
-        """Roll back to the savepoint of a batch: PostgreSQL refuses everything else."""
+        """Roll back to the savepoint of a batch: PostgreSQL refuses all other statements."""
         self.roll_back("ROLLBACK TO batch")
 
     def roll_back(self, statement: str) -> None:
-        """Roll back, to a savepoint or all of it; statements that wait since then are dropped."""
+        """Roll back, to a savepoint or fully; drop the statements queued since."""
         point = statement.replace("ROLLBACK TO", "SAVEPOINT")
         for index in range(len(self._waiting) - 1, -1, -1):
             if self._waiting[index][0] == point:
@@ -451,7 +451,7 @@ class PostgresConnection:
 
 @functools.lru_cache(maxsize=2048)
 def gives_rows(sql: str) -> bool:
-    """Return whether a statement gives rows."""
+    """Return whether a statement returns rows."""
     return sql.lstrip().startswith(("SELECT", "WITH", "SHOW")) or "RETURNING" in sql
 
 
@@ -536,7 +536,7 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
 
 
 def explained(error: Exception, location: str) -> AlveusError | None:
-    """Return the error of alveus for an error of the server; None: a bug of alveus."""
+    """Return the error of alveus for an error of the server; None for a bug of alveus."""
     for kinds, meaning, words in _MEANINGS:
         if isinstance(error, kinds):
             return meaning(f"{location}: {words} ({_first_line(error)})")
@@ -570,13 +570,13 @@ _LOST = ("discarding broken connection", "discarding closed connection")
 
 
 class OutageLog(logging.Filter):
-    """Logs one warning when a server is away, and one line when it is back.
+    """Logs one warning when a server becomes unreachable, and one line when it answers again.
 
     The pool retries for minutes and logs a warning at each attempt, which goes to stderr in a
     program without logging. Records of other pools pass.
 
     Args:
-        pool: The name of the pool; no other pool has it.
+        pool: The unique name of the pool.
         location: The URL of the store, without its password.
     """
 

@@ -1,13 +1,13 @@
 """An open PostgreSQL database: its pool, its transactions, and commits whose answer is lost.
 
 Every writing transaction locks the one row of the table `ledger`, so that commits of all hosts have
-one order. Commits of one host share transactions. The lock is released before the disk is waited
-for: a second, empty transaction does that, sent with the first. No setting of a session is needed
-outside a transaction, so that a pooler may stand between.
+one order. Commits of one host share transactions. The lock is released before the wait for the
+disk: a second, empty transaction, sent with the first, waits. No session setting is needed outside
+a transaction, so a pooler may be used.
 
 Every commit writes the number of the attempt into this host's row of the table `appender`. A host
-that lost the answer of a commit looks there, so it never guesses. Transaction ids of PostgreSQL
-would not do: after a crash, the server gives lost ones to other transactions.
+that lost the answer of a commit reads this row, so it never guesses. PostgreSQL's transaction ids
+cannot serve: after a crash, the server reuses lost ids.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import HandleLock
 
 POOL = 8
-"""Connections of one open store at most."""
+"""Most connections of one open store."""
 
 IDLE_S = 10.0
 """How long the server waits for a host in the middle of a transaction.
@@ -85,25 +85,25 @@ docs/postgres.md.
 """
 
 UNKNOWN_S = 30.0
-"""How long to ask for the outcome of a commit whose answer was lost."""
+"""Longest wait for the outcome of a commit whose answer was lost."""
 
 REDRAFTS = 3
-"""How often an overtaken group is drafted again before it takes the lock."""
+"""An overtaken group is drafted again so often before it takes the lock."""
 
 DRAFT_S = 60.0
-"""How long a small draft may take from the lock to its COMMIT; see `_limit_ms`."""
+"""Longest time of a small draft from the lock to its COMMIT; see `_limit_ms`."""
 
 SLOWEST_BYTES_S = 100_000
-"""Bytes of a draft that a host sends in a second, at least."""
+"""The slowest accepted speed at which a host sends a draft, in bytes per second."""
 
 UTF8_BYTES = 4
-"""Bytes of a character at most."""
+"""Most bytes of a character."""
 
 LIMITS_TRANSACTIONS = 170_000
 """The first version of PostgreSQL that ends a transaction which takes too long."""
 
 POLL_S = 0.02
-"""Pause between two questions for an outcome or a right."""
+"""Pause between two polls for an outcome or a right."""
 
 _LOCK = f"""
     WITH settings AS MATERIALIZED (
@@ -140,13 +140,13 @@ class ConnectionLost(Exception):
 
 
 class _Seen(NamedTuple):
-    """The state of the database that the cache belongs to; None: the cache is empty.
+    """The state of the database that the cache reflects. None means that the cache is empty.
 
     Attributes:
         version: Changes with every transaction that writes.
         structure: Changes with the numbers of keys and sets, and with notes.
         epoch: See `SearchView`.
-        losses: How many connections had broken: PostgreSQL 14 does not show every crash.
+        losses: Number of broken connections so far: PostgreSQL 14 does not show every crash.
     """
 
     version: int | None
@@ -174,7 +174,8 @@ class PostgresDatabase(SqlDatabase):
         self._host = secrets.randbits(63)
         self._attempts = itertools.count(1)
         self._is_alone = False  # no other host wrote between this host's last two commits
-        self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of them
+        self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of these
+        # commits
         self._process = os.getpid()
         self._closed = False
         name = f"alveus-{self._host:x}"
@@ -240,24 +241,9 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _lend(self) -> Generator[PostgresConnection]:
-        """Lend a connection; each statement is a transaction."""
-        self.check_open()
-        try:
-            with self._pool.connection() as raw:
-                db = PostgresConnection(raw, self._server.schema)
-                yield db
-                db.settle()
-        except (psycopg.Error, ConnectionLost) as error:
-            if isinstance(error, ConnectionLost) or is_lost(error):
-                self._losses += 1
-            raise
-
-    @contextmanager
-    def reader(self) -> Generator[PostgresConnection]:
         """Lend a connection; each statement is a transaction.
 
-        Raises:
-            ConnectionLost: It broke.
+        Raises: ConnectionLost: The connection broke.
         """
         with self._lend() as db:
             try:
@@ -307,7 +293,7 @@ class PostgresDatabase(SqlDatabase):
             self._turn.release()
 
     def _begin(self, db: PostgresConnection) -> _Seen:
-        """Take the lock; return the state that the cache belongs to after the commit.
+        """Take the lock; return the state that the cache reflects after the commit.
 
         The cache is dropped if another host wrote. Numbers of keys and sets stay, unless some were
         changed.
@@ -325,10 +311,10 @@ class PostgresDatabase(SqlDatabase):
         return _Seen(version + 1, structure, epoch, losses)
 
     def _take_seen(self) -> _Seen:
-        """Return the state of the cache; until the next commit succeeds, it belongs to none.
+        """Return the state of the cache, and mark the cache stale until the next commit succeeds.
 
-        After a connection broke it belongs to none either: a server that crashed may have lost
-        rows that this host read, and give their numbers to others.
+        After a connection broke, None is returned too: a crashed server may have lost rows that
+        this host read, and may give their numbers to other rows.
         """
         seen, self._seen = self._seen, _Seen(None, None)
         return seen if seen.losses == self._losses else self._seen
@@ -350,7 +336,7 @@ class PostgresDatabase(SqlDatabase):
     def _outcome(
         self, db: PostgresConnection, error: psycopg.Error, attempt: int, *, before_commit: int
     ) -> DraftBase | None:
-        """Return the state before an attempt that succeeded in spite of *error*, else None.
+        """Return the state before an attempt that succeeded despite *error*, else None.
 
         Args:
             before_commit: How many statements were sent before the COMMIT.
@@ -370,7 +356,7 @@ class PostgresDatabase(SqlDatabase):
         return base
 
     def _appended(self, attempt: int) -> DraftBase | None:
-        """Return the state before an attempt whose answer was lost; None: it will never succeed.
+        """Return the state before an attempt whose answer was lost; None if it can never succeed.
 
         Raises:
             Unavailable: The server cannot be asked, or does not write the commit to its disk.
@@ -421,7 +407,7 @@ class PostgresDatabase(SqlDatabase):
                 return
         try:
             self._try_group(group, together=True)
-        except errors.UniqueViolation:  # nothing was committed; find out which one is refused
+        except errors.UniqueViolation:  # nothing was committed; find the commit that is refused
             self._try_group(group, together=False)
 
     def _try_group(self, group: list[CommitTicket], *, together: bool) -> None:
@@ -441,10 +427,10 @@ class PostgresDatabase(SqlDatabase):
             ticket.settle(answer)
 
     def _commit_drafts(self, group: list[CommitTicket]) -> None:
-        """Commit all of a group that can be drafted; tickets that cannot stay unsettled.
+        """Commit the part of a group that can be drafted; the other tickets stay unsettled.
 
-        A group that is no draft is split, unless this host writes alone: then no other host waits
-        for the lock, and the whole group takes it.
+        A group that cannot be drafted is split, unless this host writes alone: then no other host
+        waits for the lock, and the whole group takes it.
 
         Raises:
             ConnectionLost: A connection broke, and nothing more was committed.
@@ -467,8 +453,8 @@ class PostgresDatabase(SqlDatabase):
         """Commit a group as one draft, in several tries.
 
         Raises:
-            NotADraft: It is none; nothing was done.
-            Overtaken: Other hosts were faster each time; nothing was done.
+            NotADraft: The group cannot be drafted; nothing was done. Overtaken: Other hosts were
+            faster each time; nothing was done.
         """
         with self._one_writer():
             was_alone = self._is_alone
@@ -489,7 +475,7 @@ class PostgresDatabase(SqlDatabase):
         """Commit a group as one draft.
 
         Args:
-            is_first: It may guess, and rely on what this host knows.
+            is_first: The draft may guess, and may rely on the cache of this host.
             was_alone: This host wrote alone until the first try, which a wrong guess may have
                 failed.
 
@@ -529,8 +515,8 @@ class PostgresDatabase(SqlDatabase):
         """Return the state that a draft starts from.
 
         Args:
-            exact: Prefer an exact draft, if this host writes alone.
-            look: Read the ledger: what this host knows has proved to be old.
+            exact: Prefer an exact draft if this host writes alone.
+            look: Read the ledger, because the cache of this host is outdated.
         """
         if not look and seen.structure is not None:
             version = seen.version if exact and self._is_alone else None
@@ -597,7 +583,7 @@ class PostgresDatabase(SqlDatabase):
                 _roll_back(db)
                 if drafts_on.guesses:  # a draft without guesses may succeed
                     raise Overtaken from error
-                raise NotADraft(len(draft.answers) // 2) from error  # which one, nobody knows
+                raise NotADraft(len(draft.answers) // 2) from error  # it is unknown which
             base = self._outcome(db, error, attempt, before_commit=len(statements))
             if base is None:
                 raise
@@ -606,7 +592,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def alone(self, what: str, *, wait_s: float) -> Generator[None]:
-        """Hold the right to do *what*, among all hosts, for a block.
+        """Hold the right named *what*, among all hosts, for a block.
 
         Raises:
             StoreBusy: Another process held it for longer than *wait_s*.
@@ -676,7 +662,7 @@ class PostgresDatabase(SqlDatabase):
             db.execute(FLUSH)
 
     def close(self) -> None:
-        """Write access times, close every connection, and dismiss owners; twice is fine."""
+        """Write access times, close every connection, and dismiss owners. May be called twice."""
         if self._closed or self._process != os.getpid():
             return
         if self._touch_times and not self._read_only:
@@ -692,7 +678,7 @@ class PostgresDatabase(SqlDatabase):
 
 
 def _limit_ms(statements: Sequence[Query]) -> int:
-    """Return how long a draft may hold the lock, so that its host may send slowly."""
+    """Return the longest time that a draft may hold the lock; allows for a slow connection."""
     size = 100 * len(statements)
     for _, bindings in statements:
         for value in bindings:

@@ -78,7 +78,7 @@ def translated(sql: str, schema: str) -> str:
 
 
 def _same_name(schema: str, found: re.Match[str]) -> str:
-    """Return SQL that compares a column with a name, or with a column, by digest and by name."""
+    """Return SQL that compares a column with a name or a column, by digest and by name."""
     column, other = found[1], found[2]
     has_digest = other.rpartition(".")[2] in _WITH_DIGEST
     digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"
@@ -135,7 +135,7 @@ class _Content(Dumper):
 
 
 class _Bytes(Dumper):
-    """Bytes without the copy that psycopg's dumper makes."""
+    """Bytes that are sent without the copy that psycopg's dumper makes."""
 
     format = Format.BINARY
     oid = adapters.types["bytea"].oid

@@ -4,18 +4,18 @@ A draft runs a `Transaction` on a `DraftConnection`. Reads are sent at once, wit
 ledger; writes are collected. Then everything goes to the server together: `alveus.begin_draft`
 takes the lock, each read runs again at its position among the writes and must give the same rows,
 then come the writes and the COMMIT. So the lock is held while the server works, never while a host
-does. If a read gives other rows, the draft is refused and nothing was done.
+works. If a read returns other rows, the draft is refused and nothing is changed.
 
 There are two kinds. An *exact* draft is for a host that writes alone. It uses the whole cache of
 the host, its numbers and times are final, and it is refused if another host wrote meanwhile. A
-*moving* draft counts its numbers from the last commit that the host knows. Its SQL adds as many as
-other hosts have committed since, and raises its times; see `with_moved`.
+*moving* draft counts its numbers from the last commit that the host knows. Its SQL adds the number
+of commits of other hosts since, and raises its times; see `with_moved`.
 
 A host's row in the table `appender` holds the last attempt that was committed. A host that lost an
 answer asks for that row, and sets a fence there: an attempt that is still on its way is refused.
 
-A new key, set, agent or lane gets its number from its sequence before the lock is taken. The read
-that found none is checked as every read. Numbers of a draft that was refused are never used again.
+A new key, set, agent or lane gets its number from a sequence before the lock is taken. The read
+that did not find it is checked like every read. Numbers of a refused draft are never reused.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ REFUSED = "FX001"
 """SQLSTATE of a draft that another host overtook; a new draft may succeed."""
 
 SELF_REFUSED = "FX002"
-"""SQLSTATE of a draft that read its writes; a new draft would fail too."""
+"""SQLSTATE of a draft that read its own writes; a new draft would fail too."""
 
 ATTEMPT = """
     INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
         attempt = CASE WHEN appender.fence < excluded.attempt THEN excluded.attempt END
 """
-"""Stores the attempt of a commit under the lock. Behind a fence it is NULL, which is refused."""
+"""Stores the attempt of a commit under the lock. After a fence the value is NULL, which is refused."""
 
 DISMISS = """
     DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'
 """
 """Also deletes hosts that ended without closing; the next commit of one that still runs inserts it.
 
-A fence stays: the packet that it refuses may still be on its way.
+A fence stays: the packet that it refuses may still arrive.
 """
 
 FENCE = """
@@ -75,7 +75,7 @@ FENCE = """
     ON CONFLICT (id) DO UPDATE SET fence = excluded.fence
     RETURNING attempt, number, time, run
 """
-"""Refuses attempts up to one; waits for an attempt that is committing."""
+"""Refuses all attempts up to a number; waits for an attempt that is committing."""
 
 LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM ledger"  # noqa: S608 - ours
 
@@ -84,7 +84,7 @@ FOREVER_US = 1 << 62
 TORN = (AttributeError, LookupError, TypeError, ValueError)
 """Errors of rows that were read at different moments, between which some were deleted."""
 
-MOST_RESERVED = 256  # numbers that are taken at once for rows of a table
+MOST_RESERVED = 256  # numbers taken together for rows of a table
 
 _BEGIN = f"""
     SELECT begun.* FROM alveus.begin_draft(
@@ -125,7 +125,7 @@ _WRITES = (
     *("DELETE FROM durable_call ", "DELETE FROM lease ", "DELETE FROM node "),
     *("INSERT INTO consumer (", "UPDATE consumer SET position", "DELETE FROM consumer "),
 )
-"""Writes that a draft may make: none changes what other hosts cache by number, or gives a number.
+"""Writes that a draft may make. None changes rows that other hosts cache, or makes a number.
 """
 
 _READ_TOO_LATE = {
@@ -145,8 +145,8 @@ class NotADraft(Exception):
     """The work needs rows or writes that a draft cannot foresee.
 
     Attributes:
-        position: Of the first ticket of a group that cannot be in one draft with those before it.
-            The middle of the group if only the server found that out.
+        position: Position of the first ticket that cannot be in one draft with the tickets before
+            it. It is the middle of the group if the server refused the draft.
     """
 
     def __init__(self, position: int = 0) -> None:
@@ -155,7 +155,7 @@ class NotADraft(Exception):
 
 
 class Overtaken(Exception):
-    """Another host changed what this host knew when it began to draft."""
+    """Another host changed the state from which this host began to draft."""
 
 
 # --- numbers and times that move ------------------------------------------------------------------
@@ -196,7 +196,7 @@ class _Moving(int):
 
 
 class DraftRow(_Moving):
-    """The number of a row that a draft begins, or of an output."""
+    """The number of an output, or of a row that a draft begins."""
 
     __slots__ = ()
     __sub__ = _refusing
@@ -240,7 +240,7 @@ class DraftTime(int):
     use: TimeUse
 
     def __new__(cls, value: int, use: TimeUse) -> Self:
-        """Make it of the time of a clock."""
+        """Make the time from the reading of a clock."""
         self = super().__new__(cls, value)
         self.use = use
         return self
@@ -277,12 +277,12 @@ _MOVED_SQL: dict[type, str] = {
 
 
 def is_moving(value: object) -> bool:
-    """Return whether a binding belongs to a draft, so that other hosts may move it."""
+    """Return whether a binding moves with the commits of other hosts."""
     return type(value) in _MOVED_SQL
 
 
 def moved(statement: str, bindings: Sequence[object]) -> str:
-    """Return *statement* with SQL that moves those of its bindings that move with the draft."""
+    """Return *statement* with SQL that moves the moving bindings."""
     kinds = tuple(kind if kind in _MOVED_SQL else None for kind in map(type, bindings))
     return with_moved(statement, kinds) if any(kinds) else statement
 
@@ -308,11 +308,11 @@ class Known(NamedTuple):
     """The state of the database that a draft starts from.
 
     Attributes:
-        version: Of the ledger, for an exact draft; None: the draft is moving.
-        read_version: Of the ledger, before the first read; None: not known yet.
+        version: Version of the ledger, for an exact draft. None means a moving draft.
+        read_version: Version of the ledger before the first read. None means not known yet.
         structure: See `alveus.ledger`.
-        epoch: Of the server.
-        cache: Rows that the host has cached, and that are still right.
+        epoch: Epoch of the server.
+        cache: Cached rows of the host that are still valid.
     """
 
     version: int | None
@@ -327,11 +327,11 @@ class DraftConnection:
 
     Attributes:
         known: The state that the draft starts from.
-        guesses: Ids that must be new are taken for new, without asking.
+        guesses: Ids that must be new count as new without a read.
         statements: The statements to send after `alveus.begin_draft`.
-        read_version: Of the ledger, before the first read; None: nothing was read.
-        gives_runs: The draft begins a run, whose id the server gives.
-        numbers_rows: The draft numbered rows that exist only once it is committed.
+        read_version: Version of the ledger before the first read. None means that nothing was read.
+        gives_runs: True if the draft begins a run, whose id the server gives.
+        numbers_rows: True if the draft numbered rows that exist only after its commit.
     """
 
     taken: type[Exception] = NeverRaised
@@ -351,7 +351,7 @@ class DraftConnection:
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> FetchedRows:
         """Collect a write; answer a read."""
         self._has_claimed = statement == CLAIM_EVENT_ID
-        if self._has_claimed:  # taken for new; the server refuses the draft if it is not
+        if self._has_claimed:  # counts as new; the server refuses the draft if it is not
             statement = _CLAIM_NEW_ID
         elif statement == LAST_RUN and self.known.version is None:
             self.gives_runs = True
@@ -438,7 +438,7 @@ class DraftConnection:
         return [self.execute(*query).fetchall() for query in queries]
 
     def changes(self) -> int:
-        """Return 1 after an event id was claimed; nothing else is known before the commit."""
+        """Return 1 after an event id was claimed; other counts are unknown before the commit."""
         if not self._has_claimed:
             raise NotADraft
         return 1
@@ -502,7 +502,7 @@ def _read_again(statement: str, bindings: int, *, always: bool) -> str:
     """Return SQL that checks a read against the digest of its rows, the last binding.
 
     Args:
-        always: Check even if no other host wrote since: the draft wrote before, or its bindings
+        always: Check even if no other host wrote: the draft wrote before the read, or bindings
             move.
     """
     numbered = with_moved(statement, (None,) * bindings)
@@ -532,7 +532,7 @@ class DraftBase(NamedTuple):
     Attributes:
         number: The last commit.
         time: Its time.
-        version: Of the ledger; None: not known.
+        version: Version of the ledger. None means not known.
         run: The last run, if the draft begins one.
     """
 
@@ -543,19 +543,19 @@ class DraftBase(NamedTuple):
 
 
 class GroupDraft(NamedTuple):
-    """A group of commits, as they are made if no read has changed.
+    """A group of commits that can be made if no read has changed.
 
     Attributes:
         connection: Holds the statements.
-        cache: Of an exact draft: updated with its changes.
-        number: Of the commit before the draft.
-        commits: How many commits it makes.
+        cache: The cache of an exact draft, updated with its changes.
+        number: Number of the commit before the draft.
+        commits: The number of commits that the draft makes.
         answers: One for each ticket of the group; an error only if there is one ticket.
         is_empty: Nothing to commit: the call is refused or was made before. The answers are final
             once the reads were checked.
         least: The earliest time that the last commit before may have.
         latest: The latest.
-        last_time: Of its last commit.
+        last_time: Time of the last commit of the draft.
     """
 
     connection: DraftConnection
@@ -570,7 +570,7 @@ class GroupDraft(NamedTuple):
 
     @property
     def is_refused(self) -> bool:
-        """Whether every answer is an error, so that nobody relies on a commit."""
+        """Whether every answer is an error, so that no caller relies on a commit."""
         return all(isinstance(answer, AlveusError) for answer in self.answers)
 
     @property
@@ -579,10 +579,10 @@ class GroupDraft(NamedTuple):
         return self.connection.known.version is not None
 
     def begin(self, host: int, attempt: int, wait_s: float, limit_ms: int | None) -> Query:
-        """Return the statement that takes the lock and gives a `DraftBase`.
+        """Return the statement that takes the lock and returns a `DraftBase`.
 
         Args:
-            limit_ms: How long the transaction may last from then on; None: no limit.
+            limit_ms: Longest time of the transaction from then on. None means no limit.
         """
         known, connection = self.connection.known, self.connection
         bindings = (
@@ -633,7 +633,7 @@ class MovingTransaction(Transaction):
         cache.time = -FOREVER_US if earliest is None else earliest
         self.least = -FOREVER_US
         if earliest is not None and known.read_version is not None and known.cache.time > earliest:
-            cache.time = self.least = known.cache.time  # unless that goes back
+            cache.time = self.least = known.cache.time  # unless the clock goes back
         self._earliest, self._first_time, self._use = earliest, cache.time, TimeUse()
         super().__init__(connection, cache, owners)
 
@@ -667,7 +667,7 @@ class MovingTransaction(Transaction):
 
 
 def only_adds(group: Sequence[CommitTicket]) -> bool:
-    """Return whether a group changes nothing that a host caches of exact memory and runs."""
+    """Return whether a group leaves the cached exact memory and runs unchanged."""
     return all(ticket.batches for ticket in group) and all(
         batch.items
         and batch.base is None
@@ -702,8 +702,8 @@ def drafted(
     rows. An exact draft also changes the cache as its commits do.
 
     Raises:
-        NotADraft: A part has to be done in a draft by itself, or under the lock.
-        Overtaken: Another host changed what is known.
+        NotADraft: A part needs a draft of its own, or the lock.
+        Overtaken: Another host changed the known state.
     """
     known = connection.known
     batches = [batch for ticket in group for batch in ticket.batches]

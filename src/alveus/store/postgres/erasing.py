@@ -22,10 +22,10 @@ from alveus.store.sql.connection import Connection, first, query
 from alveus.store.sql.erasing import ErasedSources, Eraser
 
 READERS_S = 0.5
-"""How long to wait for transactions that may still see erased rows."""
+"""Longest wait for transactions that may still see erased rows."""
 
 LOCK_S = 2.0
-"""How long to wait for the lock of a table; new users of the table wait behind."""
+"""Longest wait for the lock of a table. New users of the table wait meanwhile."""
 
 POLL_S = 0.02
 
@@ -130,9 +130,9 @@ class GuestEraser(Eraser):
 
 
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
-    """Rewrite every table of *schema*; return what still keeps erased rows, in words.
+    """Rewrite every table of *schema*; return descriptions of remaining holders of erased rows.
 
-    Only the owner of the tables may. The index of vectors is made again, which takes minutes for
+    Only the owner of the tables may call this. The index of vectors is made again, which takes minutes for
     a set of a million items.
     """
     if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
@@ -170,7 +170,7 @@ def _holders(db: PostgresConnection, horizon: str) -> list[str]:
 
 
 def copies(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
-    """Yield the copies of erased rows outside the tables, as far as this user may look."""
+    """Yield the copies of erased rows outside the tables that this user may see."""
     yield from _log(db, scrubbed)
     for name, when in query(db, _ARCHIVE):
         yield UnreachableCopy(

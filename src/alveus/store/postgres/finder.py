@@ -1,7 +1,7 @@
 """The first read of a search, in one round trip: the sets, and the changes in them.
 
-All of it is of one moment. Queries that only a changed database needs have a condition that the
-server checks first, so that they cost little while nobody commits.
+All reads see one moment. Queries that are needed only after a change have a condition that the
+server checks first, so they are cheap while no host commits.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ LINES = 2_000
 """Lines of the change log that are read at most; more are a later read."""
 
 FEATURES = 5_000
-"""Features of unknown sets that are read at most, and as many of changed items."""
+"""Most features of unknown sets that are read, and most features of changed items."""
 
 SMALL = 2_000
-"""Items of an unknown set up to which its features are read."""
+"""Features of an unknown set are read if it has at most so many items."""
 
 Names = Scope | tuple[SetRef, ...]
-"""The sets of a search: all of a scope, or these."""
+"""The sets of a search: all sets of a scope, or the given sets."""
 
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -66,7 +66,7 @@ _END = "COMMIT"
 
 
 class _Reading:
-    """The queries of one read, and the view that their answers make."""
+    """The queries of one read, and the view made from their answers."""
 
     def __init__(
         self, db: Connection, names: Names, known: SearchCache, last: SetSnapshot | None
@@ -81,7 +81,7 @@ class _Reading:
     def queries(self) -> list[Query]:
         """Return the queries, to be sent together."""
         since = self._known.seq
-        lines = LINES if since else 0  # an empty cache has nothing that changed
+        lines = LINES if since else 0  # an empty cache cannot be outdated
         asked: list[Query] = [(_BEGIN, ()), (_STATE, ()), (_OLDEST, ()), (_LINES, (since, lines))]
         asked.append((_CHANGED, (since, self._db.numbers(self._mine))))
         asked.append((_NOTES, (self._db.texts(self._known.notes),)))
@@ -136,7 +136,7 @@ def read_view(
 
 
 def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
-    """Return each scope with the names of its sets in the search; None: all of them."""
+    """Return each scope with the names of its searched sets; None means all sets."""
     if isinstance(names, Scope):
         return [(names, None)]
     found: dict[Scope, list[str]] = {}

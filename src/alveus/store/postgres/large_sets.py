@@ -6,8 +6,8 @@ first. Items that the index does not have yet are all candidates.
 
 `LargeSetBuilder` brings the index up to date in steps. Vectors and terms are inserted without the
 lock of the ledger; rows that ended meanwhile are deleted under the lock, in the transaction that
-notes the progress. So a row in the index that is counted is live, or leaves with the transaction
-that ends it.
+notes the progress. So every counted row of the index is live, or is deleted by the transaction that
+ends it.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ from alveus.values import wire, words
 from alveus.values.forks import Flag, began
 
 LARGE = 200_000
-"""Live items from which the server searches a set; the features of smaller sets fit into RAM."""
+"""The server searches sets of at least so many live items. Smaller sets fit into RAM."""
 
 TAIL = 2_000
-"""Items that the index lacks, up to which it is used."""
+"""The index is used while it lacks at most so many items."""
 
 WAKING = 200
-"""Items that the index lacks, from which it is brought up to date."""
+"""The index is brought up to date when it lacks so many items."""
 
 FEW_TEXTS = 4_000
-"""Items that hold a term, above which the term by itself chooses none."""
+"""A term with more items than this does not choose candidates alone."""
 
 SCANNED = 20_000
-"""Items that a filter alone chooses at most."""
+"""Most items that a filter alone may choose."""
 
 SPEAKERS = 2_000
-"""Speakers of a set that a question is searched for, at most."""
+"""Most speakers of a set whose names are searched in a question."""
 
 TERM_BITS = 32
 
@@ -57,7 +57,7 @@ STEP = 500
 """Items that are indexed at a time."""
 
 STOP_S = 0.1
-"""Pause between two attempts to cancel the making of an index."""
+"""Pause between two attempts to cancel the creation of an index."""
 
 REST_S = 0.05
 """Pause between two steps, for other writers."""
@@ -66,7 +66,7 @@ GIVE_MEMORY = """
     SELECT set_config('maintenance_work_mem', '512MB', {local})
     WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
 """
-"""The least memory for making an index: with less it takes many times as long."""
+"""The least memory for the creation of an index: with less it takes many times as long."""
 
 TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
 
@@ -307,7 +307,7 @@ _NAMES = {
 
 
 def _matching(where: Filter | None, bindings: list[object]) -> str:
-    """Return a condition that every match passes; other items may pass it too."""
+    """Return a condition that all matches meet; other items may meet it too."""
     return "TRUE" if where is None else _sql(where.root, bindings)
 
 
@@ -466,7 +466,7 @@ class LargeSetBuilder:
                 self._thread = thread
 
     def stop(self) -> None:
-        """Stop the thread after its step; the making of an index is cancelled."""
+        """Stop the thread after its step; cancel the creation of an index."""
         self._stopped.set()
         thread = self._thread
         if thread is None or thread is threading.current_thread():
@@ -485,7 +485,7 @@ class LargeSetBuilder:
         """Bring all large sets up to date; return False if this server cannot index any.
 
         Raises:
-            StoreBusy: Another process does it.
+            StoreBusy: Another process is building the index.
         """
         with self._alone("index of large sets", wait_s=0):
             with self._lend() as db:
@@ -566,7 +566,7 @@ class LargeSetBuilder:
             self._indexing = None
 
     def _finish(self, number: int, dimensions: int) -> None:
-        """Create the index of the vectors: quicker than growing it with them."""
+        """Create the index of the vectors: quicker than inserts into an existing index."""
 
         def script(text: str) -> str:
             return for_schema(text, self._schema).replace("DIMENSIONS", str(dimensions))

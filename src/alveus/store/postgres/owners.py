@@ -57,14 +57,14 @@ class ServerOwners:
     def enlist(self, owner: str) -> None:
         """Make *owner* count as alive until it is dismissed, or this process dies.
 
-        Its row is committed by itself, so that it exists before the lease.
+        The row has a separate commit, so that it exists before the lease.
         """
         if owner not in self._mine:
             with self._lend() as db:
                 self.enlist_by(db, owner)
 
     def enlist_by(self, db: PostgresConnection, owner: str) -> None:
-        """Do the same as `enlist`, on a connection without a transaction."""
+        """Enlist *owner* as `enlist` does, on a connection without a transaction."""
         db.execute(_FORGET_DEAD)
         db.execute(_ENLIST, (owner,))
         db.finish()
@@ -84,7 +84,7 @@ class ServerOwners:
         return owner in self._mine
 
     def take(self, owner: str) -> bool:
-        """Enlist *owner*, unless it is alive in another process; return whether that was done."""
+        """Enlist *owner*; return False if it is alive in another process."""
         with self._lend() as db:
             taken = db.execute(_TAKE, (owner,)).get is not None
         if taken:
@@ -113,22 +113,22 @@ class ServerOwners:
         """Dismiss all owners of this process."""
         self._stopped.set()
         for owner in list(self._mine):
-            with suppress(AlveusError, psycopg.Error):  # then it soon counts as dead anyway
+            with suppress(AlveusError, psycopg.Error):  # the owner soon counts as dead anyway
                 self.dismiss(owner)
 
     def _beat(self) -> None:
         with self._mutex:
             mine = sorted(self._mine)
         if mine:
-            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next may succeed
+            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next beat may
+            # succeed
                 db.execute(_BEAT, (db.texts(mine),))
 
 
 class OwnersWithin(NamedTuple):
     """The owners of a process, for a transaction that holds the lock.
 
-    Asks on the connection of the transaction: all other connections may be lent to threads that
-    wait for the lock.
+    Uses the connection of the transaction: threads that wait for the lock may have all others.
     """
 
     owners: ServerOwners
@@ -144,7 +144,7 @@ class OwnersWithin(NamedTuple):
 
 
 def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: Flag) -> None:
-    """Beat until stopped, or until the owners are garbage."""
+    """Renew the rows until stopped, or until the owners are collected."""
     while not stopped.wait(LEASE_S / BEATS):
         method = beat()
         if method is None:

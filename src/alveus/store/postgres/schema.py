@@ -1,4 +1,4 @@
-"""The schema of a store in PostgreSQL: how it is made, checked and migrated, and who may use it.
+"""The schema of a store in PostgreSQL: its creation, check and migration, and its grants.
 
 The table `ledger` holds two numbers: the schema, and the least schema that a program must know to
 use the tables. A migration names the latter in its first line, ``-- least: N``, so that it locks
@@ -26,7 +26,7 @@ from alveus.store.sql.connection import Connection, first, migrations, query
 from alveus.values.lazy_dataclass import dataclass
 
 SCHEMA = 1
-"""The newest schema that this code knows, and the one that it needs."""
+"""The newest schema that this code knows. The code needs this schema."""
 
 WHOLE = Path(__file__).with_name("schema.sql")
 
@@ -57,7 +57,7 @@ def prepare(
 ) -> None:
     """Create or migrate the tables, so that this program may use them.
 
-    Only the owner of the tables migrates, and nobody who opens the store read-only.
+    Only the owner of the tables migrates, and never in a read-only store.
 
     Raises:
         NotAStore: There are no tables, and the store is opened read-only.
@@ -117,7 +117,7 @@ def _apply(db: PostgresConnection, schema: str, number: int, script: str, *, wai
 def _one_at_a_time(
     db: PostgresConnection, schema: str, *, wait_s: float | None = None
 ) -> Generator[None]:
-    """Run a block in a transaction; hosts that do the same to *schema* wait for it."""
+    """Run a block in a transaction, one host at a time for each *schema*."""
     db.execute(BEGIN)
     try:
         if wait_s is not None:
@@ -182,7 +182,7 @@ def is_owner(db: Connection, schema: str) -> bool:
 
 
 def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
-    """Raise `AccessDenied` if this user was not granted *homes*: they would seem empty."""
+    """Raise `AccessDenied` if this user was not granted *homes*, which would seem empty."""
     allowed = set(first(db, _GRANTED))
     for home in homes:
         if home not in allowed:
@@ -194,7 +194,7 @@ def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
 
 
 def grant(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) -> None:
-    """Let *role* use *homes*; twice is fine."""
+    """Let *role* use *homes*. May be called twice."""
     name = _quoted(db, role)
     db.script(f"GRANT USAGE ON SCHEMA {schema} TO {name}")
     db.execute(_GIVE, (role, db.texts(homes)))
@@ -202,7 +202,7 @@ def grant(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) 
 
 
 def revoke(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) -> None:
-    """Take *homes* back from *role*; twice is fine."""
+    """Take *homes* back from *role*. May be called twice."""
     name = _quoted(db, role)
     db.execute(_TAKE, (role, db.texts(homes)))
     if not first(db, _LEFT, role):

@@ -106,8 +106,8 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         """Open the store at *url*; create or migrate its tables if needed.
 
         Args:
-            durability: "full": a commit that returned is on the server's disk. "normal": a crash of
-                the server may lose the last ones.
+            durability: "full" means that a returned commit is on the server's disk. With "normal",
+                a crash of the server may lose the last commits.
             wait_s: The longest wait for a connection, and for other writers.
 
         Raises:
@@ -179,8 +179,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     def _enlist(self, owner: str) -> None:
         """Enlist an owner before the lock is taken.
 
-        Under the lock it would wait for another connection, which a thread may have that waits for
-        the lock.
+        Under the lock it could wait for a connection of a thread that waits for the lock.
         """
         if not (self._read_only or self._owners.has(owner)):
             self._enlist_now(owner)
@@ -196,7 +195,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         """Raise an error if this user may not use the space and the knowledge.
 
         Raises:
-            AccessDenied: Neither was granted; reads would find nothing.
+            AccessDenied: Neither was granted; reads would find no rows.
         """
         if not self.is_owner:
             homes = [*schema.homes_of(space, None)[:1], *schema.homes_of(space, knowledge)]
@@ -230,7 +229,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         """Take back a grant; open handles of *role* find nothing there any longer.
 
         Raises:
-            AccessDenied, InvalidInput: As `grant`.
+            AccessDenied, InvalidInput: See `grant`.
         """
         with self.writing() as db:
             schema.revoke(db, self._server.schema, role, schema.homes_of(space, knowledge))
@@ -322,10 +321,10 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         )
 
     def _on_disk(self, read: Callable[[], R]) -> R:
-        """Return the result of *read* once it is on the server's disk.
+        """Return the result of *read* when its commits are on the server's disk.
 
-        Other hosts see a commit a moment before it is on the disk. A server that crashes in that
-        moment may lose it; then everything is read again.
+        Other hosts see a commit a moment before it is on the disk. A crash in that moment may lose
+        the commit; then *read* is called again.
         """
         while True:
             known = self._epoch, self._losses
@@ -335,7 +334,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def _flush(self, db: Connection) -> int:
-        """Wait until all that was read is on the server's disk; return the epoch."""
+        """Wait until all read commits are on the server's disk; return the epoch."""
         if self._durability == "full" and not self._read_only:
             _, self._epoch = db.execute(_FLUSH).get
         return self._epoch
@@ -408,7 +407,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
                 erasing.end_segment(db)
         else:
             hindrances = ["only the owner of the tables may vacuum them: have it run alveus scrub"]
-        now += round((time.monotonic() - began) * 1_000_000)  # the log has it until then
+        now += round((time.monotonic() - began) * 1_000_000)  # the log keeps it until then
         with self.writing() as db:
             unfinished = sql_erasing.unfinished_receipts(db)
             return sql_erasing.finish_receipts(db, unfinished, hindrances, now=now)
