@@ -130,7 +130,10 @@ class InvalidState(InvalidInput, KeyError):
 
 
 class NotJson(InvalidInput, JSONDecodeError):
-    """A text is not JSON; `pos` is the position of the fault, in characters. The message does not repeat the text."""
+    """A text is not JSON; `pos` is the position of the fault, in characters.
+
+    The message does not repeat the text.
+    """
 
     def __init__(self, problem: str, pos: int) -> None:
         JSONDecodeError.__init__(self, problem, "", pos)
@@ -752,7 +755,8 @@ class ModelFailed(AlveusError):
     Messages contain neither keys nor prompts; the answer of a server is in ``__cause__``.
 
     Attributes:
-        model: The name of the model. problem: The fault, in words that may be shown to the model.
+        model: The name of the model.
+        problem: The fault, in words that may be shown to the model.
     """
 
     def __init__(self, model: str, problem: str) -> None:

@@ -57,7 +57,10 @@ class Inherited(Protocol):
     """An object that a forked child inherits and must release."""
 
     def forked(self, *, quiet: bool) -> None:
-        """Release the object in the child; SQLite may be called only if *quiet* (none was inside)."""
+        """Release the object in the child.
+
+        SQLite may be called only if *quiet*: no thread was inside.
+        """
         ...
 
 
@@ -262,8 +265,7 @@ class FreshLock:
         return self._lock.__exit__
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`. The forking thread holds no such lock: none is held while other code
-        runs."""
+        """See `Inherited`; the forking thread never holds such a lock."""
         del quiet
         self._lock = threading.RLock()
 

@@ -29,7 +29,7 @@ CLIENT_ERROR = 400
 """The first status of a failure."""
 
 _PASSING = frozenset({408, 409, 425, 429})
-"""Statuses below `SERVER_ERROR` that may be others later."""
+"""Statuses below `SERVER_ERROR` that may pass with a later try."""
 
 _LAST_STATUS = 599
 
@@ -38,24 +38,24 @@ STATUSES: Mapping[str, int] = {
     for name, codes in words_of(__file__).items()
     for code in codes
 }
-"""The codes that servers give in bodies, in lower case, and the status that each means."""
+"""The codes in servers' bodies, in lower case, with the status of each."""
 
 NO_QUOTA = frozenset(code for code, status in STATUSES.items() if status == 402)  # noqa: PLR2004 - Payment Required
-"""Codes of an account without quota: the same request fails until it is paid."""
+"""Codes of an account without quota: the same request fails until the account is paid."""
 
 _FAILURES = ("error", "errors", "fault", "Error")
-"""Fields of a body that report a failure if they have anything."""
+"""Fields of a body that report a failure unless they are empty."""
 
 _NUMBERED = (("base_resp", "status_code"), ("", "error_code"))
 """Fields with the number of a failure, or 0: of MiniMax and of Baidu."""
 
 _TOLD = ("detail", "message", "error_msg", "code", "status")
-"""Fields that report a failure in a body that answers nothing else."""
+"""Fields that report a failure in a body without an answer."""
 
 _CODES = ("code", "status", "status_code", "statusCode", "error_code", "http_status")
 _KINDS = ("type", "error_type", "reason")
 _PLACES = (*_FAILURES, "details", "detail", "metadata", "headers", "base_resp", "Response")
-"""Fields of a report that are a part of it."""
+"""Fields whose content belongs to the report."""
 
 _DEEPEST = 5
 
@@ -67,7 +67,7 @@ _WAITS = {
     "retry_after_ms": 0.001,
     "retrydelay": 1.0,
 }
-"""Fields of a report that say how long to wait, and their unit in seconds."""
+"""Fields of a report with the time to wait, and their unit in seconds."""
 
 _SPAN = re.compile(
     r"(?=\d)(?:(\d{1,9})h)?(?:(\d{1,9})m(?!s))?(?:(\d{1,9}(?:\.\d{1,9})?) ?(ms|s\b|seconds?))?"
@@ -80,17 +80,9 @@ class ServerFailure:
     """A failure that a server reports.
 
     Attributes:
-        status: Its status, or that of its code; None: unknown.
+        status: The status, or the status of its code. None means unknown.
         code: A known code, or "".
-        retry_after_s: How long the server asks to wait; None: it does not say.
-    """
-
-    status: int | None
-    code: str = ""
-    retry_after_s: float | None = None
-
-    @property
-    def may_pass(self) -> bool:
+        retry_after_s: The wait that the server requests. None means unknown. may_pass(self) -> bool:
         """Whether the same request may be answered later."""
         return self.code not in NO_QUOTA and (self.status is None or may_pass(self.status))
 
@@ -101,11 +93,11 @@ def may_pass(status: int) -> bool:
 
 
 def reported_failure(body: object, *, is_answer: bool = False) -> ServerFailure | None:
-    """Return the failure that a body of any status reports; None: it reports none.
+    """Return the failure that a body of any status reports; None if it reports none.
 
     Args:
-        is_answer: Whether the body answers the request: then "message", "detail" and the like are
-            parts of the answer.
+        is_answer: Whether the body answers the request. Then "message", "detail" and the like
+            belong to the answer.
     """
     if isinstance(body, list):
         listed = cast("list[object]", body)
@@ -145,7 +137,7 @@ def failure_of(report: object) -> ServerFailure:
 
 
 def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
-    """Return how long a server asks to wait; None: it does not say.
+    """Return the wait that a server requests, in seconds; None if it requests none.
 
     ``Retry-After`` is a number of seconds or a date (RFC 9110, 10.2.3); ``retry-after-ms`` is
     OpenAI's finer one.
@@ -157,7 +149,7 @@ def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
             return max(number * unit_s, 0.0)
     try:
         until = parsedate_to_datetime(found.get("retry-after", ""))
-    except (ValueError, OverflowError):  # the second of numbers that no date has
+    except (ValueError, OverflowError):  # an OverflowError for numbers beyond any date
         return None
     aware = until if until.tzinfo is not None else until.replace(tzinfo=UTC)
     return max((aware - now).total_seconds(), 0.0)
@@ -200,7 +192,7 @@ def _number(value: object) -> float | None:
 
 
 def _waits(value: object, unit_s: float) -> list[float]:
-    """Return the seconds that a field says, a number or a text as "34s"; none if it says none."""
+    """Yield the seconds in a field, a number or a text as "34s", if any."""
     number = _number(value)
     if number is not None:
         return [max(number * unit_s, 0.0)]
@@ -219,12 +211,12 @@ def _span_s(text: str, at: int) -> float:
 
 
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
-"""Bytes of an answer; a longer one is refused."""
+"""Most bytes of an answer; a longer answer is refused."""
 
 TRIES = 4
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.5, 20.0
 CHUNK_BYTES = 65_536
-"""Bytes of an answer that are read between two checks of the deadline."""
+"""Bytes read between two checks of the deadline."""
 
 _HINTS = {401: "; check the API key", 403: "; check the API key"}
 
@@ -235,10 +227,10 @@ def fits_header(key: str) -> bool:
 
 
 class ServerFailed(Exception):
-    """A server did not answer, or answered with an error; the message never has the request.
+    """A server did not answer, or answered with an error; the message never contains the request.
 
     Attributes:
-        status: Of its HTTP answer, if there was one.
+        status: Status of the HTTP answer, if any.
     """
 
     def __init__(self, problem: str, *, status: int | None = None) -> None:
@@ -250,7 +242,7 @@ def server_url(url: str, what: str) -> str:
     """Return *url* without a slash at its end.
 
     Raises:
-        ValueError: It is not the http or https address of a server.
+        ValueError: *url* is not the http or https address of a server.
     """
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
@@ -261,17 +253,18 @@ def server_url(url: str, what: str) -> str:
 def post_json(
     url: str, body: Mapping[str, object], *, key: str | None = None, timeout_s: float = 30.0
 ) -> object:
-    """Return the JSON that a server answers with.
+    """Post a request; return the JSON of the server's answer.
 
     A server that is busy or unreachable is asked up to `TRIES` times, with pauses that double; a
     ``Retry-After`` of up to 20 seconds is obeyed. The same holds for a failure in an answer of
-    status 200, or a body that is no JSON. Redirects are not followed: they would get the key.
+    status 200, or a body that is not JSON. Redirects are not followed, because their target would
+    get the key.
 
     Args:
-        timeout_s: For all tries and pauses together. A server that is silent is asked once.
+        timeout_s: The limit of all tries and pauses together. A silent server is asked once.
 
     Raises:
-        ServerFailed: There is no answer that can be used.
+        ServerFailed: No usable answer came.
     """
     host = urlsplit(url).netloc.rpartition("@")[2]
     headers = {"Content-Type": "application/json", "User-Agent": "alveus"}

@@ -20,20 +20,20 @@ from typing import Literal, TypeAlias, get_args
 from alveus.values.forks import FORKS
 
 BYTES = 8
-"""Of randomness in an id."""
+"""Random bytes in an id."""
 
 AT_ONCE = 256
-"""Ids whose random bytes are read at once: the call takes longer than the bytes."""
+"""Random bytes are read for so many ids at once, because the call costs more than the bytes."""
 
 _RANDOM = (1 << 62) - 1
 """The random bits of an id."""
 
 _VARIANT = 2 << 62
-"""The bits that say which kind of UUID it is."""
+"""The bits of the variant of UUID."""
 
 
 class _Tails:
-    """Random parts of ids, each returned once; a forked process makes new ones."""
+    """Random parts of ids, each returned once. A forked process makes new ones."""
 
     def __init__(self) -> None:
         self._parts: list[str] = []
@@ -60,7 +60,7 @@ def new_id() -> str:
 
 
 def new_ids(count: int) -> list[str]:
-    """Return *count* ids like those of `new_id`: rising, and all of one time."""
+    """Return *count* ids of version 7, rising, all with the same time."""
     front = _front(time.time_ns())
     drawn = _drawn(count)
     drawn.sort()  # the random parts order ids of one time
@@ -68,20 +68,20 @@ def new_ids(count: int) -> list[str]:
 
 
 def _drawn(count: int) -> list[int]:
-    """Return random numbers of 62 bits, with the two that say which kind of UUID it is."""
+    """Return random numbers of 62 bits with the two bits of the UUID's variant."""
     numbers = struct.unpack(f">{count}Q", os.urandom(BYTES * count))
     return [bits & _RANDOM | _VARIANT for bits in numbers]
 
 
 def _tails(drawn: Sequence[int]) -> list[str]:
-    """Return the last 17 characters of ids, which are random."""
+    """Return the random last 17 characters of ids."""
     digits = struct.pack(f">{len(drawn)}Q", *drawn).hex()
     starts = range(0, len(digits), 2 * BYTES)
     return [f"{digits[at : at + 4]}-{digits[at + 4 : at + 16]}" for at in starts]
 
 
 def _front(ns: int) -> str:
-    """Return the first 19 characters of an id, which say when it was made."""
+    """Return the first 19 characters of an id: its time."""
     ms, fraction = divmod(ns, 1_000_000)
     sub_ms = (fraction << 12) // 1_000_000  # in parts of 1/4096 of a millisecond
     # In two thirds of the time of a string literal with as many formats.
@@ -89,7 +89,7 @@ def _front(ns: int) -> str:
 
 
 def made_by(make: Callable[[], str], count: int) -> list[str]:
-    """Return *count* ids of a function that makes ids; `new_id` makes them at once."""
+    """Return *count* ids from a function that makes ids; quicker for `new_id`."""
     return new_ids(count) if count > 1 and make is new_id else [make() for _ in range(count)]
 
 
@@ -99,7 +99,7 @@ def uuid7(ns: int) -> str:
 
 
 def derived_ids(op: bytes) -> Callable[[], str]:
-    """Return a maker of ids that follow from the name of an op: the same for a repetition."""
+    """Return a function that derives ids from the name of an op: a repetition gets equal ids."""
     numbers = count()
 
     def next_id() -> str:

@@ -55,7 +55,7 @@ def _is_async(function: Callable[..., object]) -> bool:
 def _unknown_keyword(
     function: Callable[..., object], args: tuple[object, ...], kwargs: Mapping[str, object]
 ) -> UnknownKeyword | None:
-    """Return the error of a call that failed for an unknown keyword; None: it has another."""
+    """Return the error of a call with an unknown keyword; None if the call failed otherwise."""
     from inspect import signature  # only where a call fails
 
     names = list(signature(function).parameters)
@@ -68,7 +68,7 @@ def _unknown_keyword(
 
 
 def hint_positionals(hint: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Return a decorator of a method that answers too many positional arguments with a hint."""
+    """Return a decorator that adds a hint to the error for too many positional arguments."""
 
     def decorate(method: Callable[P, R]) -> Callable[P, R]:
         max_positionals = cast("Any", method).__code__.co_argcount
@@ -107,7 +107,7 @@ def suggest_names_in(cls: C) -> C:
 
 
 def suggest_names_in_part(cls: C) -> C:
-    """Do so in a base class that users know only by its subclasses.
+    """Do the work of `suggest_names_in` for a base class that users know only by subclasses.
 
     Python's errors then name the method without the class.
     """
@@ -120,7 +120,7 @@ def suggest_names_in_part(cls: C) -> C:
 def made_by(call: str, part: type) -> Callable[[C], C]:
     """Return a decorator of a class that only *call* constructs, with a *part* first.
 
-    The constructor raises a `TypeError` that names *call* if its first argument is no *part*.
+    If the first argument is not a *part*, the constructor raises a `TypeError` that names *call*.
     """
 
     def decorate(cls: C) -> C:
@@ -166,7 +166,7 @@ def check_keywords(
 
     Args:
         method: A method of *owner* that takes *accepted* besides its named arguments.
-        excluded: Keywords of *accepted* that it does not take; they are left out of the hint.
+        excluded: Keywords of *accepted* that *method* does not take. The hint leaves them out.
     """
     names: frozenset[str] = accepted.__optional_keys__
     if not names.issuperset(passed):

@@ -15,7 +15,7 @@ def lazy_names(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[st
 
     Args:
         package: Its ``__name__``.
-        names: The names that each module gives, by the module's full name.
+        names: The names in each module, by the module's full name.
     """
     modules = {
         name: module for module, names_of_module in names.items() for name in names_of_module
@@ -47,8 +47,8 @@ class lazy_attribute(Generic[T]):  # noqa: N801 - a decorator, as `property` is
     """A method without arguments that is replaced by its result.
 
     `functools.cached_property` of Python 3.11 holds a lock while it computes, one for all objects
-    of a class. A child that is forked meanwhile waits for it forever. This one has no lock: where
-    two threads come at once, each computes, and the later result stays.
+    of a class. A child that is forked meanwhile waits for it forever. This class has no lock: if
+    two threads come at once, both compute, and the later result stays.
     """
 
     def __init__(self, compute: Callable[[Any], T]) -> None:
@@ -72,7 +72,7 @@ class lazy_attribute(Generic[T]):  # noqa: N801 - a decorator, as `property` is
 def lists_of(module: str) -> dict[str, list[str]]:
     """Return the lists in the text file beside a module, ``words.txt`` for ``words.py``, by name.
 
-    Takes a hundredth of the time of `data_file`, so it can be read at import.
+    A hundred times as fast as `data_file`, so it may be called at import.
 
     A line ``[name]`` begins a list; each other line is an entry, unless it begins with ``#``.
 
@@ -90,5 +90,5 @@ def lists_of(module: str) -> dict[str, list[str]]:
 
 
 def words_of(module: str) -> dict[str, list[str]]:
-    """Return `lists_of` a module whose file has several entries in a line, with spaces between."""
+    """Return the lists of `lists_of` from a file with several entries, between spaces, in a line."""
     return {name: " ".join(lines).split() for name, lines in lists_of(module).items()}

@@ -63,20 +63,20 @@ def dataclass(
     to no other object. `InitVar` is not supported.
 
     Args:
-        acyclic: The garbage collector may skip objects that are not frozen too: nothing that is
-            assigned to a field leads back to its object.
+        acyclic: The garbage collector may skip objects that are not frozen too. The caller promises
+            that no value of a field refers back to its object.
     """
 
     def complete(cls: type[C]) -> type[C]:
         given = dict(vars(cls))
         if not cls.__doc__:
-            cls.__doc__ = cls.__name__  # else Python works a signature out for it
+            cls.__doc__ = cls.__name__  # else Python computes a signature
         inherits = any(hasattr(base, "__dataclass_fields__") for base in cls.__mro__[1:])
         known = dataclasses.dataclass(
             init=False,
             repr=False,
             eq=False,
-            frozen=frozen and inherits,  # as the other one is, or Python says so
+            frozen=frozen and inherits,  # named as the other method, as Python expects
             slots=slots,
             kw_only=kw_only,
         )
@@ -117,9 +117,9 @@ None: an object is of another class or differs in another field, or the C extens
 
 
 def _learnt(made: type, records: Native, *, frozen: bool, acyclic: bool) -> object:
-    """Have C build the objects of a class; return what the class keeps for that.
+    """Make C build the objects of a class; return the data that the class keeps for C.
 
-    None: its `__init__` does more than to fill slots, so Python builds them.
+    None means that Python builds them, because `__init__` does more than fill slots.
     """
     every = fields(cast("Any", made))
     plain = made.__new__ is object.__new__ and not hasattr(made, "__del__")
@@ -132,7 +132,7 @@ def _learnt(made: type, records: Native, *, frozen: bool, acyclic: bool) -> obje
 
 
 def _argument(f: Field[Any]) -> tuple[object, ...]:
-    """Return a field as C takes it: its name and default, or its name, factory and True."""
+    """Return a field for C: its name and default, or its name, factory and True."""
     if f.default_factory is MISSING:
         return sys.intern(f.name), ... if f.default is MISSING else f.default
     factory: object = f.default_factory
@@ -220,7 +220,7 @@ def _refuse_to_delete(self: Any, name: str) -> None:  # noqa: ANN401 - any datac
 
 
 def _is_frozen(self: Any, name: str) -> bool:  # noqa: ANN401 - any dataclass
-    """Return whether *name* is fixed: any name, or the fields if a subclass is no dataclass."""
+    """Return whether *name* is frozen: any name, or only fields if a subclass is not a dataclass."""
     kind = cast("type[object]", type(self))
     return "__dataclass_fields__" in vars(kind) or name in self.__dataclass_fields__
 

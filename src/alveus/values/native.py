@@ -34,7 +34,7 @@ def compiled(functions: Sequence[str]) -> ModuleType | None:
         return None  # a Python without its global lock has no limited interface
     try:
         module = import_module("alveus.values._native")
-    except ImportError:  # there was no compiler, or it was compiled for another kind of Python
+    except ImportError:  # no compiler existed, or the module was compiled for another Python
         return None
     return module if all(hasattr(module, each) for each in functions) else None
 

@@ -34,10 +34,10 @@ Untyped: TypeAlias = Any
 _DATES, _FONTS = cast("Untyped", dates), cast("Untyped", font_manager)
 
 DPI = 144
-"""Of a picture in a notebook; it is shown at half of that, so that it is sharp."""
+"""Resolution of a picture in a notebook. It is shown at half size, so that it is sharp."""
 
 LABEL_CHARACTERS = 48
-"""Of a text beside a bar, or a name in a legend."""
+"""Most characters of a text beside a bar, or of a name in a legend."""
 
 MISSING = "□"
 """Replaces a character that no font has."""
@@ -128,7 +128,7 @@ def _plane(size: int, *, says: str) -> tuple[Picture, Untyped]:
 
 
 def _dots(size: int) -> dict[str, Any]:
-    """Return how each of so many points is drawn: the more there are, the smaller."""
+    """Return the style of so many points: the more points, the smaller."""
     area = min(max(12_000 / size, 3.0), 40.0)
     # Rasterized: as lines, tens of thousands of points would make a drawing slow to open.
     return {"s": area, "linewidths": 0, "alpha": 0.8, "rasterized": True}

@@ -1,4 +1,4 @@
-"""How often, how soon and after which errors something is tried again."""
+"""Retries: their number, their pauses, and the errors that cause them."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 MAX_PAUSE_S = 366.0 * 86_400
-"""The longest pause: a longer one is a mistake, and may be more than a system can wait."""
+"""The longest pause that is accepted: a longer one is a mistake, and may exceed the system's limit."""
 
 TRIES = 20
-"""How often a change is tried while other writers change the same memory."""
+"""Most tries of a change while other writers change the same memory."""
 
 T = TypeVar("T")
 
@@ -25,16 +25,16 @@ T = TypeVar("T")
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """Try again after an error, waiting longer each time, each wait a little random.
+    """Try again after an error, with growing and slightly random waits.
 
     Attributes:
         attempts: Tries in all, the first one included.
-        wait_s: Before the second try.
-        factor: Each wait is so many times the last one.
-        most_s: No wait is longer.
-        jitter: A wait is made up to so much shorter, as a part of it, 0..1: callers that failed
-            together do not come again together.
-        on: Errors after which it is tried again; others are final at once.
+        wait_s: Seconds before the second try.
+        factor: The factor of each wait from the wait before it.
+        most_s: The longest wait.
+        jitter: The share, 0..1, by which a wait may randomly be shorter. So callers that failed
+            together do not retry together.
+        on: Errors that cause another try. All other errors are final.
     """
 
     attempts: int = 3
@@ -79,7 +79,7 @@ ONCE = Retry(attempts=1)
 def call_with_retries(
     change: Callable[[], T], *, on: type[AlveusError] | tuple[type[AlveusError], ...]
 ) -> T:
-    """Return what *change* returns; while it raises *on*, call it again, `TRIES` times in all."""
+    """Return the result of *change*; while it raises *on*, call it again, `TRIES` times in all."""
     errors = on if isinstance(on, tuple) else (on,)
     for _ in range(TRIES - 1):
         with suppress(*errors):

@@ -41,7 +41,7 @@ class PlainConnection(apsw.Connection):
 
 
 class _HooksOfOthers(list[Callable[[apsw.Connection], Any]]):
-    """The hooks of the program, which apsw does not find in the thread that made this."""
+    """The hooks of the program, hidden from apsw in the thread that made this object."""
 
     def __init__(self, hooks: list[Callable[[apsw.Connection], Any]]) -> None:
         super().__init__(hooks)
@@ -53,7 +53,7 @@ class _HooksOfOthers(list[Callable[[apsw.Connection], Any]]):
 
 @contextmanager
 def _without_hooks() -> Generator[None]:
-    """Have apsw call no hook in this thread; other threads' connections get theirs."""
+    """Hide the hooks from apsw in this thread; other threads keep theirs."""
     if not apsw.connection_hooks:
         yield
         return
@@ -63,7 +63,7 @@ def _without_hooks() -> Generator[None]:
         try:
             yield
         finally:
-            if meanwhile != hooks:  # another thread added one, or took one away
+            if meanwhile != hooks:  # another thread added or removed a hook
                 hooks[:] = meanwhile[:]
             if apsw.connection_hooks is meanwhile:
                 apsw.connection_hooks = hooks

@@ -2,9 +2,9 @@
 
 One domain serves the exact tree, items, events and durable results: None, bool, int of any
 size, float, str, bytes, list, and dict with str keys. Types are exact (a subclass is refused),
-nesting is bounded, nothing may contain itself, no text may hold lone surrogates.
-NaN is accepted only where the caller says so (the exact tree), because it is not equal to itself
-and would break comparing a request with its repetition.
+nesting is bounded, no value may contain itself, and no text may contain lone surrogates.
+NaN is accepted only if the caller allows it (the exact tree): it is not equal to itself, so a
+request with NaN would differ from its repetition.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def checked(value: object, *, where: str = "value", nan: bool = False) -> Value:
     """Return a deep copy of *value*, which shares nothing mutable with it.
 
     Args:
-        where: How an error names the value.
+        where: The name of the value in an error.
         nan: Accept NaN.
 
     Raises:
@@ -75,7 +75,7 @@ def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # no
     if depth >= MAX_DEPTH:
         problem = f"is nested deeper than {MAX_DEPTH} levels, or contains itself"
         raise InvalidValue(shortened(where), problem, hint="store it in parts")
-    # Naming the position of a part takes longer than the rest: not for parts that are surely fine.
+    # Naming the position of a part is the slow step, so it is skipped for parts that cannot fail.
     if type(value) is list:
         items = cast("list[Any]", value)
         return [
@@ -98,7 +98,7 @@ def _container(value: object, where: str, nan: bool, depth: int) -> Value:  # no
 
 
 def shortened(where: str) -> str:
-    """Return the path into a nested value as a message shows it."""
+    """Return the path into a nested value, shortened for a message."""
     return where if len(where) <= MAX_SHOWN_PATH else f"{where[:MAX_SHOWN_PATH]}…"
 
 
@@ -176,7 +176,7 @@ _HINTS = {
 
 
 def _hint(value: object) -> str:
-    """Say how a value of a foreign type becomes storable."""
+    """Return a hint on the conversion of a value of a foreign type."""
     if isinstance(value, Enum):
         return "use value.value; the member itself would come back as another type"
     for method in ("model_dump", "to_json"):
@@ -220,7 +220,8 @@ def checked_name(name: object, what: str) -> str:
 
 
 def _name_hint(name: object) -> str:
-    """Return how an object becomes a name; `str` would make another name of some objects."""
+    """Return a hint on the conversion of an object to a name; `str` would be wrong for some
+    objects."""
     if isinstance(name, Enum):
         return "use its value"
     if isinstance(name, bytes):
@@ -229,14 +230,14 @@ def _name_hint(name: object) -> str:
 
 
 def checked_prefix(prefix: object) -> str:
-    """Return *prefix* if names can begin with it; all begin with an empty one."""
+    """Return *prefix* if names can begin with it; it may be empty."""
     if type(prefix) is str and not prefix:
         return prefix
     return checked_name(prefix, "prefix")
 
 
 def counted(number: object, what: str, *, least: int = 1, most: int | None = None) -> int:
-    """Return *number* if it is a whole one from *least* to *most*."""
+    """Return *number* if it is a whole number from *least* to *most*."""
     if type(number) is not int or number < least or (most is not None and number > most):
         span = f"at least {least}" if most is None else f"from {least} to {most:,}"
         hint = "" if isinstance(number, int) or not hasattr(number, "__index__") else "; use int()"
@@ -296,7 +297,7 @@ def checked_number(number: object, what: str, *, least: float, most: float = mat
 
 
 def checked_wait(wait_s: object) -> float | None:
-    """Return *wait_s* if it is a number of seconds; None: for as long as it takes."""
+    """Return *wait_s* if it is a number of seconds, or None, which means no limit."""
     if wait_s is None:
         return None
     if type(wait_s) in (int, float):
@@ -317,7 +318,7 @@ def encodable(text: object, what: str) -> str:
         text.encode()
     except UnicodeEncodeError as error:
         problem = f"{what} has a lone surrogate at {error.start}; use valid Unicode"
-        raise InvalidInput(problem) from None  # the cause would hold the text
+        raise InvalidInput(problem) from None  # the cause would contain the text
     return text
 
 
@@ -369,7 +370,7 @@ class ValidText(NamedTuple, Generic[T]):
     """A value whose texts can be stored.
 
     Attributes:
-        value: The value with its replacements; the very object that was given if nothing changed.
+        value: The value with its replacements; the same object if nothing changed.
         replaced: The number of characters that were replaced by U+FFFD.
     """
 
@@ -378,10 +379,9 @@ class ValidText(NamedTuple, Generic[T]):
 
 
 def valid_text(value: T) -> ValidText[T]:
-    """Return *value*, in which every text can be stored.
+    """Return *value* with every text made storable.
 
-    Half of a surrogate pair, from a text that was cut inside a character, is no text: U+FFFD
-    replaces it. The two halves of a pair become their character. This holds for every text in
+    Half of a surrogate pair, from a text that was cut inside a character, is replaced by U+FFFD. The two halves of a pair become their character. This holds for every text in
     lists, tuples and dicts, also for names of fields; a name that becomes equal to another gets a
     further U+FFFD. Nothing else is changed or checked.
     """

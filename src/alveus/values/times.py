@@ -23,7 +23,7 @@ _NAMES_OF_UTC = frozenset({"UTC", "Z", "UCT", "Zulu", "Universal"})
 _LOCALTIME = Path("/etc/localtime")
 
 _LONGEST_NAME = 64
-"""Characters of a name of the database of zones."""
+"""Most characters of a name in the database of zones."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,14 +31,15 @@ class Zone:
     """A time zone.
 
     Attributes:
-        info: The zone in Python; None: this machine's, whose name is unknown.
+        info: The zone in Python. None means the zone of this machine, without a known name.
     """
 
     info: tzinfo | None
 
     @classmethod
     def of(cls, given: object, what: str = "timezone") -> Zone:
-        """Return the zone of a name, an offset like ``+05:30``, or a tzinfo; None: the local one.
+        """Return the zone of a name, an offset like ``+05:30``, or a tzinfo; the local zone for
+        None.
 
         Args:
             what: The name of the argument, for the error.
@@ -64,7 +65,7 @@ class Zone:
         return cls(found)
 
     def local(self, time: datetime) -> datetime:
-        """Return a time as the clocks of the zone show it; as it is at the ends of the calendar."""
+        """Return the local time in the zone; at the ends of the calendar the time is unchanged."""
         try:
             return time.astimezone(self.info)
         except (OverflowError, ValueError, OSError):  # past the year 1 or 9999
@@ -80,7 +81,7 @@ class Zone:
         return f"{local:%Y-%m-%d %H:%M} {offset_name(offset_of(local))}"
 
     def instant(self, time: datetime) -> datetime:
-        """Return a time; one without a zone is of the clocks of this one."""
+        """Return a time with a zone; a time without one is read as local time of this zone."""
         if time.tzinfo is not None:
             return time
         return time.astimezone() if self.info is None else time.replace(tzinfo=self.info)
@@ -95,7 +96,7 @@ UTC_ZONE = Zone(UTC)
 
 
 def offset_of(time: datetime) -> int:
-    """Return the offset from UTC that a time with a zone has, in whole minutes."""
+    """Return the offset from UTC of a time with a zone, in whole minutes."""
     away = time.utcoffset()
     return 0 if away is None else away // _MINUTE
 
@@ -132,7 +133,7 @@ def zone_named(text: str) -> tzinfo | None:
 
 
 def _of_this_machine() -> tzinfo | None:
-    """Return the zone of this machine under its name; None: its name is not known."""
+    """Return the named zone of this machine; None if its name is unknown."""
     named = os.environ.get("TZ")
     if named is None:
         _, is_linked, named = os.path.realpath(_LOCALTIME).partition("zoneinfo/")
@@ -142,13 +143,13 @@ def _of_this_machine() -> tzinfo | None:
 
 
 LONGEST_TTL = timedelta(days=365_250)
-"""1,000 years: the time at which it ends can be written as a date."""
+"""1,000 years: the end of such a time can still be written as a date."""
 
 
 def format_time(time: datetime) -> str:
     """Return *time* as alveus writes it: ISO 8601, with its offset, ``Z`` for UTC.
 
-    To the microsecond where it has one.
+    Microseconds are written unless they are 0.
     """
     return time.isoformat().replace("+00:00", "Z")
 
@@ -157,7 +158,7 @@ def parse_time(text: object, zone: Zone | tzinfo | None = None) -> datetime:
     """Return the time that *text* (ISO 8601 with a zone) names.
 
     Args:
-        zone: Of a time that says none.
+        zone: The zone of a text without one.
 
     Raises:
         InvalidInput: It cannot be read, or has no zone.
@@ -185,13 +186,13 @@ _UNITS = {
 
 
 def read_span(value: object, name: str = "") -> timedelta:
-    """Return the span of time that *value* is: a timedelta, or text like ``90s 10m 12h 7d 2w``.
+    """Return *value*, a timedelta or text like ``90s 10m 12h 7d 2w``, as a timedelta.
 
     Args:
-        name: What the error calls it.
+        name: The name of the value in an error.
 
     Raises:
-        InvalidInput: It is neither, not above zero, or longer than `LONGEST_TTL`.
+        InvalidInput: *value* is neither, is not above zero, or is longer than `LONGEST_TTL`.
     """
     shown = str(value) if isinstance(value, timedelta) else short_repr(value)
     what = f"{name}: {shown}" if name else shown

@@ -12,18 +12,18 @@ from alveus.errors import InvalidInput, Unsupported
 from alveus.errors.short_repr import short_repr
 
 IMMUTABLE_SUFFIX = "?immutable=1"
-"""Ends the URL of a store without writers: it is opened without making files beside it."""
+"""Ends the URL of a store without writers. Such a store is opened without new files beside it."""
 
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
-"""How the path of an image's address ends."""
+"""Ends of the paths of images' addresses."""
 
 SERVERS = ("postgresql://", "postgres://")
-"""How the URL of a database begins that a server keeps."""
+"""Beginnings of the URL of a database on a server."""
 
 _PASSWORD = re.compile(r"(?i)([?&](?:password|sslpassword)=)[^&]*")
 
 _USER = re.compile(r"^([^:/]+://)([^:@/?]*)(:(?:[^/]*|[^?]*))?@")
-"""A password may contain characters such as @ or /, which should be quoted: all is left out."""
+"""A password may contain an unquoted @ or /, so everything up to the last one is left out."""
 
 _UNQUOTED = re.compile(r"[@/?#]|%(?![0-9A-Fa-f]{2})")
 
@@ -36,7 +36,7 @@ _DATA = re.compile(r"data:image/(?:png|jpe?g|gif|webp)[;,]", re.IGNORECASE)
 
 
 def is_server(location: str) -> bool:
-    """Return whether *location* is the URL of a server, and no path of a file."""
+    """Return whether *location* is the URL of a server, not the path of a file."""
     return location.startswith(SERVERS)
 
 
@@ -49,7 +49,7 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
     """Return the path of the file that *location* names: itself, or what follows ``sqlite:///``.
 
     Args:
-        is_typed: A user wrote it; it is no path that a program made.
+        is_typed: Whether a user wrote the location, rather than a program.
 
     Raises:
         InvalidInput: It is an incomplete address of a server, begins with a ``~`` that no shell
@@ -88,7 +88,7 @@ def path_of_file(location: str, *, is_typed: bool = True) -> str:
 
 
 def without_password(url: str) -> str:
-    """Return the URL of a server as it may be shown."""
+    """Return the URL of a server without its password."""
     shown = _PASSWORD.sub(r"\1***", url)
     return _USER.sub(lambda user: f"{user[1]}{user[2]}@" if user[2] else user[1], shown)
 
@@ -108,10 +108,10 @@ def check_password(url: str) -> None:
 
 
 def checked_urls(value: object, what: str) -> list[str]:
-    """Return urls: of one, of several, of none.
+    """Return a tuple of urls from one url, several, or None.
 
     Raises:
-        InvalidInput: *value* is something else.
+        InvalidInput: *value* has another type.
     """
     if value is None or isinstance(value, str):
         return [value] if value else []

@@ -2,8 +2,8 @@
 
 JSON has no bytes, no NaN or infinities, and readers that lose large ints, so these travel as
 one-field objects: ``{"$bytes": base64}``, ``{"$float": "nan" | "inf" | "-inf"}`` and
-``{"$int": hex}``. A dict that would be taken for one of them (its only key is such a name, and the
-value a text) is written with one more ``$``. All other keys are written as they are.
+``{"$int": hex}``. A dict that looks like one of them (its only key is such a name, and its value a
+text) is written with one more ``$``. All other keys are written unchanged.
 The store, exports, the server and its clients, and the command line use this form.
 `decode(encode(v))` equals *v*, with the same types and the same order of dict keys.
 """
@@ -25,12 +25,12 @@ from alveus.values.native import NATIVE
 from alveus.values.storable import MAX_DEPTH, Value
 
 _DIGITS = 600
-"""Python refuses to parse ints of over 640 digits where its limit is set low."""
+"""Python may be set to refuse ints of over 640 digits."""
 
 _DIGIT_RUN = re.compile(rf"[0-9]{{1,{_DIGITS}}}")
 
 _MAX_JSON_LEVELS = 2 * MAX_DEPTH
-"""JSON of more levels is not parsed: no value has half as many."""
+"""JSON with more levels is not parsed: values have at most half as many."""
 
 _BRACKET = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[{]|[]}]', re.DOTALL)
 
@@ -64,7 +64,7 @@ _sorted = json.JSONEncoder(
 
 
 def encode(value: Value) -> str:
-    """Return *value*, which must be a checked one, as compact JSON."""
+    """Return a checked *value* as compact JSON."""
     if type(value) is int and -_INT64_BOUND < value < _INT64_BOUND:
         return str(value)
     if NATIVE is not None and (written := NATIVE.compact(value)) is not None:
@@ -81,8 +81,8 @@ def encode(value: Value) -> str:
 def _has_long_int(text: str) -> bool:
     """Return whether *text* has `_DIGITS` digits in a row.
 
-    Of so many one stands at a multiple of their number: to look there takes a hundredth of the
-    time that reading all of it does, which is seconds for a value of 200 MB.
+    Such a run has a digit at a multiple of `_DIGITS`. Only these positions are read first, a
+    hundred times as fast as all of a text, which takes seconds for 200 MB.
     """
     for step, char in enumerate(text[::_DIGITS]):
         if "0" <= char <= "9":
@@ -111,7 +111,7 @@ def decode_plain(text: str) -> Any:  # noqa: ANN401 - as json.loads
     """Return the value of a store's *text*, made by `json.dumps`.
 
     Raises:
-        StoreDamaged: It is no JSON.
+        StoreDamaged: The text is not JSON.
     """
     try:
         return json.loads(text)
@@ -123,7 +123,7 @@ def parse(text: str) -> Value:
     """Return the value of *text*, which another program may have written.
 
     Raises:
-        ValueError: It is no JSON, or a marked value of it cannot be read.
+        ValueError: The text is not JSON, or a marked value in it cannot be read.
     """
     try:
         parsed, end = _decode_first(text, 0)
@@ -140,7 +140,7 @@ def digest(value: Value, *, salt: bytes) -> bytes:
 
 
 def canonical(value: Value) -> str:
-    """Return JSON that is the same for values that a filter takes for equal.
+    """Return JSON that is equal for values that a filter treats as equal.
 
     Names are sorted, and 1.0 is written as 1; True is not 1.
     """
@@ -201,8 +201,8 @@ def decode_user_json(text: str) -> Value:
     """Return the value of JSON written by a user; the output of `encode` is read as by `parse`.
 
     Raises:
-        InvalidInput: A number is beyond what a float holds, or a name of an object is there twice.
-        ValueError: It is no JSON, or no value.
+        InvalidInput: A number is too large for a float, or an object has a name twice.
+        ValueError: The text is not JSON, or not a storable value.
         RecursionError: It is nested very deeply.
     """
     check_depth(text)
@@ -213,7 +213,7 @@ def unique_fields(pairs: list[tuple[str, Value]]) -> dict[str, Value]:
     """Return an object, for `object_pairs_hook`.
 
     Raises:
-        InvalidInput: A name is there twice, as JSON allows: one of the values would be lost.
+        InvalidInput: A name occurs twice, as JSON allows: one of the values would be lost.
     """
     fields = dict(pairs)
     if len(fields) != len(pairs):
@@ -255,7 +255,7 @@ def _hexadecimal(text: str) -> int:
 
 
 def _bytes(text: str) -> bytes:
-    """Return the bytes of standard base64: of another alphabet, some would be left out."""
+    """Return the bytes of standard base64; refuse other alphabets, which would lose bytes."""
     return base64.b64decode(text, validate=True)
 
 

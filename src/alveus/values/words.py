@@ -6,9 +6,9 @@ and stems from its `porter`; stop words are removed first. Arabic and Hindi have
 their own. In scripts without spaces (ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms
 are pairs of characters, and for ideographs the single ones too.
 
-A long text is cut into passages, each with terms of its own, so that a few words of it that answer
-a question are not lost among the others. A text may also bear marks: signs of its form that search
-reads, such as being a question. They are kept as terms that no word can have.
+A long text is cut into passages, each with separate terms, so that a few words that answer a
+question are not lost among the others. A text may also have marks, which describe its form to
+search, such as being a question. Marks are kept as terms that no word has.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ LAST_WORDS = 33
 """A last passage of fewer words stays with the one before it."""
 
 PASSAGE = 0
-"""Stands before the terms of each passage of a text that is cut."""
+"""Precedes the terms of each passage of a text that is cut."""
 
 QUESTION, SHORT_QUESTION, INSTRUCTION = 1, 2, 3
 """Marks: ends in a question mark (up to 60 words), the same of up to 25 words, and a standing
@@ -62,7 +62,7 @@ instruction, such as "always answer in French" (up to 40 words)."""
 QUESTION_WORDS, SHORT_QUESTION_WORDS, INSTRUCTION_WORDS = 60, 25, 40
 
 FIRST_TERM = 16
-"""Numbers below are no terms of words."""
+"""The lowest term of a word."""
 
 _MINUTE = timedelta(minutes=1)
 
@@ -115,10 +115,10 @@ _FOLDED = str.maketrans(
         **{chr(0xFE00 + at): " " for at in range(16)},  # how emoji are drawn
     }
 )
-"""Signs that are written or not, and letters that are written in two ways."""
+"""Optional signs, and letters with two spellings."""
 
 _DOTTED = re.compile("[\u0929\u0931\u0934\u0958-\u095f]")
-"""Hindi letters with their dot, which come in one piece or in two."""
+"""Hindi letters with their dot, encoded as one character or as two."""
 
 _ARABIC = re.compile("[\u0621-\u064a]+")
 _ARABIC_FRONTS = ("وال", "بال", "كال", "فال", "لل", "ال")
@@ -156,9 +156,9 @@ class TextTerms(NamedTuple):
     """The terms and counts of one text, ready for a record.
 
     Attributes:
-        packed: See `pack`; of each passage, one after the other, if the text is cut.
-        tokens: How many words there are, with repetitions and without stop words.
-        temporal: How many temporal words the text has, at most `MAX_COUNT`.
+        packed: The result of `pack`; if the text is cut, of each passage in turn.
+        tokens: The number of words, with repetitions and without stop words.
+        temporal: The number of temporal words in the text, at most `MAX_COUNT`.
     """
 
     packed: bytes
@@ -241,7 +241,7 @@ def _analyse(text: str, context_terms: list[int]) -> TextTerms:
 
 
 def minute_of(time: datetime) -> int:
-    """Return how many whole minutes a time is past 1970; without a zone it is one of UTC."""
+    """Return the whole minutes of a time since 1970; a time without a zone is in UTC."""
     return ((time if time.tzinfo else time.replace(tzinfo=UTC)) - EPOCH) // _MINUTE
 
 
@@ -254,7 +254,7 @@ def context_terms(minute: int | None, speaker: str | None) -> list[int]:
 
 @lru_cache(maxsize=CACHED_CONTEXTS)
 def _kept_context_terms(minute: int | None, speaker: str | None) -> list[int]:
-    """Return a list that is never changed; items that are added together share it."""
+    """Return a list that must not be changed; items that are added together share it."""
     tokens = _tokenize(speaker)[0] if speaker else []
     return _terms_of(tokens if minute is None else tokens + _time_words(EPOCH + minute * _MINUTE))
 
@@ -283,12 +283,12 @@ BREAK = "\x1e"
 
 
 def joined(texts: Sequence[str]) -> str:
-    """Return several texts as the one that is stored: words read it as a whole."""
+    """Return several texts as one text to store; words read it as a whole."""
     return f"{BREAK}\n".join(texts)
 
 
 def separate(text: str) -> list[str]:
-    """Return the texts that *text* is made of, one at least; meaning reads each by itself."""
+    """Return the texts in *text*, at least one; meaning reads each separately."""
     return [part for part in text.split(BREAK) if part.strip()] or [text]
 
 
@@ -308,7 +308,7 @@ def passages(text: str) -> list[str]:
 
 
 def is_marked(text: str) -> bool:
-    """Return whether *text* bears a mark."""
+    """Return whether *text* has a mark."""
     return bool(_marks(text))
 
 
@@ -363,7 +363,7 @@ def terms(text: str) -> list[int]:
 
 
 def temporal(text: str) -> int:
-    """Return how many temporal words *text* has, at most `MAX_COUNT`.
+    """Return the number of temporal words in *text*, at most `MAX_COUNT`.
 
     These are words such as "yesterday", months (not "may"), weekdays, numbers of four digits.
     """
@@ -376,7 +376,7 @@ def is_unspaced(text: str) -> bool:
 
 
 def pack(terms: Sequence[int], marks: Sequence[int] = ()) -> tuple[bytes, int]:
-    """Return terms, and marks, as bytes, and how many terms they were.
+    """Return terms and marks as bytes, and the number of terms.
 
     The bytes are n unsigned 32-bit little-endian numbers in rising order, marks first, then their
     n counts of a byte each; so n is a fifth of their length.
@@ -418,7 +418,7 @@ def unpack(packed: bytes) -> tuple[NDArray[np.uint32], NDArray[np.uint8]]:
 
 
 def _tokenize(text: str) -> tuple[list[str], int]:
-    """Return the tokens of *text*, stop words among them, and how many are temporal."""
+    """Return the tokens of *text*, with stop words, and the number of temporal words."""
     text, pairs = _folded(text)
     tokens, times, years = _split(text)
     if years:
@@ -440,7 +440,7 @@ def _folded(text: str) -> tuple[str, list[str]]:
 
 
 def _split(text: str) -> tuple[list[str], int, int]:
-    """Return tokens, how many of them are temporal words, and how many may be years."""
+    """Return tokens, and the numbers of temporal words and possible years among them."""
     tokens = _tokenizers().split(text.encode(errors="replace"))
     years = sum([token.isdecimal() for token in tokens if len(token) == len("2023")])
     return tokens, sum(map(_TEMPORAL_WORDS.__contains__, tokens)), years
@@ -472,7 +472,7 @@ def _pairs(text: str) -> list[str]:
 def _date_words(text: str) -> list[str]:
     """Return the months, and days without a zero before them, of dates in numbers.
 
-    So ``29.12.2023`` and ``2023-12-29`` are found by "29 December 2023", and it by them.
+    So ``29.12.2023``, ``2023-12-29`` and "29 December 2023" find each other.
     """
     words: list[str] = []
     for date in _NUMERIC_DATE.finditer(text):
@@ -490,7 +490,7 @@ def _terms_of(tokens: Iterable[str]) -> list[int]:
 
 
 class _Stems(dict[str, int]):
-    """Terms by token, 0 for a stop word; filled as asked, emptied when full."""
+    """A cache of terms by token, 0 for a stop word; emptied when full."""
 
     def __missing__(self, token: str) -> int:
         term = _term(token)

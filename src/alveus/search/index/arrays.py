@@ -494,7 +494,8 @@ def link(
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """Fill in the links of *docs*: all live docs of some sessions.
 
-    Returns: *docs* by session, time and first, and which of them have a next doc in their session.
+    Returns:
+        *docs* by session, time and first, and which of them have a next doc in their session.
     """
     keys = (columns["first"][docs], columns["time"][docs], columns["session"][docs])
     order = docs[np.lexsort(keys)]

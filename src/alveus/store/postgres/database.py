@@ -241,9 +241,24 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _lend(self) -> Generator[PostgresConnection]:
+        """Lend a connection; each statement is a transaction."""
+        self.check_open()
+        try:
+            with self._pool.connection() as raw:
+                db = PostgresConnection(raw, self._server.schema)
+                yield db
+                db.settle()
+        except (psycopg.Error, ConnectionLost) as error:
+            if isinstance(error, ConnectionLost) or is_lost(error):
+                self._losses += 1
+            raise
+
+    @contextmanager
+    def reader(self) -> Generator[PostgresConnection]:
         """Lend a connection; each statement is a transaction.
 
-        Raises: ConnectionLost: The connection broke.
+        Raises:
+            ConnectionLost: The connection broke.
         """
         with self._lend() as db:
             try:
@@ -453,8 +468,8 @@ class PostgresDatabase(SqlDatabase):
         """Commit a group as one draft, in several tries.
 
         Raises:
-            NotADraft: The group cannot be drafted; nothing was done. Overtaken: Other hosts were
-            faster each time; nothing was done.
+            NotADraft: The group cannot be drafted; nothing was done.
+            Overtaken: Other hosts were faster each time; nothing was done.
         """
         with self._one_writer():
             was_alone = self._is_alone

@@ -59,7 +59,7 @@ ATTEMPT = """
     INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
         attempt = CASE WHEN appender.fence < excluded.attempt THEN excluded.attempt END
 """
-"""Stores the attempt of a commit under the lock. After a fence the value is NULL, which is refused."""
+"""Stores the attempt of a commit under the lock. After a fence it is NULL, and refused."""
 
 DISMISS = """
     DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'

@@ -1,4 +1,4 @@
-"""The store promise in plain Python."""
+"""A store in the memory of one process, in plain Python."""
 
 from alveus.store.ram.store import RamStore
 

@@ -47,7 +47,8 @@ class RamTables(ProcessBound):
     """The tables of a store, and the changes that all its parts make to them.
 
     Args:
-        alive: Returns whether the owner of a lease is alive; by default every owner is.
+        alive: Returns whether the owner of a lease is alive. By default every owner counts as
+            alive.
         log_lines: Lines of the change log that are kept.
         salt: The key of all digests; None: random.
     """
@@ -85,7 +86,7 @@ class RamTables(ProcessBound):
         self._receipts: dict[str, StoredReceipt] = {}
 
     def ready(self) -> RLock:
-        """Return the lock; raise an error for a handle that is closed, or from before a fork."""
+        """Return the lock; raise an error if the handle is closed, or older than a fork."""
         if os.getpid() != self._process:
             raise ForkedStore("this RamStore was made before a fork; make another one here")
         if self._closed:

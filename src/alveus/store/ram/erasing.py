@@ -44,7 +44,7 @@ class ErasurePlan:
 
 
 class RamErasing(RamTables):
-    """See `alveus.store.Ledger`, as far as it forgets."""
+    """The erasing methods of `alveus.store.Ledger`."""
 
     @locked
     def erase(self, erasure: Erasure) -> Erased:
@@ -193,7 +193,7 @@ class RamErasing(RamTables):
         )
 
     def _with_heirs(self, runs: Iterable[int]) -> list[Run]:
-        """Return runs, and those that took over their input, or handed it over."""
+        """Return runs, and all runs that took over their inputs or gave them up."""
         found, count = set(runs), -1
         pairs = [(r.id, r.origin) for r in self._runs.all_runs() if r.origin is not None]
         while found and len(found) != count:
@@ -249,7 +249,7 @@ class RamErasing(RamTables):
         return [(run, output) for output in self._runs.agent_of(run).outputs_of(run.id)]
 
     def _is_read(self, run: Run, output: StoredOutput) -> bool | None:
-        """Return whether every consumer has read an output; None: there is no consumer."""
+        """Return whether every consumer has read an output; None without consumers."""
         read = min(self._runs.agent_of(run).consumers.values(), default=None)
         return None if read is None else output.position <= read
 

@@ -81,7 +81,7 @@ class SetTable:
         return [found for _, found in sorted(self._by_scope.get(scope, {}).items())]
 
     def get(self, ref: SetRef) -> SetRows | None:
-        """Return a set; None: it does not exist."""
+        """Return a set; None if it does not exist."""
         return self._by_scope.get(ref.scope, {}).get(ref.name)
 
     def rows_of(self, ref: SetRef) -> SetRows:
@@ -157,8 +157,8 @@ class SetTable:
             SetDefinitionConflict: A set to define exists with another definition.
             SetMoved: Adds were not checked by the rules of the set, or the set changed since.
             CompactionChanged: A compaction to undo was changed since.
-            NotFound: There is no such compaction, version or source.
-            SetFull: A set that the batch adds to exceeds its capacity, and refuses.
+            NotFound: A compaction, version or source does not exist.
+            SetFull: A set that the batch adds to would exceed its capacity, and refuses.
             KeyFull: The key exceeds its limits, and the batch adds to it.
         """
         redefined = [found for d in batch.define if (found := self._define(d, batch, draft))]
@@ -187,7 +187,7 @@ class SetTable:
                 raise SetMoved(check.set.name)
 
     def _define(self, define: Define, batch: Batch, draft: CommitDraft) -> _Redefined | None:
-        """Create or change a set; return it if only an empty set may change so."""
+        """Create or change a set; return the set if only an empty set may change in this way."""
         set_rows = self.get(define.set)
         if set_rows is None:
             self._make(define.set, define.definition, draft)
@@ -406,7 +406,8 @@ def _check_redefined(renewed: Sequence[_Redefined], draft: CommitDraft, until: i
 
 
 def _enforce_capacity(set_rows: SetRows, draft: CommitDraft, until: int) -> None:
-    """Trim a set to its capacity; end items that expired by *until*, ignore later ones."""
+    """Trim a set to its capacity; end items that expired by *until*, ignore items that expire
+    later."""
     definition = set_rows.definition
     if not definition.bounded:
         return

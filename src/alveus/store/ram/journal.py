@@ -2,7 +2,7 @@
 
 Entries are kept as plain tuples of texts and numbers, as runs are. The garbage collector visits
 every object that may hold others, again and again: with millions of commits, that took longer than
-the runs. It leaves such tuples alone.
+the runs. It skips such tuples.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class JournalEntry:
 class Journal:
     """The entries of all commits, from commit 1 on.
 
-    Removed rows leave it too; an empty entry takes 16 bytes.
+    Removed rows are removed here too. An empty entry takes 16 bytes.
 
     Attributes:
-        times: Of all commits.
+        times: The times of all commits.
         has_setback: A commit has an earlier time than the one before it.
     """
 
@@ -90,7 +90,7 @@ class Journal:
 
     @property
     def time(self) -> int | None:
-        """The time of the last commit; None: there is no commit."""
+        """The time of the last commit; None if no commit exists."""
         return self.times[-1] if self.times else None
 
     def commits_of(self, scope: Scope) -> list[int]:
@@ -98,7 +98,7 @@ class Journal:
         return [i + 1 for i, row in enumerate(self._rows) if row[1:3] == (*scope,)]
 
     def erase(self, number: int, erased: int | None) -> None:
-        """Erase the request and the result of a commit; *erased*: the commit that did so."""
+        """Erase the request and the result of a commit; *erased* is the commit that erases."""
         _, space, key, _, *changed, _ = self._rows[number - 1]
         self._rows[number - 1] = self._row(None, space, key, None, *changed, erased)
 

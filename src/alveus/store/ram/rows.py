@@ -90,7 +90,7 @@ class ItemRow:
         return self.begin_commit <= at and (self.end_commit is None or self.end_commit > at)
 
     def has_meaning(self) -> bool:
-        """Return whether search by meaning finds it: it has vectors, or text to make them of."""
+        """Return whether search by meaning finds the item: it has vectors, or a text for them."""
         r = self.record
         return r.vectors != b"" or has_meaning(r.text or "", r.metadata)
 
@@ -104,7 +104,7 @@ class ItemRow:
         return expired(self.record, now)
 
     def continues(self, row: ItemRow) -> bool:
-        """Return whether it is live and equal to *row*: the same version, or a revived one."""
+        """Return whether the row is live and equal to *row*: the same version, or a revived one."""
         unread = {"terms": b"", "vectors": b""}
         return (
             self.end_commit is None
@@ -113,7 +113,7 @@ class ItemRow:
         )
 
     def bytes(self) -> int:
-        """Return its share of the size of its set."""
+        """Return the bytes of the item in the size of its set."""
         contents = (packed(self.record.value), self.record.text, self.record.metadata)
         return sum(len(k.encode() if isinstance(k, str) else k) for k in contents if k is not None)
 
@@ -155,7 +155,7 @@ class SetRows:
         return versions[-1] if versions else None
 
     def find_row(self, number: int) -> ItemRow | None:
-        """Return the row of a number; None: it does not exist."""
+        """Return the row of a number; None if it does not exist."""
         index = bisect_left(self.rows, number, key=number_of)
         row = self.rows[index] if index < len(self.rows) else None
         return row if row is not None and row.row == number else None
@@ -180,7 +180,7 @@ class SetRows:
         self.history_start = max(self.history_start, row.end_commit or 0)
 
     def erase(self, row: ItemRow) -> None:
-        """Remove a row, live or not, as if it had never existed."""
+        """Remove a row, live or not, without a trace."""
         if row.end_commit is None:
             self.remove_live(row)
         self._remove(row)
@@ -219,7 +219,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 UndoStep: TypeAlias = tuple[Callable[..., object], *tuple[Any, ...]]
-"""A function and its arguments: cheaper than a `partial`, of which a run needs ten."""
+"""A function and its arguments: cheaper than a `partial`. A run needs ten of them."""
 
 
 class UndoSteps(list[UndoStep]):
@@ -293,7 +293,7 @@ class CommitDraft:
         return self._add_version(again)
 
     def restore(self, set_rows: SetRows, item: StoredItem) -> ItemRow:
-        """Begin a version as another store had it."""
+        """Begin a version with the contents from another store."""
         time = item.updated if item.record.time is None else item.record.time
         row = ItemRow(
             item.row,

@@ -113,7 +113,7 @@ class RunTable:
     def __init__(self) -> None:
         self.agents: dict[tuple[str, str], AgentLanes] = {}
         self._steps: dict[int, tuple[Any, ...]] = {}
-        self._next_ordinals: dict[int, int] = {}  # of a run: after those of its steps
+        self._next_ordinals: dict[int, int] = {}  # of a run: after the commits of its steps
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[DurableCall, int]]] = {}
@@ -133,7 +133,7 @@ class RunTable:
         return found
 
     def get(self, number: int) -> Run | None:
-        """Return a run; None: it does not exist, or was pruned."""
+        """Return a run; None if it does not exist or was pruned."""
         run = self._open.get(number)
         if run is None:
             row = self._ended.get(number)

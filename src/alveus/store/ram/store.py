@@ -1,6 +1,7 @@
 """The store in the memory of a process: everything is lost when the process ends.
 
-Random tests compare other stores with it, so each part is the simplest that keeps the promise: rows
+Random tests compare other stores with this store, so each part is the simplest that keeps the
+promise: rows
 that know the commits at which they began and ended, one lock, and a list of steps that undoes a
 failed batch.
 """
@@ -446,7 +447,7 @@ class RamStore(RamLanes, RamFinder, RamErasing):
 
     @locked
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - of a file
-        """Return 0: freed RAM is given back at once."""
+        """Return 0: freed RAM is available at once."""
         return 0
 
     @locked

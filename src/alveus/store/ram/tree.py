@@ -12,7 +12,7 @@ from alveus.store.ram.rows import CommitDraft, NodeRow
 from alveus.values.storable import ATOMS, Path, Value
 
 EVER = -(1 << 62)
-"""A time at which nothing has expired: a batch ignores expiries, see `TreeDelta`."""
+"""A time before all expiries: a batch ignores expiries, see `TreeDelta`."""
 
 
 class TreeRows:
@@ -25,7 +25,7 @@ class TreeRows:
         self.positions = 0
 
     def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
-        """Return the node at *path*; None: it, or an object above it, does not exist."""
+        """Return the node at *path*; None if it, or an object above it, does not exist."""
         row = self.root
         for name in path:
             below = row.below(name, at)
@@ -37,7 +37,7 @@ class TreeRows:
     def commits_of(self, path: Path) -> list[int]:
         """Return the commits that began or ended a version of the node at *path*.
 
-        For the root, those of any node.
+        For the root, the commits of all nodes are returned.
         """
         rows = [self.root]
         for name in path:
