@@ -60,12 +60,12 @@ __all__ = [
 ]
 
 UNIT_TOLERANCE = 0.01
-"""How far from 1 the length of an embedder's row may be: a model in half precision needs it."""
+"""Largest accepted difference of a row's length from 1: half precision needs it."""
 
 
 @runtime_checkable
 class Embedder(Protocol):
-    """Turns texts into vectors whose cosines tell how near the texts are in meaning.
+    """Turns texts into vectors whose cosines measure nearness in meaning.
 
     One instance serves many threads at once.
     """
@@ -77,7 +77,7 @@ class Embedder(Protocol):
 
     @property
     def dimensions(self) -> int:
-        """How many numbers a vector has; 0 for an embedder that reads no meaning."""
+        """Numbers in a vector; 0 for an embedder without meaning."""
         ...
 
     @property
@@ -106,7 +106,7 @@ class QueryEmbedder(Embedder, Protocol):
 
 @runtime_checkable
 class WindowedEmbedder(Embedder, Protocol):
-    """An embedder that reads only so much at once, and gives a longer text several vectors."""
+    """An embedder with a limit of text per vector; a longer text gets several vectors."""
 
     def embed_windows(self, texts: Sequence[str]) -> list[Vectors]:
         """Return per text its rows, shape (windows, dimensions), 1 to 32 windows, in order."""
@@ -131,7 +131,7 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
 
 
 def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """Return `quantise` of what `embed_windows` returns of each of *texts*, one at least."""
+    """Return the quantised windows of each of *texts*, which has at least one text."""
     if words.BREAK not in "".join(texts):
         rows = _ask(embedder, texts)
         if isinstance(rows, np.ndarray) and rows.size and len(rows) == len(texts):

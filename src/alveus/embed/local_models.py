@@ -15,7 +15,7 @@ from alveus.values.forks import FreshLock
 
 
 class _LocalModel:
-    """A model that is loaded when it first embeds; one thread asks it at a time."""
+    """A model that is loaded when it first embeds. One thread at a time uses it."""
 
     instant = False
     _package: str

@@ -2,7 +2,7 @@
 
 The graph is built from `minilm.npz` once and kept in a cache folder. It computes in float32, like
 the NumPy embedder: the vectors of the two agree to a cosine of 0.99999 and better, so they share
-the name ``minilm``, may stand in one store, and a space may change from one to the other.
+the name ``minilm``. One store may contain both, and a space may change between them.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ LONGEST = 24_000
 """Characters of a text that are sent, about 6,000 words; models read less."""
 
 FITS = 250
-"""Characters that every model takes: a server that refuses so few has another reason."""
+"""Every model accepts so many characters: a refusal of fewer has another reason."""
 
 _REFUSALS = frozenset({400, 413, 422})
 """Statuses with which servers answer texts that are too long, and much else."""
@@ -40,7 +40,7 @@ _NAMED = re.compile(r"(.+?)(?:@([1-9]\d*))?( ['\"].*)?", re.DOTALL)
 
 
 class _Refused(EmbedderFailed):
-    """The server turned a request down, perhaps because of a text that is too long."""
+    """The server refused a request, perhaps because of a text that is too long."""
 
 
 class OpenAIEmbedder:

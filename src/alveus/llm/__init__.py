@@ -1,4 +1,4 @@
-"""Language models: their promise, one client for all servers of the OpenAI protocol, a script.
+"""Language models: the interface, a client for servers of the OpenAI protocol, and a script.
 
 Nothing in alveus needs one. `ScriptedChat` stands in for a model in tests.
 """

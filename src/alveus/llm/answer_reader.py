@@ -206,7 +206,7 @@ class AnswerReader:
         self._held, self._at = self._held[count:], 0
 
     def _say(self, count: int) -> None:
-        """Take the first characters as a part of the answer."""
+        """Move the first characters to the answer."""
         text = self._held[:count]
         self._drop(count)
         if text:
@@ -218,7 +218,7 @@ class AnswerReader:
     # --- before an answer, and behind thoughts ------------------------------------------------
 
     def _begin(self, *, is_last: bool) -> bool:
-        """Read the text before an answer; return whether to go on."""
+        """Read the text before an answer; return whether to continue."""
         body = self._held.lstrip(_SPACE)
         blank = len(self._held) - len(body)
         if not is_last and blank < _LONGEST_END and (not body or _may_become_a_mark(body)):
@@ -279,7 +279,7 @@ class AnswerReader:
         return False
 
     def _take(self, found: re.Match[str], *, is_at_line_start: bool) -> None:
-        """Go on behind a mark, at which the held text begins."""
+        """Continue after a mark, with which the held text begins."""
         size = len(found[0])
         if found["open"]:
             self._think(0, found)
@@ -361,11 +361,11 @@ class _Context:
 
     @property
     def is_after_space(self) -> bool:
-        """Whether white space was said last, or nothing."""
+        """Whether the text so far is empty or ends with white space."""
         return not self._before or self._before[-1].isspace()
 
     def go_on(self, text: str) -> None:
-        """Note that *text* was said."""
+        """Note *text* as a part of the answer."""
         self.is_line_new = self.is_line_blank(text, len(text))
         self._before = (self._before + text[-2:])[-2:]
 
@@ -442,7 +442,7 @@ def _may_become_a_mark(text: str) -> bool:
 
 
 def _undecided(text: str) -> int:
-    """Return from where on the rest of an answer may change what *text* means."""
+    """Return the position in *text* after which further text may change its meaning."""
     near = max(0, len(text) - _LONGEST - 1)
     found = [one.start() for one in _FIRSTS.finditer(text, near)]
     known = len(text) - (text[-1:] in _QUOTES)  # the text after a quote may change its meaning
@@ -467,7 +467,7 @@ _SIGNATURES = ("signature", "thought_signature", "encrypted_content", "data", "r
 
 
 def text_said(role: object, text: str) -> str:
-    """Return the text of a message that is read, searched and quoted: without a model's thoughts.
+    """Return the text of a message without a model's thoughts, to be read and searched.
 
     Other messages stay unchanged.
     """
@@ -549,7 +549,7 @@ def read_json(answer: object) -> object:
     """Return the JSON of an answer: the whole answer, or a fence or separate lines among sentences.
 
     Raises:
-        Unfit: It has no JSON, or several pieces that differ; the JSON has a name twice, NaN or
+        Unfit: The answer has no JSON, or several pieces that differ; the JSON has a name twice, NaN or
             infinity, or is nested too deeply or too long.
     """
     text = _checked(answer)
@@ -566,10 +566,10 @@ def read_json(answer: object) -> object:
 
 
 def read_json_alone(answer: object) -> object:
-    """Return the JSON of an answer that says nothing else; it may be in a fence.
+    """Return the JSON of an answer without other text; it may be in a fence.
 
     Raises:
-        Unfit: As `read_json`, and if anything stands before or behind it.
+        Unfit: As `read_json`, or if text precedes or follows the JSON.
     """
     text = _checked(answer)
     fenced = _FENCE.fullmatch(text) or _INLINE_FENCE.fullmatch(text)

@@ -25,7 +25,7 @@ class Asking:
     """The options of a request for JSON.
 
     Attributes:
-        attempts: The most requests, if answers cannot be used.
+        attempts: Most requests while answers cannot be used.
         temperature, max_tokens: As in `ChatModel.complete`.
     """
 

@@ -82,9 +82,9 @@ class Usage:
     """The use of a model so far in this process.
 
     Attributes:
-        calls: Answers that came, whole or in part.
-        prompt_tokens, completion_tokens: As the model counted them.
-        uncounted: Calls of which the model reported no tokens.
+        calls: Number of answers received, whole or in part.
+        prompt_tokens, completion_tokens: Tokens as counted by the model.
+        uncounted: Number of calls without a report of tokens.
     """
 
     calls: int = 0
@@ -176,9 +176,9 @@ class ChatModel(Protocol):
 
         Raises:
             InvalidInput: A message or an option cannot be used; nothing was asked.
-            ModelUnavailable: It did not answer, but may later.
-            ModelRefused: It turned the request down.
-            ModelAnswerInvalid: It answered without a text.
+            ModelUnavailable: The model did not answer, but may later.
+            ModelRefused: The model refused the request.
+            ModelAnswerInvalid: The model answered without a text.
         """
         ...
 
@@ -353,7 +353,7 @@ def _stops(stop: object) -> tuple[str, ...]:
 
 
 CANDIDATES = 50
-"""Hits that a re-ranker reads unless it says how many."""
+"""Hits that a re-ranker reads if it has no `candidates`."""
 
 MOST_CANDIDATES = 1_000
 """As many as a search can return."""
@@ -388,11 +388,11 @@ MEMORY_DEFAULT: Final = MemoryDefault.MEMORY_DEFAULT
 """The re-ranker of `Memory.open`, if any."""
 
 RerankerChoice: TypeAlias = Reranker | Literal[MemoryDefault.MEMORY_DEFAULT] | None
-"""The re-ranker of a call; None: none, even if the memory has one."""
+"""The re-ranker of a call. None means no re-ranker, even if the memory has one."""
 
 
 def candidates_of(reranker: Reranker) -> int:
-    """Return how many hits a re-ranker wants to read.
+    """Return the number of hits that a re-ranker reads.
 
     Raises:
         InvalidInput: Its `candidates` are not a number from 1 to 1,000.
@@ -402,7 +402,7 @@ def candidates_of(reranker: Reranker) -> int:
 
 
 def checked_reranker(given: object) -> None:
-    """Refuse an object that is no re-ranker; None and the memory's default pass."""
+    """Refuse an object that is not a re-ranker; accept None and the memory's default."""
     if given is None or given is MEMORY_DEFAULT:
         return
     if not isinstance(given, Reranker) or isinstance(given, type):

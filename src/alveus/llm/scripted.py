@@ -22,7 +22,7 @@ from alveus.values.forks import FreshLock
 from alveus.values.keywords import suggest_names
 
 Answer: TypeAlias = str | BaseException
-"""What `ScriptedChat` says, or raises."""
+"""An answer of `ScriptedChat`, or an error that it raises."""
 
 
 class ScriptedChat(ChatModel):

@@ -47,7 +47,7 @@ LOOK_S = 0.05
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How a function is called durably.
+    """The options of a durable call.
 
     Attributes:
         name: Its name in the record; None: the function's qualified name.
@@ -187,7 +187,7 @@ def _arguments(error: Exception) -> list[Any]:
 
 
 def remade(name: str, outcome: str) -> Exception:
-    """Return the error that `raised` recorded, of the same type if that can be made again."""
+    """Return the error that `raised` recorded, of the same type if it can be rebuilt."""
     record = cast("dict[str, Any]", wire.decode(outcome))
     kind = _type(record["module"], record["type"])
     if kind is not None and record["args"] is not None:

@@ -53,7 +53,7 @@ _LOG = logging.getLogger("alveus.run")
 
 @dataclass(frozen=True, slots=True)
 class RunInfo:
-    """Which run an action is part of.
+    """The run of an action.
 
     Attributes:
         id: Unique in the store.
@@ -73,7 +73,7 @@ class RunDraft(Draft):
 
     Args:
         time: The time of the run, in microseconds.
-        recorder: Records the data of memory events; None: nobody wants any.
+        recorder: Records the data of memory events. None means that no events are wanted.
     """
 
     _writing = _answering = False

@@ -52,7 +52,7 @@ _CONTENT = frozenset(each.name for each in ATTRIBUTES if each.content)
 
 
 def harmless(call: Callable[[], R]) -> R | None:
-    """Return what a call of OpenTelemetry returns; None, and a line in the log, if it raises."""
+    """Return the result of a call of OpenTelemetry; if it raises, log the error, return None."""
     try:
         return call()
     except Exception as error:  # noqa: BLE001 - the edge to exporters: no write fails because of one

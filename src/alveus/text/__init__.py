@@ -1,4 +1,4 @@
-"""Few words of many: by choosing sentences, without a model, or by asking one."""
+"""Summaries of texts, from chosen sentences or by a language model."""
 
 from typing import TYPE_CHECKING
 

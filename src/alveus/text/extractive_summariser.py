@@ -32,7 +32,7 @@ It is 1 - lambda of maximal marginal relevance: Carbonell and Goldstein, SIGIR 1
 """
 
 MOST_SENTENCES = 2_000
-"""How many sentences are looked at."""
+"""Most sentences that are considered."""
 
 DECIMALS = 4
 """Of a score; smaller differences are rounding, and the earlier sentence goes first."""

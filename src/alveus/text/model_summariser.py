@@ -238,7 +238,7 @@ class ModelSummariser:
 
     @property
     def by(self) -> str:
-        """What `Summary.by` is if the model made it."""
+        """The value of `Summary.by` for a summary of the model."""
         return f"model:{self._chat.name}"
 
     def summarise(

@@ -286,7 +286,7 @@ def _expanded(contraction: str, after: str) -> list[str]:
 
 
 def _weighty(spoken: Sequence[str]) -> Iterator[str]:
-    """Yield the words that say something, and signs that do."""
+    """Yield the words and signs with a meaning."""
     is_english = not _ENGLISH.isdisjoint(spoken)
     is_negated = not _NEGATIONS.isdisjoint(spoken)
     unread, begins = 0, True
@@ -376,8 +376,8 @@ class Sentence:
     """A sentence of a text.
 
     Attributes:
-        source: Which text it is of.
-        start, end: Where in it.
+        source: The index of its text.
+        start, end: The position in its text.
         spaced: Whether a space follows, or the end of the text.
     """
 

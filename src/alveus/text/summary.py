@@ -13,10 +13,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted, encodable
 
 MOST_TOPICS = 1_000
-"""How many topics may be asked for."""
+"""Most topics that may be requested."""
 
 LEAST_TOKENS = 8
-"""The least that a summary may be asked to have: a character of any script fits in."""
+"""The least limit of tokens of a summary: a character of any script fits in."""
 
 SUMMARY_TOKENS = 256
 """The default of the most tokens of a summary."""
@@ -29,9 +29,9 @@ class Summary:
     Attributes:
         text: Empty only if there was nothing to sum up.
         by: ``extractive``, or ``model:`` and the model's name.
-        tokens: Of the text, about; never above the limit.
+        tokens: About the tokens of the text; never above the limit.
         left_out: Sentences that were not considered because there were too many.
-        because: Why the model that was asked did not make it; else empty.
+        because: The reason why the model did not make the summary; else empty.
     """
 
     text: str
@@ -49,7 +49,7 @@ class Topic:
         title: One short line.
         summary: The summary of the texts.
         indices: The texts, ascending; no text is in two topics, and some may be in none.
-        by, because: As of a `Summary`.
+        by, because: See `Summary`.
     """
 
     title: str

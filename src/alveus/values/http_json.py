@@ -82,7 +82,15 @@ class ServerFailure:
     Attributes:
         status: The status, or the status of its code. None means unknown.
         code: A known code, or "".
-        retry_after_s: The wait that the server requests. None means unknown. may_pass(self) -> bool:
+        retry_after_s: The wait that the server requests, in seconds. None means unknown.
+    """
+
+    status: int | None
+    code: str = ""
+    retry_after_s: float | None = None
+
+    @property
+    def may_pass(self) -> bool:
         """Whether the same request may be answered later."""
         return self.code not in NO_QUOTA and (self.status is None or may_pass(self.status))
 
@@ -227,7 +235,7 @@ def fits_header(key: str) -> bool:
 
 
 class ServerFailed(Exception):
-    """A server did not answer, or answered with an error; the message never contains the request.
+    """A server did not answer, or answered with an error. The message never has the request.
 
     Attributes:
         status: Status of the HTTP answer, if any.

@@ -90,5 +90,5 @@ def lists_of(module: str) -> dict[str, list[str]]:
 
 
 def words_of(module: str) -> dict[str, list[str]]:
-    """Return the lists of `lists_of` from a file with several entries, between spaces, in a line."""
+    """Return `lists_of` a module whose file has several entries, between spaces, in a line."""
     return {name: " ".join(lines).split() for name, lines in lists_of(module).items()}

@@ -220,7 +220,7 @@ def _refuse_to_delete(self: Any, name: str) -> None:  # noqa: ANN401 - any datac
 
 
 def _is_frozen(self: Any, name: str) -> bool:  # noqa: ANN401 - any dataclass
-    """Return whether *name* is frozen: any name, or only fields if a subclass is not a dataclass."""
+    """Return whether *name* is frozen: any name; in a plain subclass, fields only."""
     kind = cast("type[object]", type(self))
     return "__dataclass_fields__" in vars(kind) or name in self.__dataclass_fields__
 

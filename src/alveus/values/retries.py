@@ -14,7 +14,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 MAX_PAUSE_S = 366.0 * 86_400
-"""The longest pause that is accepted: a longer one is a mistake, and may exceed the system's limit."""
+"""The longest accepted pause: a longer one is a mistake, and may exceed the system's limit."""
 
 TRIES = 20
 """Most tries of a change while other writers change the same memory."""

@@ -220,8 +220,7 @@ def checked_name(name: object, what: str) -> str:
 
 
 def _name_hint(name: object) -> str:
-    """Return a hint on the conversion of an object to a name; `str` would be wrong for some
-    objects."""
+    """Return a hint on the conversion of an object to a name; `str` is wrong for some."""
     if isinstance(name, Enum):
         return "use its value"
     if isinstance(name, bytes):

@@ -38,8 +38,7 @@ class Zone:
 
     @classmethod
     def of(cls, given: object, what: str = "timezone") -> Zone:
-        """Return the zone of a name, an offset like ``+05:30``, or a tzinfo; the local zone for
-        None.
+        """Return the zone of a name, an offset like ``+05:30``, or a tzinfo; None is local.
 
         Args:
             what: The name of the argument, for the error.

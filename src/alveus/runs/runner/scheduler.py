@@ -45,7 +45,7 @@ def owner_name(engine: Engine) -> str:
 
 
 class LaneState(Enum):
-    """The state of a lane; it changes only under the lock of the scheduler."""
+    """The state of a lane. It changes only under the lock of the scheduler."""
 
     IDLE = "nothing to do, or nothing known"
     READY = "waits for a worker"
@@ -154,9 +154,9 @@ class LiveLane:
             self.lease = lease
 
     def gives_way(self, epoch: int) -> bool:
-        """Return whether the lease of this epoch was had so long that it is given back.
+        """Return whether the lease of this epoch was held so long that it must be released.
 
-        If nobody came the last time, the next turn is twice as long.
+        If no other process took it the last time, the next turn is twice as long.
         """
         now, (shortest, longest) = time.monotonic(), TURN_S
         turn_epoch, began, length = self._turn
@@ -178,7 +178,7 @@ class LiveLane:
     def leased_tree(
         self, ledger: Ledger, epoch: int, make: Callable[[Ledger, Scope, int], LeasedTree]
     ) -> LeasedTree:
-        """Return the tree of the key, with what is known of it under this lease."""
+        """Return the tree of the key, with the nodes cached under this lease."""
         if self.tree is None or self.tree.epoch != epoch:
             self.tree = make(ledger, self.scope, epoch)
         return self.tree

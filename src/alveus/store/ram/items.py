@@ -406,8 +406,7 @@ def _check_redefined(renewed: Sequence[_Redefined], draft: CommitDraft, until: i
 
 
 def _enforce_capacity(set_rows: SetRows, draft: CommitDraft, until: int) -> None:
-    """Trim a set to its capacity; end items that expired by *until*, ignore items that expire
-    later."""
+    """Trim a set to its capacity; end items that expired by *until*, ignore later expiries."""
     definition = set_rows.definition
     if not definition.bounded:
         return
