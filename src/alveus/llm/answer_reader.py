@@ -549,8 +549,8 @@ def read_json(answer: object) -> object:
     """Return the JSON of an answer: the whole answer, or a fence or separate lines among sentences.
 
     Raises:
-        Unfit: The answer has no JSON, or several pieces that differ; the JSON has a name twice, NaN or
-            infinity, or is nested too deeply or too long.
+        Unfit: The answer has no JSON, or several pieces that differ; the JSON has a name twice, NaN
+            or infinity, or is nested too deeply or too long.
     """
     text = _checked(answer)
     try:

@@ -380,9 +380,10 @@ class ValidText(NamedTuple, Generic[T]):
 def valid_text(value: T) -> ValidText[T]:
     """Return *value* with every text made storable.
 
-    Half of a surrogate pair, from a text that was cut inside a character, is replaced by U+FFFD. The two halves of a pair become their character. This holds for every text in
-    lists, tuples and dicts, also for names of fields; a name that becomes equal to another gets a
-    further U+FFFD. Nothing else is changed or checked.
+    Half of a surrogate pair, from a text that was cut inside a character, is replaced by U+FFFD.
+    The two halves of a pair become their character. This holds for every text in lists, tuples and
+    dicts, also for names of fields. A name that becomes equal to another gets a further U+FFFD.
+    Nothing else is changed or checked.
     """
     made, replaced = _valid(value, 0)
     return ValidText(cast("T", made), replaced)

@@ -120,8 +120,7 @@ class ServerOwners:
         with self._mutex:
             mine = sorted(self._mine)
         if mine:
-            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next beat may
-            # succeed
+            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next may succeed
                 db.execute(_BEAT, (db.texts(mine),))
 
 
