@@ -248,8 +248,7 @@ class Ranking:
         questions = _traits(index).questions
         if questions is None:
             return None
-        answers = questions[_of(index.previous, docs)]  # -1, no neighbour, is the index of the
-        # False at the end
+        answers = questions[_of(index.previous, docs)]  # -1 is the False at the end
         speakers = self._named(index)
         if speakers is None:
             return answers

@@ -8,8 +8,7 @@ A score orders the hits of one search. A relevance can be compared between searc
 *coverage* is the item's BM25 as a share of the highest BM25 possible for the question. *likeness*
 is the cosine of their vectors. The neighbours in the session add a part to both, as to a score.
 Numbers of up to two digits do not count, because every text has some from its time. *named* is 1
-for
-the speaker or the user that the question names, and up to 1 for its date.
+for the speaker or the user that the question names, and up to 1 for its date.
 
 The numbers were fitted on LoCoMo: items that answer a question against the ten best items for a
 question about other people, and for one about nobody (a logistic regression, rounded).

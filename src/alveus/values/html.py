@@ -149,8 +149,7 @@ def _cell(shown: str | float) -> Html:
         return element("td", shown, style=_CELL)
     if isinstance(shown, str):
         line = one_line(shown)
-        width = f"min-width:{min(len(line), NAME_WIDTH)}ch"  # else a wide column beside it breaks
-        # words
+        width = f"min-width:{min(len(line), NAME_WIDTH)}ch"  # else a wide neighbour breaks words
         return element("td", element("bdi", line), style=f"{_CELL};{width}")
     number = "white-space:nowrap;font-variant-numeric:tabular-nums"
     return element("td", number_text(shown), style=f"{_CELL};{number}")

@@ -174,8 +174,7 @@ class PostgresDatabase(SqlDatabase):
         self._host = secrets.randbits(63)
         self._attempts = itertools.count(1)
         self._is_alone = False  # no other host wrote between this host's last two commits
-        self._written: tuple[int | None, int] = None, 0  # version and epoch after the last of these
-        # commits
+        self._written: tuple[int | None, int] = None, 0  # version and epoch after these
         self._process = os.getpid()
         self._closed = False
         name = f"alveus-{self._host:x}"

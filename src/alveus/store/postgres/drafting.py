@@ -53,7 +53,7 @@ REFUSED = "FX001"
 """SQLSTATE of a draft that another host overtook; a new draft may succeed."""
 
 SELF_REFUSED = "FX002"
-"""SQLSTATE of a draft that read its own writes; a new draft would fail too."""
+"""SQLSTATE of a draft that read its writes; a new draft would fail too."""
 
 ATTEMPT = """
     INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
@@ -702,7 +702,7 @@ def drafted(
     rows. An exact draft also changes the cache as its commits do.
 
     Raises:
-        NotADraft: A part needs a draft of its own, or the lock.
+        NotADraft: A part needs a separate draft, or the lock.
         Overtaken: Another host changed the known state.
     """
     known = connection.known

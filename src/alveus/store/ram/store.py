@@ -1,9 +1,8 @@
 """The store in the memory of a process: everything is lost when the process ends.
 
 Random tests compare other stores with this store, so each part is the simplest that keeps the
-promise: rows
-that know the commits at which they began and ended, one lock, and a list of steps that undoes a
-failed batch.
+promise: rows with the commits at which they began and ended, one lock, and a list of steps that
+undoes a failed batch.
 """
 
 from __future__ import annotations
