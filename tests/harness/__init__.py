@@ -1,4 +1,4 @@
-"""Laws and random machines that several test modules use, and that no wheel holds."""
+"""Laws and random machines that several test modules share, and that no wheel contains."""
 
 from __future__ import annotations
 

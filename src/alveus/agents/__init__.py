@@ -1,1 +1,1 @@
-"""The systems whose users we serve: windows, layers, messages, chat, automata."""
+"""Windows, layers, messages, chat and automata, for users of other agent systems."""

@@ -1,4 +1,4 @@
-"""Limits of prompts: when one counts as full, and which long results and pictures it shows."""
+"""Limits of prompts: fullness, and the long results and pictures that a prompt shows."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ PICTURES = ("image", "image_url", "input_image")
 
 @dataclass(frozen=True, slots=True)
 class ContextLimits:
-    """When a prompt counts as full; the numbers are DB-GPT's.
+    """When a prompt counts as full. The numbers are DB-GPT's.
 
     Attributes:
         tokens: The most that a model reads.
-        reserved_tokens: The part of them that is left for the answer.
+        reserved_tokens: The part of *tokens* that is reserved for the answer.
         warning: From this share of the rest on, old observations should be cut.
         error: From this share on, old rounds should be summed up.
-        critical: From this share on, the next call may be the last that is possible.
+        critical: From this share on, the next call may be the last possible one.
     """
 
     tokens: int = 120_000
@@ -48,7 +48,7 @@ class ContextLimits:
         return self.tokens - self.reserved_tokens
 
     def fill(self, used_tokens: int) -> Fill:
-        """Return how full a prompt of so many tokens is."""
+        """Return the fullness of a prompt with this number of tokens."""
         share = used_tokens / self.effective_tokens if self.effective_tokens > 0 else 1.0
         if share >= 1:
             return "overflow"
@@ -61,7 +61,7 @@ class ContextLimits:
 
 @dataclass(frozen=True, slots=True)
 class ResultLimits:
-    """How much of the results of tools a prompt shows, in characters; the numbers are DB-GPT's.
+    """Limits of tool results in a prompt, in characters. The numbers are DB-GPT's.
 
     Attributes:
         result: Of one result.
@@ -75,9 +75,10 @@ class ResultLimits:
 
     @classmethod
     def of(cls, context_tokens: int | None) -> Self:
-        """Return limits for a model that reads so many tokens; None: the most there are.
+        """Return the limits for a model's context size. None means the greatest limits.
 
-        15 % of them for a result, and 30 % for a turn, but 8,000 and 16,000 characters at least.
+        A result may use 15 % of the context, and a turn 30 %, but at least 8,000 and 16,000
+        characters.
         """
         if context_tokens is None:
             return cls()
@@ -104,13 +105,13 @@ class ToolOutput:
 
 
 class ToolResults:
-    """Keeps long results of tools whole, and gives a prompt their beginning and a reference.
+    """Stores long results of tools, and gives a prompt their beginning and a reference.
 
-    Each result that is too long is one commit, durable when the call returns, and an item of a
-    set: its beginning is searched.
+    Each result over the limit is one commit, durable when the call returns, and an item of a set.
+    Search covers its beginning.
 
     Args:
-        owner: A key, or a batch, whose commit it then is.
+        owner: A key, or a batch, whose commit then contains the result.
         name: The set.
     """
 
@@ -124,13 +125,13 @@ class ToolResults:
         self._set, self._limits = owner.set(name), limits
 
     def shown(self, result: ToolOutput) -> str:
-        """Return a result as a prompt shows it: whole, or from its limit on a reference to it."""
+        """Return a result as a prompt shows it: whole, or over the limit as a reference."""
         if len(result.text) <= self._limits.result:
             return result.text
         return self._referred(result)
 
     def shown_in_turn(self, results: Sequence[ToolOutput]) -> list[str]:
-        """Return the results of a turn; the longest become references until all fit."""
+        """Return the results of a turn. The longest become references until all fit."""
         texts = [self.shown(result) for result in results]
         for at in sorted(range(len(texts)), key=lambda at: -len(texts[at])):
             if sum(map(len, texts)) <= self._limits.turn:
@@ -154,9 +155,9 @@ class ToolResults:
         return [*kept, self._reference(whole, self._kept(whole))]
 
     def read(self, reference: str) -> str | None:
-        """Return the whole result that a reference names by its id; None: it is unknown.
+        """Return the whole result of a reference, or None for an unknown one.
 
-        A reference is the id of an item, never a path: it reaches nothing else.
+        A reference is the id of an item, never a path: it reaches no other data.
         """
         item = self._set.get(reference) if reference else None
         return None if item is None else item.value["text"]
@@ -181,9 +182,9 @@ class ToolResults:
 
 
 def preview(text: str, most: int) -> tuple[str, bool]:
-    """Return the beginning of a text, and whether that is less than all of it.
+    """Return the beginning of a text, and whether the text is longer.
 
-    It ends with a line, if one ends behind the half of it.
+    The beginning ends at the end of a line, if one ends in its second half.
     """
     if len(text) <= most:
         return text, False
@@ -198,7 +199,7 @@ def split_texts(
     """Return texts up to a limit, the last of them cut, and the rest.
 
     Args:
-        counter: How long a text is; of a longer beginning it must not be less.
+        counter: Returns the length of a text. A longer beginning must not be shorter.
     """
     kept: list[str] = []
     for at, text in enumerate(texts):
@@ -216,7 +217,7 @@ def split_texts(
 def with_newest_pictures(
     messages: Sequence[Mapping[str, Any]], most: int = 5
 ) -> list[dict[str, Any]]:
-    """Return messages in which only the newest pictures are left, and a hint for each other one."""
+    """Return messages with only the newest pictures, and a hint for every other picture."""
     left, found = most, list[dict[str, Any]]()
     for message in reversed(messages):
         content = message.get("content")
@@ -234,4 +235,4 @@ def with_newest_pictures(
 
 
 HINT = {"type": "text", "text": "[an older picture, which is not shown]"}
-"""The block instead of a picture that is left out."""
+"""The block that replaces an older picture."""

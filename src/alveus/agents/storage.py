@@ -39,17 +39,17 @@ SWEEP_EVERY = 256
 """Changes after which RAM is swept of versions that its sets no longer keep."""
 
 RAM_PAST_US = 24 * 3600 * 1_000_000
-"""How long RAM keeps removed items that may be asked for: repeated, recovered or reflected on."""
+"""How long RAM keeps removed items, for repetitions, recovery and reflection."""
 
 RAM_KEY = "layers"
 """The key of private RAM."""
 
 Now = datetime | Callable[[], datetime] | None
-"""A clock; None: the system's. A datetime is the first time that a clock shows."""
+"""A clock. None means the system's. A datetime is the clock's first time."""
 
 
 class Waiters:
-    """Tasks that wait, of any event loop, oldest first; used under the mutex of its owner."""
+    """Waiting tasks of any event loop, oldest first. The caller holds the owner's mutex."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
@@ -61,7 +61,7 @@ class Waiters:
         return turn
 
     def wake(self) -> bool:
-        """Wake the task that waits longest; return whether one waits."""
+        """Wake the task that waits longest. Return whether a task waits."""
         while self._waiting:
             loop, turn = self._waiting.popleft()
             if not loop.is_closed() and turn.set_running_or_notify_cancel():
@@ -71,7 +71,7 @@ class Waiters:
 
     @staticmethod
     async def wait(turn: Future[None], pass_on: Callable[[], object]) -> None:
-        """Wait for a turn; a task that is cancelled as it gets the turn calls *pass_on*."""
+        """Wait for a turn. A task that is cancelled as it gets the turn calls *pass_on*."""
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
@@ -81,9 +81,9 @@ class Waiters:
 
 
 class FairLock:
-    """A lock that is awaited, in the order of arrival, from any event loop or thread.
+    """A lock that serves tasks in the order of arrival, from any event loop or thread.
 
-    `asyncio.Lock` serves one loop; several loops and threads write to layers.
+    `asyncio.Lock` serves one loop. Several loops and threads write to layers.
     """
 
     def __init__(self) -> None:
@@ -96,7 +96,7 @@ class FairLock:
             if not self._locked:
                 self._locked = True
                 return
-            FORKS.check_handle(self._generation)  # its holder may be the parent process
+            FORKS.check_handle(self._generation)  # the lock's holder may be the parent process
             turn = self._waiters.join()
         await self._waiters.wait(turn, self._release)
 
@@ -142,11 +142,11 @@ class LayerStorage:
 
     @property
     def is_ram(self) -> bool:
-        """Whether it is private RAM, which ends with the process."""
+        """True for private RAM, which ends with the process."""
         return self._memory is None
 
     def again(self, memory: KeySets | None = None) -> LayerStorage:
-        """Return a storage in *memory*; without it this one, or new RAM if this is RAM."""
+        """Return a storage in *memory*. Without it, return this storage, or new RAM for RAM."""
         if memory is None and self._memory is not None:
             return self
         return LayerStorage(memory, now=self._clock, embedder=self._embedder)
@@ -187,12 +187,12 @@ class LayerStorage:
 
     @property
     def identity(self) -> tuple[int, Scope, int | None]:
-        """Equal for two storages whose changes can be one commit."""
+        """Equal for two storages that one commit can change."""
         engine, writer, scope = self.sets().inside
         return id(engine.store), scope, id(writer) if isinstance(writer, Draft) else None
 
     def writer(self) -> Writer:
-        """Return the writer of changes: the batch of the action that runs the key, if one does."""
+        """Return the writer of changes: the batch of an action that runs the key, or the memory."""
         engine, writer, scope = self.sets().inside
         if isinstance(writer, Draft):
             return writer
@@ -202,9 +202,9 @@ class LayerStorage:
         return draft or writer
 
     def warn_of_separate_commit(self, writer: Writer) -> None:
-        """Warn, once, if *writer* commits by itself beside an action that writes here as well.
+        """Warn, once, if *writer* commits separately although an action writes here as well.
 
-        That may be right; but a bare thread that the action started does not know of it.
+        A separate commit may be intended. A bare thread of the action does not know of the action.
         """
         draft = None if self._drafted is None else self._drafted()
         if self._warned or draft is None or not draft.open or isinstance(writer, Draft):
@@ -222,7 +222,7 @@ class LayerStorage:
         return SetRef(self.scope, name)
 
     def editor(self, name: str, item_type: str | None = None) -> SetEditor:
-        """Return a set of the key, to be read and changed by `writer`."""
+        """Return a set of the key for reads and changes by `writer`."""
         return SetEditor(self.writer(), self.ref(name), item_type)
 
     def set(self, name: str, options: Mapping[str, Any]) -> MemorySet:
@@ -235,7 +235,7 @@ class LayerStorage:
         return moment(self.engine.clock())
 
     async def call(self, work: Callable[[Writer], R]) -> R:
-        """Return the result of *work*, which runs in a thread unless it only adds to a batch."""
+        """Return the result of *work*. It runs in a thread unless it only adds to a batch."""
         writer = self.writer()
         if isinstance(writer, Draft):
             with writer.mutex:
@@ -245,10 +245,10 @@ class LayerStorage:
 
 @dataclass(slots=True)
 class Note:
-    """A value that is kept as an item of a set; its version guards changes that depend on it.
+    """A value that is stored as an item of a set. Its version guards changes that depend on it.
 
     Attributes:
-        about: The item whose text it describes; the note is forgotten with it.
+        about: The item whose text it describes. The note is forgotten with this item.
     """
 
     ref: SetRef
@@ -259,13 +259,16 @@ class Note:
 
     @classmethod
     def read(cls, writer: Writer, ref: SetRef, name: str) -> Self:
-        """Return the note as it is now; an empty one, if none is stored."""
+        """Return the present note, or an empty one."""
         stored = writer.get(ref, [name], at=None)[0]
         value = {} if stored is None else dict(cast("Mapping[str, Any]", item_of(stored).value))
         return cls(ref, name, value, stored)
 
     def change(self, writer: Writer) -> ItemChange:
-        """Return the change that writes it; refused if it was changed since it was read."""
+        """Return the change that writes the note.
+
+        The store refuses it if the note changed since.
+        """
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
         if self.stored is not None:
             return Replace(self.ref, self.stored.version, record)
@@ -273,7 +276,7 @@ class Note:
 
 
 def clock_of(now: Now) -> Callable[[], datetime] | None:
-    """Return a clock; a datetime is the first time that it shows. A naive one is local time."""
+    """Return a clock. A datetime is its first time; a naive one is local time."""
     if now is None or callable(now):
         return now
     if not isinstance(now, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -283,13 +286,13 @@ def clock_of(now: Now) -> Callable[[], datetime] | None:
 
 
 def aware(time: datetime) -> datetime:
-    """Return a time with a zone; DB-GPT's programs pass local time without one."""
+    """Return a time with a zone. DB-GPT's programs pass local time without one."""
     if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"a time must be a datetime, not {time!r}")
     return time.astimezone(UTC)
 
 
 def later(first: datetime | None, second: datetime | None) -> datetime | None:
-    """Return the later of two times, either of which may be missing."""
+    """Return the later of two times, either of which may be None."""
     known = [time for time in (first, second) if time is not None]
     return max(known, default=None)

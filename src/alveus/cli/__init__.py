@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 
 
 def main() -> NoReturn:
-    """Run the command line of this process; Ctrl-C ends it also while it is imported."""
+    """Run the command line of this process. Ctrl-C also ends the import of the command."""
     try:
         from alveus.cli.app import main as run
     except KeyboardInterrupt:
@@ -23,5 +23,5 @@ def main() -> NoReturn:
     run()
 
 
-if not TYPE_CHECKING:  # else any name would be one of the package
+if not TYPE_CHECKING:  # otherwise any name would be an attribute of the package
     __getattr__ = lazy_names(__name__, {"alveus.cli.app": ["alveus"]})

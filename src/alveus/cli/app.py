@@ -69,12 +69,12 @@ MENDED: dict[str, tuple[tuple[str, str], ...]] = {
         ),
     ),
 }
-"""What is changed in click's scripts, which no name of a user was tried with.
+"""Corrections to click's completion scripts.
 
-bash takes what is before and after a ``:`` or ``=`` for several words, and asks for the last one
-alone. It would put a name with a space into the line as two words, and files instead of one with
-``*``; zsh and fish a name instead of ``--key=`` and what follows; fish the beginning of a name
-with a comma.
+bash splits a word at ``:`` and ``=``, and completes the last part alone. Uncorrected, bash would
+insert a name with a space as two words, and complete ``*`` with files. zsh and fish would
+complete ``--key=NAME`` without ``--key=``; fish would replace the first part of a name with a
+comma.
 """
 
 
@@ -112,7 +112,7 @@ LOST_OUTPUT = (
 
 
 class Alveus(LazyGroup):
-    """The root: turns an error of a command into a message and an exit code."""
+    """The root command. It turns an error of a command into a message and an exit code."""
 
     def main(
         self,
@@ -157,7 +157,7 @@ class Alveus(LazyGroup):
 
 @contextmanager
 def _quiet_if_nobody_reads() -> Generator[None]:
-    """End quietly, with `BROKEN_PIPE`, if the reader of stdout has closed it."""
+    """End quietly, with `BROKEN_PIPE`, if the reader of stdout has closed the pipe."""
     try:
         yield
     except BrokenPipeError as error:
@@ -166,9 +166,9 @@ def _quiet_if_nobody_reads() -> Generator[None]:
 
 
 def _open_closed_streams() -> None:
-    """Open the streams that the process was started without, as by ``2>&-``, on /dev/null.
+    """Open stdin, stdout and stderr on /dev/null if they are closed, as by ``2>&-``.
 
-    Otherwise a file that a command opens would get their numbers, and the output of libraries.
+    Otherwise a file that a command opens would get their descriptor, and the output of libraries.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -177,7 +177,7 @@ def _open_closed_streams() -> None:
 
 
 def _report(error: Exception, words: Sequence[str]) -> None:
-    """Say on stderr what went wrong, where, and what to do."""
+    """Print an error on stderr: the message, the location, and the remedy."""
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not _wants_json(words):
         click.echo(error.format_message(), err=True)
         return
@@ -218,7 +218,7 @@ def _message(error: Exception) -> str:
 
 
 def _in_words_of_commands(error: Exception) -> str:
-    """Return the text of an error, with the remedy of a command instead of a program's."""
+    """Return the text of an error, with the remedy as a command instead of as a call."""
     said = str(error)
     if isinstance(error, DuplicateItem):
         return said.replace("on_existing='keep' or 'update'", "--on-existing keep or update")
@@ -230,7 +230,7 @@ def _in_words_of_commands(error: Exception) -> str:
 
 
 def _is_of_printing(error: OSError) -> bool:
-    """Return whether an error was raised while printing; the system does not name a file then."""
+    """Return whether printing raised an error; such an error of the system names no file."""
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals["__name__"].split(".")[0] in {"click", "rich"}
 

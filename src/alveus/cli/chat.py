@@ -30,10 +30,10 @@ from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
 
 NAME = "chat"
-"""The conversation, unless another is named."""
+"""The name of the conversation, unless the user names another."""
 
 BUDGET = 4000
-"""Tokens of a prompt, by default."""
+"""Default budget of a prompt, in tokens."""
 
 SYSTEM = (
     "You talk with a person whom you remember. Use what is remembered where it matters to what "
@@ -41,16 +41,16 @@ SYSTEM = (
 )
 
 ALONE = "retrieved"
-"""The mark of answers that only repeat memory; no prompt recalls them."""
+"""Mark of answers that only repeat memory. Prompts leave such answers out."""
 
 FOUND = "No model is asked; this is what memory holds on it:"
 NOTHING = "No model is asked, and memory holds nothing on it."
 
 MOST = 5
-"""Pieces that an answer without a model has."""
+"""Most pieces of memory in an answer without a model."""
 
 LAST = 50
-"""Messages in which the last exchange is looked for."""
+"""Number of latest messages in which the last exchange is searched."""
 
 HELP = """\
 /why     what was recalled for the last answer, with scores
@@ -126,7 +126,7 @@ def _conversation(key: KeyMemory, name: str) -> ConversationMemory:
 
 
 def _asks() -> bool:
-    """Return whether the user is asked for lines at a terminal."""
+    """Return whether stdin is a terminal."""
     return cast("TextIO", sys.stdin).isatty()
 
 
@@ -139,7 +139,7 @@ def _lines(session: Session) -> Iterator[str]:
         for line in stdin:
             yield session.valid(line.rstrip("\r\n")).value
         return
-    with suppress(ImportError):  # it is not everywhere; with it lines can be edited
+    with suppress(ImportError):  # readline is missing on some systems; with it, lines can be edited
         import_module("readline")
     while True:
         try:
@@ -162,16 +162,16 @@ class Request:
 
     @property
     def answer_id(self) -> str:
-        """The id of its answer, which is the same for every chat that answers."""
+        """The id of the answer. Every chat that answers this request uses the same id."""
         return derived_ids(f"answer to {self.id}".encode())()
 
 
 @dataclass(frozen=True, slots=True)
 class ChatLearning:
-    """Learns facts from a chat, and takes them back.
+    """Learns facts from a chat, and undoes learnings.
 
     Attributes:
-        model: Who finds them; None: rules.
+        model: The model that finds facts. None means rules.
     """
 
     session: Session
@@ -180,7 +180,7 @@ class ChatLearning:
     model: ChatModel | None
 
     def learn(self) -> None:
-        """Learn from new messages. A failure is reported; the next call learns from them too."""
+        """Learn from new messages. A failure is reported, and the next call tries them again."""
         try:
             report = self.key.learn(self.talk, model=self.model)
         except ModelFailed as error:
@@ -196,7 +196,7 @@ class ChatLearning:
             self.session.note("\n".join([*lines, "learnt; /undo takes it back"]))
 
     def undo(self) -> None:
-        """Take back what was learnt last; raise `InvalidInput` if nothing can be taken back."""
+        """Undo the last learning. Raise `InvalidInput` if there is no learning to undo."""
         facts = self.key.facts
         last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
         if last is None:
@@ -215,13 +215,13 @@ def _can_undo(learning: Learning, talk: ConversationMemory) -> bool:
 
 @dataclass(slots=True)
 class Chat:
-    """A chat under way.
+    """A chat in progress.
 
     Attributes:
-        exact: Paths of the exact values that a model is shown.
+        exact: Paths of the exact values that a model sees.
         recalled: The prompt of the last request.
         failed: Ids of requests that failed, until they are answered or forgotten.
-        learning: Learns from what is said; None: nothing does.
+        learning: Learns facts from the chat. None means no learning.
     """
 
     session: Session
@@ -235,7 +235,7 @@ class Chat:
     learning: ChatLearning | None = None
 
     def greet(self) -> None:
-        """Say how long the conversation is, and which request waits for an answer."""
+        """Print the length of the conversation, and the request that waits for an answer."""
         count = self.talk.size()
         self.session.note(
             f"conversation {self.talk.name!r}, {output.plural(count, 'message')}; /help says more"
@@ -246,7 +246,7 @@ class Chat:
             self.session.note(f"no answer yet: {open_.text}\nEnter or /again answers it")
 
     def take(self, line: str) -> bool:
-        """Do a command, or answer a request; return whether the chat goes on."""
+        """Run a chat command or answer a request. Return whether the chat continues."""
         said = line.strip()
         if line.startswith("/"):
             if said == "/quit":
@@ -262,7 +262,7 @@ class Chat:
         return True
 
     def _do(self, name: str) -> None:
-        """Do a command; raise `AlveusError` if it fails."""
+        """Run a chat command. Raise `AlveusError` if it fails."""
         match name:
             case "/help":
                 self.session.note(HELP)
@@ -291,7 +291,7 @@ class Chat:
     # --- answers ------------------------------------------------------------------------------
 
     def _reported(self, open_: Request | None, said: str) -> None:
-        """Answer; a failure is reported, and the chat goes on."""
+        """Answer a request. A failure is reported, and the chat continues."""
         self.recalled = None
         try:
             open_ = open_ or Request(self.talk.add({"role": "user", "content": said})[0], said)
@@ -307,7 +307,7 @@ class Chat:
                 self.session.note("the request is kept; Enter or /again asks again")
 
     def _answer(self, request: Request) -> None:
-        """Make the prompt, ask, and keep the answer."""
+        """Make the prompt, ask the model, and store the answer."""
         pieces: list[str] = []
         try:
             self.recalled = made = self._context(request, self.budget, alone=self.model is None)
@@ -337,7 +337,7 @@ class Chat:
             self.learning.learn()
 
     def _kept(self, request: Request, answer: str) -> str:
-        """Keep an answer; return it, or the one that is there already."""
+        """Store an answer. Return it, or the answer that is stored already."""
         name = None if self.model is None else self.model.name
         made = {"role": "assistant", "content": answer, "id": request.answer_id}
         made |= {"model": name, "budget_tokens": self.budget}
@@ -348,7 +348,7 @@ class Chat:
     def _context(
         self, request: Request, budget: int, as_of: datetime | None = None, *, alone: bool
     ) -> Context:
-        """Return the prompt; without a model, of all that a search finds."""
+        """Return the prompt. Without a model, it contains everything that a search finds."""
         return self.key.context(
             request.text,
             budget_tokens=budget,
@@ -391,7 +391,7 @@ class Chat:
     # --- commands -----------------------------------------------------------------------------
 
     def _recalled_before(self) -> Context:
-        """Return the prompt of the last answer of an earlier start, made again."""
+        """Make the prompt of the last answer of an earlier chat again, and return it."""
         said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
         by_id = {message["id"]: message for message in said}
         for message in reversed(said):
@@ -408,7 +408,7 @@ class Chat:
         raise InvalidInput(f"none of the last {LAST} messages is an answer of this chat")
 
     def _forget(self) -> None:
-        """Erase the last request and its answer."""
+        """Erase the last request and its answer from the store."""
         said = self.talk.get_memory(recent_n=LAST, prepend_summary=False)
         ids: list[str] = []
         for message in reversed(said):
@@ -423,7 +423,7 @@ class Chat:
 
 
 def from_memory(made: Context) -> str:
-    """Return the pieces that a search found, the best first, as an answer without a model."""
+    """Return the pieces that a search found, best first, as an answer without a model."""
     found = [piece for piece in made.why if piece.shown and piece.score]
     found.sort(key=_rank)
     texts = [*dict.fromkeys(map(_piece_text, found))]

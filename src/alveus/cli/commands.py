@@ -23,7 +23,7 @@ class Listed(NamedTuple):
     def load(self) -> click.Command:
         """Import the command, which is called ``NAME_command`` in its module."""
         if self.name not in EMBEDDING_MANY:
-            # Before NumPy is imported: a second thread of OpenBLAS takes 60 ms of CPU to begin.
+            # Before NumPy is imported: starting a second OpenBLAS thread takes 60 ms of CPU.
             os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
         module = import_module(f"alveus.cli.{self.module}")
         return cast("click.Command", getattr(module, f"{self.name.replace('-', '_')}_command"))
@@ -86,26 +86,26 @@ COMMANDS = (
     Listed("upgrade", "maintenance", "Bring the memory to the schema that this alveus needs."),
     Listed("version", "listing", "Show the versions of alveus and its dependencies."),
 )
-"""Every command. A test holds each line of help against that of the command itself."""
+"""Every command. A test compares each line of help with the docstring of the command."""
 
 EMBEDDING_MANY = frozenset(
     ("chat", "compact", "demo", "flink", "import", "learn", "mcp", "recover", "reindex", "run")
 ) | {"serve", "ui"}
-"""Commands that may embed many texts, which more threads do faster."""
+"""Commands that may embed many texts. More threads make these faster."""
 
 BY_NAME = {listed.name: listed for listed in COMMANDS}
 
 
 class LazyGroup(click.Group):
-    """A group that knows its commands by name, and imports the one that is asked for."""
+    """A group that knows its commands by name, and imports only the command that runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names."""
+        """Return the names of the commands."""
         _ = ctx
         return [listed.name for listed in COMMANDS]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import a command; None if there is none of that name."""
+        """Import a command. Return None if no command has this name."""
         _ = ctx
         listed = BY_NAME.get(cmd_name)
         return None if listed is None else listed.load()
@@ -113,11 +113,14 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Return the command that *args* begin with; the error of a wrong one names the nearest."""
+        """Return the command that *args* begin with.
+
+        The error of a wrong name suggests the nearest.
+        """
         try:
             return super().resolve_command(ctx, args)
         except click.UsageError as error:
-            from difflib import get_close_matches  # only where a command is none
+            from difflib import get_close_matches  # only needed for a wrong name
 
             near = get_close_matches(args[0], BY_NAME, n=1)
             if not near:
@@ -125,7 +128,7 @@ class LazyGroup(click.Group):
             ctx.fail(f"{error.format_message().rstrip('.')}; did you mean {near[0]!r}?")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list of commands from the table, importing none."""
+        """Write the list of commands from the table, without importing a command."""
         _ = ctx
         with formatter.section("Commands"):
             formatter.write_dl([(listed.name, listed.help) for listed in COMMANDS])

@@ -23,7 +23,7 @@ from alveus.values.times import Zone
 
 
 def _read_share(text: str) -> float:
-    """Return the share of a whole that *text*, such as 80%, is."""
+    """Return the share that *text* names, such as 80%."""
     found = re.fullmatch(r"(\d+(?:\.\d+)?)%", text.strip())
     if found is None or not 0 < float(found[1]) <= 100:  # noqa: PLR2004 - percent
         raise InvalidInput(f"{text!r} is not a share; write one such as 80%")
@@ -31,7 +31,7 @@ def _read_share(text: str) -> float:
 
 
 def _read_hours(text: str) -> tuple[int, int]:
-    """Return the hours of the day that *text*, such as 1-5 or 22-4, is."""
+    """Return the hours of the day that *text* names, such as 1-5 or 22-4."""
     found = re.fullmatch(r"(\d{1,2})-(\d{1,2})", text.strip())
     hours = (0, 0) if found is None else (int(found[1]), int(found[2]))
     if not are_hours(hours):
@@ -84,7 +84,7 @@ def compact_command(
 
 
 def _show_look(session: Session, look: Look) -> None:
-    """Print on stderr, or as a line of JSON, the result of a compactor at a set."""
+    """Print a compactor's result for a set, on stderr or as a line of JSON."""
     if look.set is None:
         return
     key = look.set.scope.key or ""

@@ -27,7 +27,7 @@ from alveus.values.storable import Path, Value
 
 
 def _shown(path: DottedPath) -> str:
-    """Return a path in the form that these commands take."""
+    """Return a path as these commands accept it."""
     names = path_names(path)
     text = dotted(names)
     if isinstance(text, str) and not text.startswith("["):
@@ -109,7 +109,7 @@ def _print_value(session: Session, value: Value) -> None:
 
 
 def _reads_as_itself(text: str) -> bool:
-    """Return whether `alveus set`, and a shell on the way to it, take *text* for this text."""
+    """Return whether a shell and `alveus set` read *text* back as the same text."""
     if text != output.plain(text) or text.startswith("-") or text.endswith("\n"):
         return False
     try:
@@ -119,7 +119,7 @@ def _reads_as_itself(text: str) -> bool:
 
 
 def drawn(memory: Memory, key: str, top_path: DottedPath) -> Tree:
-    """Return the exact tree of *key*, from *top_path* down, as it is drawn."""
+    """Return a drawing of the exact tree of *key* below *top_path*."""
     start = MemoryRef(MemoryKind.SHORT_TERM, top_path).names if top_path else ()
     now = time.time_ns() // 1000
     top = Tree(Text(output.one_line(".".join((key, *start))), style="bold"))

@@ -28,19 +28,19 @@ from alveus.values.retries import Retry
 from alveus.values.times import Zone
 
 NAME = "chat"
-"""The conversation, unless another is named."""
+"""The name of the conversation, unless the user names another."""
 
 LONGEST_NAME = 250
-"""Characters of a text that may be the name of a file; of longer ones the system makes an error."""
+"""Longest text that is checked as a file name; the system raises for longer ones."""
 
 POLL_S = 0.5
-"""How often a watch asks whether anything was committed."""
+"""How often a watch looks for new commits."""
 
 WATCHING = Retry(wait_s=60.0, most_s=3_600.0, jitter=0.0)
-"""How long a watch waits after failures of a model, or for calls of the next hour."""
+"""Waiting times of a watch: after a failure of a model, or for the calls of the next hour."""
 
 MOST_FOLLOWED = 10_000
-"""Commits at once that a watch looks at; after more, as of an import, it reads all keys."""
+"""Most new commits that a watch reads one by one. After more (an import), it reads all keys."""
 
 
 def _learn_options(
@@ -154,10 +154,10 @@ def learn_command(
 def _check_source(
     texts: tuple[str, ...], key: str | None, file: str | None, *, asks_only: bool, watch: bool
 ) -> None:
-    """Refuse sources that exclude each other, and the name of a file as a text.
+    """Refuse sources that exclude each other, and a file name given as a text.
 
     Raises:
-        UsageError: One of the two was given.
+        UsageError: Two exclusive sources, or a file name as text.
     """
     if texts and (asks_only or watch or file is not None):
         raise click.UsageError(
@@ -175,9 +175,9 @@ def _check_source(
 
 
 class _Watch:
-    """Follows the conversations of one key, or of all, until a signal ends it.
+    """Follows the conversations of one key, or of all keys, until a signal ends the watch.
 
-    All are read once; after that, commits name the conversations with new messages.
+    The watch first reads all of them. Afterwards, commits name the conversations with new messages.
     """
 
     def __init__(self, session: Session, memory: Memory, key: str | None, name: str) -> None:
@@ -187,7 +187,7 @@ class _Watch:
         self._failures: dict[str, int] = {}
 
     def run(self, model: ChatModel | None, how: LearnOptions) -> None:
-        """Learn from each key with new messages, or whose last try failed."""
+        """Learn from each key that has new messages or whose last try failed."""
         with self._session.stopped_by_signals(self._stop.set):
             self._session.note("alveus: watching; Ctrl-C ends")
             self._follow(model, how)
@@ -198,7 +198,7 @@ class _Watch:
         for key in self._keys():
             if not self._stop.is_set():
                 self._learn(self._memory.key(key), model, how)
-        if how.idle:  # who wrote just before was not read
+        if how.idle:  # messages written just before are not read yet
             self._put_off(self._keys(), quiet_s)
         while not self._stop.is_set():
             last = self._memory.store.commit_at(LAST)
@@ -215,20 +215,23 @@ class _Watch:
         return [self._key] if self._key else self._memory.keys()
 
     def _put_off(self, keys: Iterable[str], after_s: float) -> None:
-        """Read keys after so many seconds; a key whose last try failed keeps its later time."""
+        """Read keys again after *after_s* seconds.
+
+        A key whose last try failed keeps its later time.
+        """
         due = time.monotonic() + after_s
         for key in keys:
             self._due[key] = max(due, self._due.get(key, due) if key in self._failures else due)
 
     def _put_off_failed(self, key: str, error: ModelFailed) -> None:
-        """Have a key read later, the longer the more often it failed; as its server asks for."""
+        """Delay a key after a failure: longer with each failure, or as long as its server asks."""
         self._failures[key] = self._failures.get(key, 0) + 1
         pause_s = WATCHING.pause_s(self._failures[key])
         asked_s = error.retry_after_s if isinstance(error, ModelUnavailable) else None
         self._put_off([key], min(WATCHING.most_s, max(pause_s, asked_s or 0.0)))
 
     def _changed(self, seen: int, last: int) -> Iterable[str]:
-        """Return the keys that got messages by the commits after *seen*, up to *last*."""
+        """Return the keys that got messages in the commits after *seen*, up to *last*."""
         if last - seen > MOST_FOLLOWED:
             return self._keys()
         keys: dict[str, None] = {}
@@ -265,7 +268,7 @@ class _Watch:
 
 
 class _Stopped(Exception):
-    """A signal ends the command between two commits."""
+    """Raised when a signal ends the command between two commits."""
 
 
 def _show_report(
@@ -361,7 +364,7 @@ def profile_command(
 ) -> None:
     """Print the facts about somebody, within a budget of tokens.
 
-    Without NAME: of whom most facts are about.
+    Without NAME: about the name with the most facts.
     With --json: {"name": …, "text": …, "facts": […], "tokens": …, "left_out": …}.
 
     Example: alveus profile --key ada --budget 200
@@ -414,7 +417,7 @@ def list_facts(
 
 @options.command("show", facts_command)
 def show_fact(session: Session, *, item_id: str = options.ITEM, key: str = options.KEY) -> None:
-    """Show a fact with the words that it rests on.
+    """Show a fact and the quoted words that support it.
 
     With --json: one object with every field of the fact.
 
@@ -454,7 +457,7 @@ def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
 
 @options.command("why", facts_command)
 def why_fact(session: Session, *, item_id: str = options.ITEM, key: str = options.KEY) -> None:
-    """Show the messages that a fact rests on, and what it replaced.
+    """Show the messages that support a fact, and the facts that it replaced.
 
     With --json: {"fact": {…}, "messages": […], "learning": …, "replaced": […],
     "contradicts": […]}.

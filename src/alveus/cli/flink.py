@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class FlinkOptions(TypedDict):
-    """The settings of Flink that options give."""
+    """The Flink settings that the options give."""
 
     checkpoints: str | None
     interval_s: float
@@ -38,7 +38,7 @@ class Job(FlinkOptions):
 def _overrides(
     _ctx: click.Context, _param: click.Parameter, settings: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return settings of Flink by name."""
+    """Return Flink settings by name."""
     found: dict[str, str] = {}
     for each in settings:
         name, equals, value = each.partition("=")

@@ -1,4 +1,4 @@
-"""What is gone for good: forget, scrub, receipts."""
+"""Permanent deletion: forget, scrub, receipts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def forget_command(
 
 
 def _check(owner: Owner, set_name: str | None, *, narrow: bool, both: bool) -> None:
-    """Refuse options that would erase more than was meant."""
+    """Refuse options that would erase more than the user meant."""
     if both:
         raise click.UsageError("name items by --id, or all that match by --where, one of them")
     if (set_name is not None or owner.key is None) and not narrow:
@@ -93,13 +93,13 @@ def _check(owner: Owner, set_name: str | None, *, narrow: bool, both: bool) -> N
 
 
 def _counts(receipt: Receipt) -> str:
-    """Return the counts of erased things in words, the largest first."""
+    """Return the counts of erased things in words, largest first."""
     counts = sorted(receipt.counts.items(), key=lambda pair: -pair[1])
     return ", ".join(f"{count:,} {WORDS.get(kind, kind)}" for kind, count in counts) or "nothing"
 
 
 def show_receipt(session: Session, receipt: Receipt) -> None:
-    """Show a receipt: the counts, and the files that still contain erased data."""
+    """Print a receipt: the counts, and the files that still contain erased data."""
     if session.json:
         output.document(fields_of(receipt))
         return
@@ -126,7 +126,7 @@ def scrub_command(session: Session) -> None:
     """Remove what was erased from the files of the memory.
 
     Rewrites the memory: takes time in proportion to its size, and writers wait meanwhile. Exit
-    code 1 if something holds it up: run it again once that has ended.
+    code 1 if a reader or a file blocks the scrub: run it again when that has ended.
     With --json: {"scrubbed": [receipt ids], "pending": [{"receipt": …, "blocked_by": […]}]}.
 
     Example: alveus scrub

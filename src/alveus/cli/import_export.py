@@ -46,14 +46,14 @@ from alveus.values.storable import replaced_note
 BLOCK = 1 << 20
 
 SHOWN = 20
-"""Keys and sets, and records that cannot be used, that are named."""
+"""Most keys, sets and unusable records that are named one by one."""
 
 LEFT_OUT = 4
-"""The exit code of an import that left out records that cannot be used."""
+"""Exit code of an import that left out unusable records."""
 
 
 LoadMessages: TypeAlias = Callable[[Memory], None]
-"""Adds the messages of a file that was checked."""
+"""Adds the messages of a checked file."""
 
 
 @options.command("import")
@@ -147,7 +147,7 @@ def import_command(
 
 
 def _name_invalid(session: Session, found: Survey) -> None:
-    """Name records that cannot be used, on stderr."""
+    """Name unusable records on stderr."""
     for problem in found.problems[:SHOWN]:
         session.note(f"left out: {problem}")
     if found.invalid > SHOWN:
@@ -155,21 +155,21 @@ def _name_invalid(session: Session, found: Survey) -> None:
 
 
 def _end(found: Survey) -> None:
-    """End with `LEFT_OUT` if a record cannot be used."""
+    """End with `LEFT_OUT` if a record is unusable."""
     if found.invalid:
         raise click.exceptions.Exit(LEFT_OUT)
 
 
 @contextmanager
 def checked_messages(session: Session, file: str, key: str, name: str) -> Generator[LoadMessages]:
-    """Check a file of chat messages; yield a function that adds each to a conversation, once.
+    """Check a file of chat messages. Yield a function that adds each of them once.
 
     Args:
         name: The conversation.
 
     Raises:
-        InvalidInput: No line of the file is a message; nothing was opened.
-        Exit: With `LEFT_OUT`, at the end of the block, if a line is no message.
+        InvalidInput: The file has no usable message; nothing was opened.
+        Exit: With `LEFT_OUT`, at the end of the block, if a line is not a message.
     """
     target = Target(key, name)
     with _source(file) as source:
@@ -217,7 +217,7 @@ def _audit(found: Survey) -> dict[str, output.Json]:
 
 
 def _show(session: Session, found: Survey) -> None:
-    """Print the contents of a file, which a dry run does not import."""
+    """Print the contents of a file for a dry run."""
     if session.json:
         sets: list[output.Json] = [
             {"key": key, "set": name, "items": count} for (key, name), count in found.items.items()
@@ -238,13 +238,13 @@ def _show(session: Session, found: Survey) -> None:
 
 
 def _sample(line: ItemLine) -> Item:
-    """Return an item as it would be in its set."""
+    """Return an item in the form that a set returns."""
     text = text_of(line.item.value) if line.item.text is None else line.item.text
     return replace(line.item, set_name=line.set, text=text)
 
 
 def _amount(found: Survey) -> str:
-    """Return how many items a file has, and how many records are left out and why."""
+    """Return a text with the number of items in a file, and of left-out records by reason."""
     keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
     amount = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
     left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
@@ -278,7 +278,7 @@ def _summary(done: Loaded, found: Survey) -> str:
 
 @contextmanager
 def _source(file: str) -> Generator[Source]:
-    """Open a file that is read twice; stdin is copied to a temporary file."""
+    """Open a file for two reads. Stdin is copied to a temporary file."""
     if file != "-":
         with opened(file) as source:
             source.name = click.format_filename(file)
@@ -340,7 +340,7 @@ def export_command(
 
 
 def _left_out(memory: Memory) -> str:
-    """Return the contents of the store that an export of history lacks; "" for none."""
+    """Return the contents of the store that an export of history leaves out; "" for none."""
     store = memory.stats().store
     runs = store.runs_waiting + store.runs_parked + store.runs_ended
     left = [f"the {runs:,} runs of the store, with their inputs and outputs"] if runs else []

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class AddOptions(ItemFields, total=False):
-    """The fields of an item to add, and how it is added."""
+    """The fields of a new item, and the options of its add."""
 
     on_existing: OnExisting
     idempotency_key: str | None
@@ -101,7 +101,7 @@ def add_command(
 
 
 def _text_of_stdin() -> str:
-    """Return all of stdin; bytes that are not of its encoding are halves of characters."""
+    """Return all of stdin. Bytes outside its encoding become half surrogates."""
     stdin = cast("TextIO", sys.stdin)
     if isinstance(stdin, io.TextIOWrapper):
         stdin.reconfigure(errors="surrogateescape")
@@ -109,10 +109,10 @@ def _text_of_stdin() -> str:
 
 
 def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:
-    """Refuse an item that has expired; with a key, an earlier call may have added it in time.
+    """Refuse an item that has expired. With a key, an earlier call may have added it in time.
 
     Raises:
-        UsageError: The time is over.
+        UsageError: `expire_at` is in the past.
     """
     if expire_at is not None and idempotency_key is None and expire_at <= datetime.now(UTC):
         problem = "is over: nobody would see the item; name a time to come, or --valid-to for a "
@@ -323,7 +323,7 @@ EXACT = option(
 
 
 def budget_option(default: int | None = None) -> Any:  # noqa: ANN401 - the default of a parameter
-    """Return the option that bounds a prompt."""
+    """Return the option that limits the tokens of a prompt."""
     says = "Keep the prompt within TOKENS." + ("" if default else "  [default: no limit]")
     return option("--budget -b TOKENS", says, type=options.Whole(min=1), default=default)
 

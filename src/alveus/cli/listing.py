@@ -1,4 +1,4 @@
-"""What is there: keys, sets, stats, version."""
+"""Contents of a memory: keys, sets, stats, version."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def _fields(info: SetInfo) -> dict[str, output.Json]:
 
 
 def set_row(info: SetInfo) -> tuple[str, ...]:
-    """Return the cells of a set: its key, name, items, capacity and size."""
+    """Return the table cells of a set: its key, name, items, capacity and size."""
     key, most = info.ref.scope.key, info.definition.capacity
     capacity = "" if most is None else f"{most:,}"
     owner = "(knowledge)" if key is None else key

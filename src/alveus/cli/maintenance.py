@@ -1,4 +1,4 @@
-"""Care of a memory: doctor, backup, restore, migrate, reindex; and who may use it."""
+"""Maintenance of a memory: doctor, backup, restore, migrate, reindex; grants of access."""
 
 from __future__ import annotations
 
@@ -39,26 +39,26 @@ TESTED = ("Linux",)
 """Platforms that the tests run on."""
 
 LONG_LOG = 64_000_000
-"""Bytes of the write-ahead log above which a reader seems to have held it up."""
+"""Size of the write-ahead log, in bytes, above which doctor assumes that a reader blocks it."""
 
 LITTLE = 1_000_000
-"""Free bytes that are not worth a word."""
+"""Free bytes below which doctor reports no free space."""
 
 SKEW_US = 60_000_000
-"""How far ahead a commit may lie: clocks of two boots, or of containers, differ a little."""
+"""Most microseconds a commit may lie in the future: clocks of containers and boots differ."""
 
 MOST_NAMED = 20
-"""Sets that doctor names one by one."""
+"""Most sets that doctor names one by one."""
 
 ASIDE = "move it away together with its -wal and -shm files"
-"""The advice for a file that cannot be opened, before a backup replaces it."""
+"""Advice for a file that cannot be opened, before a backup replaces it."""
 
 State: TypeAlias = Literal["ok", "note", "wrong"]
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that doctor looked at."""
+    """The result of one check of doctor."""
 
     name: str
     says: str
@@ -67,14 +67,14 @@ class Finding:
 
 @runtime_checkable
 class Examined(Protocol):
-    """A store that can tell what is wrong with its file."""
+    """A store that can report damage of its file."""
 
     def problems(self, *, deep: bool = False) -> list[str]:
-        """Return what is wrong; empty: nothing."""
+        """Return the problems. An empty list means no problem."""
         ...
 
     def is_repairable(self) -> bool:
-        """Return whether a repair may be tried: not if the file itself is damaged."""
+        """Return whether a repair is possible. A damaged file is not repairable."""
         ...
 
     def has_checksums(self) -> bool:
@@ -84,7 +84,7 @@ class Examined(Protocol):
 
 @runtime_checkable
 class HasHealth(Protocol):
-    """A store on a server that somebody operates."""
+    """A store on a server with an operator."""
 
     def health(self) -> Sequence[tuple[str, str, State]]:
         """Return the checks of the server: a name, the result in words, and its state."""
@@ -124,7 +124,7 @@ def doctor_command(
 
 
 def _repaired(session: Session) -> Iterator[Finding]:
-    """Rebuild what can be derived from the rest; yield the repairs."""
+    """Rebuild derived data. Yield the repairs."""
     file = session.existing_file()
     with session.progress("repairing") as advance:
         session.name_file("using")
@@ -178,7 +178,7 @@ def _unopened(error: AlveusError) -> Finding:
 
 
 def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield findings; if the store is damaged, the damage is the last one."""
+    """Yield findings. If the store is damaged, the damage is the last finding."""
     try:
         yield from findings
     except StoreDamaged as error:
@@ -186,7 +186,7 @@ def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
 
 
 def _noted(name: str, says: str, remedy: str = "") -> Finding:
-    """Return a finding; with a remedy it is a note."""
+    """Return a finding. With a remedy, the finding is a note."""
     return Finding(name, f"{says}; {remedy}", "note") if remedy else Finding(name, says)
 
 
@@ -228,7 +228,7 @@ def _contents(memory: Memory) -> Iterator[Finding]:
 
 
 def _schema(store: StoreStats, *, known: int) -> Finding:
-    """Return the schema; an earlier one of a file is a note with the effect of an upgrade."""
+    """Return the finding about the schema. An older schema of a file is a note."""
     found = store.details.get("schema", "unknown")
     if not isinstance(found, int) or found >= known:
         return Finding("schema", str(found))
@@ -241,7 +241,7 @@ def _schema(store: StoreStats, *, known: int) -> Finding:
 
 
 def _room(store: StoreStats) -> Finding:
-    """Return how much space could be given back to the disk."""
+    """Return the finding about free space in the file."""
     overdue = store.details.get("versions_to_sweep", 0)
     says = f"{output.size(store.free_bytes)} of {output.size(store.file_bytes)} are free"
     if overdue:
@@ -252,7 +252,7 @@ def _room(store: StoreStats) -> Finding:
 
 
 def _compaction(memory: Memory) -> Iterator[Finding]:
-    """Yield the sets that could not be compacted, and overflowing ones without a compactor."""
+    """Yield sets whose compaction failed, and overflowing sets without a compactor."""
     store, now = memory.store, microseconds(datetime.now(UTC))
     failed = executor.failures(store)
     overflowing = list[str]()
@@ -285,7 +285,7 @@ def _set_infos(store: Store, space: str) -> Iterator[SetInfo]:
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:
-    """Yield whether commits lie in the future, and whether this clock is ahead."""
+    """Yield findings about commits in the future and a clock that is ahead."""
     store, now = memory.store, microseconds(datetime.now(UTC))
     last, known = store.commit_at(LAST), store.commit_at(now + SKEW_US)
     if last > known:
@@ -434,7 +434,7 @@ def restore_command(
 
 
 def _items_of(backup_file: str) -> int | None:
-    """Return how many items a backup has; None: an older alveus made it, and did not count so."""
+    """Return the number of items in a backup. None means an older alveus did not count them."""
     with Memory.open(backup_file, mode="ro") as memory:
         try:
             return memory.stats().store.items
@@ -538,7 +538,7 @@ def grant_command(
 def revoke_command(
     session: Session, *, role: str = argument(), knowledge: str | None = _KNOWLEDGE
 ) -> None:
-    """Take back what grant gave.
+    """Take back the access that grant gave.
 
     What ROLE has open finds nothing there any longer, and cannot write there. Prints all that ROLE
     may use still. With --json: as grant.
@@ -569,7 +569,7 @@ def grants_command(session: Session) -> None:
 
 
 def _url(session: Session) -> str:
-    """Return the URL of the server; a file is refused later."""
+    """Return the URL of the server. Later code refuses a file."""
     return session.server or str(session.file)
 
 

@@ -1,4 +1,4 @@
-"""The options and arguments of commands, each spelled once, and how their text is read."""
+"""The options and arguments of commands, each defined once, and the readers of their texts."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Moment: TypeAlias = int | datetime | None
-"""A commit number or a time; None: now."""
+"""A commit number or a time. None means now."""
 
 CUT = 40
-"""Characters of an argument that a message repeats."""
+"""Most characters of an argument that an error message repeats."""
 
 MOST_NAMES = 200
-"""Names that shell completion offers at once."""
+"""Most names that shell completion offers."""
 
 NEGATIVE = re.compile(r"-(\d|\.\d|Infinity)")
 
@@ -46,7 +46,7 @@ _COMMIT = re.compile(r"[0-9]{1,18}")
 
 
 class FileName(click.Path):
-    """The name of a file; "" is refused: a shell variable may not be set."""
+    """A file name. "" is refused, since it usually comes from an unset shell variable."""
 
     def convert(
         self,
@@ -54,14 +54,14 @@ class FileName(click.Path):
         param: click.Parameter | None,
         ctx: click.Context | None,
     ) -> str | bytes | os.PathLike[str]:
-        """Return *value*, unless it is empty."""
+        """Return *value*. Refuse an empty name."""
         if value == "":
             self.fail("it is empty; name a file (a shell variable may not be set)", param, ctx)
         return super().convert(value, param, ctx)
 
 
 class FiniteRange(click.FloatRange):
-    """A number in a range; nan is refused."""
+    """A number in a range. NaN is refused."""
 
     def convert(
         self, value: str | float, param: click.Parameter | None, ctx: click.Context | None
@@ -74,7 +74,7 @@ class FiniteRange(click.FloatRange):
 
 
 class Whole(click.IntRange):
-    """A whole number in a range; the error of another text names the range."""
+    """A whole number in a range. The error for any other text names the range."""
 
     def convert(
         self, value: object, param: click.Parameter | None, ctx: click.Context | None
@@ -92,7 +92,7 @@ class Whole(click.IntRange):
 
 
 def shared(*, hidden: bool) -> list[click.Parameter]:
-    """Return the options that every command takes: before its name, or (hidden) after it."""
+    """Return the options of every command: before its name, or (hidden) after it."""
     db = click.Option(
         ["--db"],
         type=FileName(),
@@ -134,14 +134,14 @@ def shared(*, hidden: bool) -> list[click.Parameter]:
 
 
 class Command(click.Command):
-    """A command that takes the shared options too, and negative numbers as words."""
+    """A command that also takes the shared options, and negative numbers as arguments."""
 
     def get_params(self, ctx: click.Context) -> list[click.Parameter]:
-        """Return the options of this command and the shared ones."""
+        """Return the options of this command and the shared options."""
         return [*super().get_params(ctx), *shared(hidden=True)]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Read the command line; a word such as -3 is a number, and no option."""
+        """Parse the command line. A word such as -3 is a number, not an option."""
         takes_value = {
             name
             for param in self.get_params(ctx)
@@ -161,10 +161,10 @@ class Command(click.Command):
 
 @dataclass(frozen=True, slots=True)
 class Declared:
-    """An option or argument: the default of a parameter of the command's function.
+    """An option or argument, as the default of a parameter of the command's function.
 
     Attributes:
-        make: Returns it for click, of the name of the function's parameter.
+        make: Returns the click parameter for the name of the function's parameter.
     """
 
     make: Callable[[str], click.Parameter]
@@ -172,11 +172,11 @@ class Declared:
 
 @dataclass(frozen=True, slots=True)
 class OptionGroup:
-    """Options that make one value: the default of one parameter of the command's function.
+    """Options that make one value, as the default of one parameter of the command's function.
 
     Attributes:
-        options: By the names of the parameters of *make*.
-        make: Returns the value; its usage errors are those of the command.
+        options: The options by the parameter names of *make*.
+        make: Returns the value. Its usage errors become the command's.
     """
 
     options: Mapping[str, Declared]
@@ -186,10 +186,10 @@ class OptionGroup:
 def command(
     name: str, of: click.Group | None = None
 ) -> Callable[[Callable[..., None]], click.Command]:
-    """Make a function a command, of a group of commands if one is given.
+    """Make a function a command, optionally in a group.
 
-    Its first parameter is the session. Each of the others is an option or an argument, which its
-    default declares; its docstring is the help.
+    The first parameter is the session. The default of every other parameter declares an option or
+    an argument. The docstring is the help text.
     """
 
     def make(function: Callable[..., None]) -> click.Command:
@@ -217,7 +217,7 @@ def command(
 
 
 def group(name: str, says: str) -> click.Group:
-    """Return a group of commands, which takes the shared options too."""
+    """Return a group of commands that also takes the shared options."""
     return click.Group(name, help=says, no_args_is_help=False, params=shared(hidden=True))
 
 
@@ -227,7 +227,7 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Complete:
-    """Return a completion by names that *names* reads from the memory; it raises no errors."""
+    """Return a completion by the names that *names* reads from the memory. It never raises."""
 
     def complete(
         ctx: click.Context, _param: click.Parameter, incomplete: str
@@ -239,14 +239,14 @@ def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Compl
             if url is None:
                 if not session.file.is_file():
                     return []
-                # Immutable, so that no file is made beside it.
+                # Immutable, so that SQLite creates no file beside it.
                 url = f"sqlite:///{session.file.resolve()}{IMMUTABLE_SUFFIX}"
             opened = alveus.Memory.open(url, space=session.space, knowledge=knowledge, mode="ro")
             with opened as memory:
                 found = [
                     name
                     for name in names(memory, ctx, incomplete)
-                    if name.startswith(incomplete) and name.isprintable()  # else it is several
+                    if name.startswith(incomplete) and name.isprintable()  # several words
                 ]
         except (AlveusError, click.UsageError, OSError):  # a shell cannot show errors
             return []
@@ -265,7 +265,7 @@ def _sets(memory: Memory, ctx: click.Context, _begun: str) -> list[str]:
 
 
 def _paths(memory: Memory, ctx: click.Context, begun: str) -> list[str]:
-    """Return the fields of the exact tree that a path can go on with."""
+    """Return the fields of the exact tree that can complete a path."""
     start, dot, _ = begun.rpartition(".")
     found = memory.key(ctx.params.get("key") or "").short_term.get_object(start)
     return [f"{start}{dot}{name}" for name in found.get_field_names() if "." not in name]
@@ -277,7 +277,7 @@ def _paths(memory: Memory, ctx: click.Context, begun: str) -> list[str]:
 def parsed(
     read: Callable[[str], T],
 ) -> Callable[[click.Context, click.Parameter, str | None], T | None]:
-    """Return a callback of click that reads a text by *read*, which may raise `InvalidInput`."""
+    """Return a click callback that reads a text with *read*, which may raise `InvalidInput`."""
 
     def callback(ctx: click.Context, param: click.Parameter, text: str | None) -> T | None:
         try:
@@ -289,13 +289,13 @@ def parsed(
 
 
 def _remember_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
-    """Keep the option that says where the reader is, if there is such a zone."""
+    """Keep the option with the reader's time zone. Refuse an unknown zone."""
     parsed(read_zone)(ctx, param, text)
     remember_option(ctx, param, text)
 
 
 def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a callback of click that checks one name or several."""
+    """Return a click callback that checks one name or several."""
 
     def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:
         names: list[object] = [*given] if isinstance(given, tuple) else [given]
@@ -314,7 +314,7 @@ def _required_key(_ctx: click.Context, _param: click.Parameter, key: str | None)
 
 
 def read_object(text: str) -> dict[str, Value]:
-    """Return the JSON object that *text* is."""
+    """Return *text* as a JSON object."""
     found = _json(text)
     if not isinstance(found, dict):
         raise InvalidInput(f'{_cut(text)} is JSON, but not an object like {{"topic": "travel"}}')
@@ -338,17 +338,17 @@ def _cut(text: str) -> str:
 
 
 def read_zone(text: str) -> tzinfo | None:
-    """Return the zone that *text* is: an offset like ``+01:00``, or a name."""
+    """Return *text* as a zone: an offset such as ``+01:00``, or a name."""
     return Zone.of(text, "the zone").info
 
 
 def read_time(text: str) -> datetime:
-    """Return the time that *text* is; without a zone it is one of the reader's."""
+    """Return *text* as a time. A time without a zone is in the reader's zone."""
     return parse_time(text, session_of(click.get_current_context()).zone)
 
 
 def read_end(text: str) -> datetime:
-    """Return the time that *text* is; of a day its end, which is the begin of the next one."""
+    """Return *text* as a time. A day means its end, the begin of the next day."""
     try:
         day = date.fromisoformat(text)
     except ValueError:
@@ -360,12 +360,12 @@ def read_end(text: str) -> datetime:
 
 
 def read_begin(text: str) -> int | datetime:
-    """Return the commit number or the time that *text* is; of a day its begin."""
+    """Return *text* as a commit number or a time. A day means its begin."""
     return int(text) if _COMMIT.fullmatch(text) else read_time(text)
 
 
 def read_moment(text: str) -> int | datetime:
-    """Return the commit number or the time that *text* is; of a day its last instant."""
+    """Return *text* as a commit number or a time. A day means its last instant."""
     if _COMMIT.fullmatch(text):
         return int(text)
     end = read_end(text)
@@ -373,7 +373,7 @@ def read_moment(text: str) -> int | datetime:
 
 
 def read_path(text: str) -> str | tuple[str, ...]:
-    """Return the path that *text* is: dotted, or a JSON list where a name holds a dot."""
+    """Return *text* as a path: dotted, or a JSON list where a name contains a dot."""
     if not text.startswith("["):
         return text
     found = _json(text)
@@ -383,10 +383,10 @@ def read_path(text: str) -> str | tuple[str, ...]:
 
 
 def read_value(text: str) -> Value:
-    """Return the value of *text* as JSON; if it is not JSON, the text itself.
+    """Return *text* as JSON. Text that is not JSON is returned as it is.
 
     Raises:
-        click.UsageError: It is JSON, but no value that alveus stores.
+        click.UsageError: The JSON is not a value that alveus stores.
     """
     try:
         wire.check_depth(text)
@@ -402,7 +402,7 @@ def read_value(text: str) -> Value:
 
 
 def _refuse(name: str) -> None:
-    """``NaN`` and ``Infinity`` are no JSON; a number like that is {"$float": "nan"}."""
+    """Refuse ``NaN`` and ``Infinity``, which are not JSON. The wire form is {"$float": "nan"}."""
     raise json.JSONDecodeError("not JSON", name, 0)
 
 
@@ -413,7 +413,7 @@ def _unusable(error: Exception) -> click.UsageError:
 
 
 def _read_valid(text: str) -> ValidAt:
-    """Return the time, or the word "any", that *text* is."""
+    """Return *text* as a time, or as the word "any"."""
     return "any" if text == "any" else read_time(text)
 
 
@@ -424,7 +424,7 @@ READERS: Mapping[str, Callable[[str], object]] = {
     "TIME": read_time,
     "ZONE": read_zone,
 }
-"""How the value of an option is read, by its placeholder."""
+"""The reader of an option's text, by the placeholder of the option."""
 
 
 # --- options and arguments --------------------------------------------------------------------
@@ -433,12 +433,13 @@ READERS: Mapping[str, Callable[[str], object]] = {
 def option(
     spelled: str, says: str, *, read: Callable[[str], object] | None = None, **more: Any
 ) -> Any:
-    """Return an option, spelled as in a synopsis: ``--limit -n COUNT``; a flag has no value.
+    """Return an option, spelled as in a synopsis: ``--limit -n COUNT``. A flag has no value.
 
     Args:
         says: Its line of help.
-        read: Makes its value of the text, or raises `InvalidInput`; by default the reader of its
-            placeholder in `READERS`.
+        read: Returns its value from the text, or raises `InvalidInput`. The default is the reader
+            of
+            its placeholder in `READERS`.
     """
     names = spelled.split()
     metavar = None if names[-1].startswith("-") else names.pop()
@@ -452,12 +453,12 @@ def option(
 
 
 def argument(metavar: str | None = None, **more: Any) -> Any:
-    """Return an argument; *more* is click's."""
+    """Return an argument. *more* goes to click."""
     return Declared(lambda name: click.Argument([name], metavar=metavar, **more))
 
 
 def key_option(says: str = "The user, session or device.") -> Any:
-    """Return the option that names a key, if it is given."""
+    """Return the option that names a key. It may be omitted."""
     named = _named("a key")
     return option("--key -k KEY", says, callback=named, shell_complete=_complete(_keys))
 
@@ -473,7 +474,7 @@ def _set_option(says: str, **more: Any) -> Any:
 
 
 OWNER: Any = OptionGroup({"key": key_option(), "knowledge": knowledge_option()}, Owner)
-"""--key and --knowledge, of which one is given."""
+"""--key and --knowledge, of which the user gives exactly one."""
 
 KEY = option(
     "--key -k KEY",
@@ -505,28 +506,28 @@ ITEM = argument("ID")
 
 
 def path_argument(**more: Any) -> Any:
-    """Return the argument that is a path in an exact tree."""
+    """Return the argument for a path in an exact tree."""
     return argument(callback=parsed(read_path), shell_complete=_complete(_paths), **more)
 
 
 def min_score_option(says: str, default: float | None) -> Any:
-    """Return the option for the least relevance of what a search finds."""
+    """Return the option for the least relevance of a search's hits."""
     return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=default)
 
 
 def limit_option(default: int | None = None, most: int | None = None) -> Any:
-    """Return the option that bounds a list."""
+    """Return the option that limits the length of a list."""
     return option("--limit -n COUNT", "List at most COUNT.", type=Whole(1, most), default=default)
 
 
 def on_existing_option(default: str, says: str) -> Any:
-    """Return the option for items and values that exist already."""
+    """Return the option for the treatment of existing items and values."""
     choice = click.Choice(["error", "keep", "update"])
     return option("--on-existing", says, type=choice, default=default)
 
 
 def chat_model(model: str | None, base_url: str | None) -> OpenAIChat | None:
-    """Return a language model, which is closed at the end of the command; None without a name."""
+    """Return a language model, closed at the end of the command. None without a name."""
     if model is None:
         return None
     from alveus.llm import OpenAIChat
@@ -535,7 +536,7 @@ def chat_model(model: str | None, base_url: str | None) -> OpenAIChat | None:
 
 
 def http_reranker(reranker: str | None, reranker_model: str | None) -> HttpReranker | None:
-    """Return the re-ranker that a command's options name, if any."""
+    """Return the re-ranker that a command's options name, or None."""
     if reranker is None:
         if reranker_model is not None:
             raise click.UsageError("--reranker-model needs the address of a server: --reranker URL")

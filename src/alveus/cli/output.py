@@ -1,4 +1,4 @@
-"""How results look: JSON for programs, lines for people; tables are in `alveus.cli.tables`."""
+"""The form of results: JSON for programs, lines for people. `alveus.cli.tables` draws tables."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ C = TypeVar("C")
 T = TypeVar("T")
 
 PAGE = 500
-"""Rows that are read together."""
+"""Rows of one read."""
 
 WIDEST = 200
-"""Characters of a value or a text that one line shows."""
+"""Most characters of a value or a text on one line."""
 
 BAR = 12
 """Columns of the bar of the best hit."""
@@ -40,7 +40,7 @@ _KEPT = {ord("\n"): "\n", ord("\t"): "\t"}
 
 
 def plain(text: str) -> str:
-    """Return *text* with control characters escaped, so that it cannot steer a terminal."""
+    """Return *text* with control characters escaped, so that it cannot control a terminal."""
     return text.translate(_CONTROL | _KEPT)
 
 
@@ -53,11 +53,11 @@ def one_line(text: str) -> str:
 
 
 attributes, fields_of = json_forms.attributes, json_forms.fields_of
-"""Commands take them from here."""
+"""Commands import these names from here."""
 
 
 def document(value: Json, *, err: bool = False) -> None:
-    """Print *value* as a line of JSON, in UTF-8 whatever the terminal says."""
+    """Print *value* as a line of JSON, in UTF-8 whatever encoding the terminal has."""
     click.echo(inline(value).encode("utf-8", "backslashreplace"), err=err)
 
 
@@ -68,7 +68,7 @@ def error(kind: str, message: str, facts: Mapping[str, object]) -> None:
 
 
 def _fact(fact: object) -> Json:
-    """Return an attribute of an error as JSON, or as text if JSON has no form for it."""
+    """Return an attribute of an error as JSON, or as text if it has no JSON form."""
     try:
         return wired(cast("Value", fact))
     except (TypeError, ValueError, InvalidInput):
@@ -76,7 +76,7 @@ def _fact(fact: object) -> Json:
 
 
 def inline(value: Json) -> str:
-    """Return *value* as JSON on one line, without characters that steer a terminal."""
+    """Return *value* as JSON on one line, without characters that control a terminal."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPED)
 
 
@@ -84,9 +84,9 @@ def inline(value: Json) -> str:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]], *, header: bool) -> None:
-    """Print rows, a line each, below the names of their columns.
+    """Print rows, one per line, below the names of their columns.
 
-    Rows are printed as they come: the first `PAGE` of them set the widths.
+    Rows are printed as they arrive. The first `PAGE` rows set the widths.
     """
     left = iter(rows)
     first = [[one_line(cell) for cell in row] for row in islice(left, PAGE)]
@@ -105,10 +105,10 @@ def _aligned(cells: Sequence[str], widths: Sequence[int]) -> str:
 def paged(
     read: Callable[[C | None, int], Sequence[T]], cursor: Callable[[T], C], limit: int | None = None
 ) -> Iterator[T]:
-    """Yield rows, at most *limit* of them, as they are read page by page.
+    """Yield at most *limit* rows, read page by page.
 
     Args:
-        read: Returns at most so many rows after the one with this cursor; None: from the first.
+        read: Returns at most N rows after the row with this cursor. None means from the first.
         cursor: Returns the cursor of a row.
     """
     after, left = None, limit
@@ -125,7 +125,7 @@ ITEM_COLUMNS = ("id", "time", "text")
 
 
 def item_row(item: Item, zone: Zone) -> tuple[str, str, str]:
-    """Return the cells of an item: its id, its time where the reader is, speaker and text."""
+    """Return the table cells of an item: id, time in the reader's zone, speaker and text."""
     time = "" if item.time is None else f"{zone.local(item.time):%Y-%m-%d %H:%M}"
     who = item.speaker or item.role
     text = item.text or inline(wired(item.value))
@@ -139,18 +139,18 @@ def short(text: str) -> str:
 
 
 def bar(amount: float, most: float, *, columns: int = BAR) -> str:
-    """Return a bar as long as *amount* is of *most*."""
+    """Return a bar for the share of *amount* in *most*."""
     eighths = round(8 * columns * max(0.0, amount) / most) if most > 0 else 0
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
 
 def plural(count: int, noun: str) -> str:
-    """Return how many there are of something, as "1 item" or "3,000 items"."""
+    """Return a count with its noun: "1 item" or "3,000 items"."""
     return f"{count:,} {noun if count == 1 else noun + 's'}"
 
 
 def size(count: int) -> str:
-    """Return a number of bytes as people write it."""
+    """Return a number of bytes in its largest unit."""
     amount, unit = float(count), "B"
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":  # noqa: PLR2004 - of the metric system
@@ -160,7 +160,7 @@ def size(count: int) -> str:
 
 
 def span(seconds: float) -> str:
-    """Return a span of time in its largest unit, as people say it."""
+    """Return a span of time in its largest unit."""
     for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
         if seconds >= length:
             return f"{seconds / length:.0f} {unit}"
@@ -183,7 +183,8 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
     """Yield a function that writes to stdout, or to a file that appears whole or not at all.
 
     Raises:
-        InvalidInput: The file exists and is not to be replaced, or is none, as /dev/null is.
+        InvalidInput: The file exists and may not be replaced, or it is not a regular file
+            (/dev/null).
         StoreBusy: Another process is writing it.
     """
     if file == "-":
@@ -194,7 +195,7 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
         raise InvalidInput(f"{plain(file)} is not a file; name one, or - for stdout")
     if path.exists() and not force:
         raise InvalidInput(f"{plain(file)} exists; name another file, or add --force")
-    path = Path(os.path.realpath(path))  # the target of a link is written, and the link stays
+    path = Path(os.path.realpath(path))  # writes the target of a link, and keeps the link
     try:
         with part_of(path) as part:
             with part.open("wb") as out:
@@ -203,7 +204,7 @@ def sink(file: str, *, force: bool) -> Generator[Callable[[bytes], object]]:
                 os.fsync(out.fileno())
             part.replace(path)
     except OSError as error:
-        if error.filename is None:  # of a write: its message is to name the file
+        if error.filename is None:  # an error of a write names no file; the message must
             error.filename = file
         raise
     sync_folder(path.parent)

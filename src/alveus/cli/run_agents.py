@@ -40,10 +40,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked, checked_name
 
 MOST_NAMED = 5
-"""Failed runs that the error names one by one."""
+"""Most failed runs that the error names one by one."""
 
 POLL_S = 0.2
-"""How often a consumer looks whether it is to end."""
+"""How often a consumer checks for a stop signal."""
 
 SHAPE = 'write {"key": "ada", "value": …}, and "id": "…" if it has one'
 
@@ -143,12 +143,13 @@ def run_command(
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """An input, as a line says it.
+    """An input, read from a line.
 
     Attributes:
-        number: Of the line, from 1.
-        event_id: The id it gives, or one made from its text, its position and all lines before it.
-        has_id: Whether the line gave it.
+        number: The number of the line, from 1.
+        event_id: The id in the line, or an id made from its text, its position and all lines
+            before.
+        has_id: True if the line contains the id.
     """
 
     number: int
@@ -159,14 +160,15 @@ class Line:
 
 
 class Lines:
-    """Reads lines one after the other; a line without an id gets one.
+    """Reads lines in order. A line without an id gets one.
 
-    The id says which input it is and a digest of it and of all before it: the same lines have the
-    same ids, whatever their file is called, and lines that are put behind them change nothing.
+    The id contains the input's number and a digest of this line and all lines before it. Equal
+    lines
+    have equal ids in every file, and appended lines change no earlier id.
 
     Args:
-        name: How errors call the file.
-        again: Part of the ids; with another one the same lines are other inputs.
+        name: The name of the file in errors.
+        again: Part of the ids. With another value, the same lines are new inputs.
     """
 
     def __init__(self, name: str, *, again: str = "") -> None:
@@ -177,7 +179,7 @@ class Lines:
         """Yield the inputs of numbered lines.
 
         Raises:
-            InvalidInput: One cannot be used.
+            InvalidInput: A line cannot be used.
         """
         for number, text in texts:
             try:
@@ -212,10 +214,10 @@ class Lines:
 
 
 def _count_inputs(handle: IO[bytes], name: str) -> int:
-    """Return how many inputs a file has, after checking all of them.
+    """Check all inputs of a file. Return their number.
 
     Raises:
-        InvalidInput: A line cannot be used, or has the id of another one.
+        InvalidInput: A line cannot be used, or repeats the id of another line.
     """
     handle.seek(0)
     counted = 0
@@ -232,7 +234,7 @@ def _count_inputs(handle: IO[bytes], name: str) -> int:
 
 
 def _batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
-    """Yield lines of stdin as they arrive: a program may wait for answers to its lines."""
+    """Yield lines of stdin as they arrive: the writing program may wait for answers."""
     number, rest = 0, b""
     stdin = cast("BufferedReader", sys.stdin.buffer)
     while block := stdin.read1(BLOCK):
@@ -244,7 +246,7 @@ def _batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
 
 @dataclass(frozen=True, slots=True)
 class Feed:
-    """Inputs: all of a file, or those of a pipe as they arrive."""
+    """Inputs: a whole file, or lines of a pipe as they arrive."""
 
     name: str
     batches: Iterator[Iterator[Line]]
@@ -253,7 +255,7 @@ class Feed:
 
 @contextmanager
 def _feed(file: str, again: str) -> Generator[Feed]:
-    """Open the inputs; a file is checked to its end before anything is run."""
+    """Open the inputs. A file is checked whole before the first input runs."""
     if file == "-":
         yield Feed("stdin", _batches_of_stdin(Lines("stdin", again=again)), None)
         return
@@ -272,11 +274,11 @@ def _lines(name: str, handle: IO[bytes], again: str) -> Iterator[Line]:
 
 @dataclass
 class InputTally:
-    """What became of inputs.
+    """The outcomes of inputs.
 
     Attributes:
-        last: The last line that all up to it are done.
-        failed: Runs that were parked, and inputs that wait behind those.
+        last: The last line before which every input is done.
+        failed: Parked runs, and inputs that wait behind them.
     """
 
     done: int = 0
@@ -287,7 +289,7 @@ class InputTally:
     errors: list[str] = field(default_factory=list[str])
 
     def summary(self) -> str:
-        """Return it in words."""
+        """Return the counts in words."""
         counts = (
             (self.done, f"{output.plural(self.done, 'run')} done"),
             (self.repeated, f"{self.repeated:,} accepted before and done"),
@@ -304,7 +306,7 @@ def _run(
     *,
     retry_parked: bool,
 ) -> InputTally:
-    """Run inputs, print and count the outcomes."""
+    """Run inputs. Print and count the outcomes."""
     tally = InputTally()
     try:
         with session.progress("running", total=feed.total) as advance:
@@ -323,7 +325,7 @@ def _run(
 
 
 def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on: bool) -> None:
-    """Print the counts; failures raise `RunFailed`, unless the command goes on."""
+    """Print the counts. Failures raise `RunFailed`, unless the command continues."""
     if target is not None or not session.json:
         fields = output.attributes(tally, "done repeated outputs failed")
         session.done(tally.summary(), fields)
@@ -342,7 +344,7 @@ def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on:
 def _outcomes(
     runner: LocalRunner, feed: Feed, *, retry_parked: bool
 ) -> Iterator[tuple[Line, Outputs | AlveusError]]:
-    """Run inputs side by side; yield the outcome of each, in their order."""
+    """Run inputs side by side. Yield their outcomes in the order of the inputs."""
     for batch in feed.batches:
         ahead: deque[Line] = deque()
 
@@ -359,7 +361,7 @@ def _outcomes(
 
 
 def _count(tally: InputTally, line: Line, outcome: Outputs | AlveusError) -> None:
-    if isinstance(outcome, NotFound):  # it was done so long ago that its outputs were pruned
+    if isinstance(outcome, NotFound):  # its outputs were pruned already
         tally.repeated += 1
     elif isinstance(outcome, AlveusError):
         tally.failed += 1
@@ -480,7 +482,7 @@ def recover_command(
 
 
 def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) -> None:
-    """Print the states of runs that waited; raise `RunFailed` if some are not done."""
+    """Print the final states of the waiting runs. Raise `RunFailed` if a run is not done."""
     now = Counter(row.status for each in were_open if (row := memory.store.run(each.id)))
     resumed = sum(each.now is not None for each in were_open)
     left = now["parked"] + now["waiting"]
@@ -504,16 +506,16 @@ def _report(session: Session, memory: Memory, were_open: list[Run], agent: str) 
 
 
 def load(named: str, *, name: str | None) -> DispatchTable:
-    """Return the plan of the agent that ``FILE.py:NAME`` or ``MODULE:NAME`` names.
+    """Return the plan of the agent named by ``FILE.py:NAME`` or ``MODULE:NAME``.
 
     Args:
-        name: What its runner will be called, if not like the agent.
+        name: The name of its runner. None means the name of the agent.
 
     Raises:
-        click.UsageError: A name is missing, or empty.
-        NotFound: There is no such file or module, or it has no such agent.
-        InvalidInput: Importing it raised; the message says where. Or it is no agent, or one
-            without actions.
+        click.UsageError: A name is missing or empty.
+        NotFound: The file, the module or the agent does not exist.
+        InvalidInput: The import raised (the message names the line), or the object is not an agent
+            or has no actions.
     """
     if name == "":
         raise click.UsageError("--name is empty; leave it out (a shell variable may not be set)")
@@ -550,7 +552,7 @@ def _is_agent(value: object) -> bool:
 
 
 def _file(source: str) -> ModuleType:
-    """Return the module in a file, which can import its neighbours."""
+    """Import a file, which can import its neighbours. Return the module."""
     path = Path(source)
     if not path.is_file():
         raise NotFound(f"{source}: there is no such file")
@@ -560,7 +562,7 @@ def _file(source: str) -> ModuleType:
         raise InvalidInput(f"{source} is not a Python file; name one that ends with .py")
     module = importlib.util.module_from_spec(spec)
     with _importing(source, path.absolute().parent):
-        sys.modules[name] = module  # dataclasses and durable calls look it up
+        sys.modules[name] = module  # dataclasses and durable calls look the module up
         try:
             spec.loader.exec_module(module)
         except BaseException:
@@ -570,14 +572,14 @@ def _file(source: str) -> ModuleType:
 
 
 def _module(source: str) -> ModuleType:
-    """Return the module of that name, from the working directory or the installed ones."""
+    """Return the module of this name, from the working directory or the installed packages."""
     with _importing(source, Path.cwd()):
         return importlib.import_module(source)
 
 
 @contextmanager
 def _importing(source: str, folder: Path) -> Generator[None]:
-    """Import in the block, also from *folder*; an error that the module raises names its line."""
+    """Import in the block, also from *folder*. An error of the module names its line."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:

@@ -130,7 +130,7 @@ def _facts(row: Run) -> list[tuple[str, str]]:
 
 
 def _done(traced: Trace) -> Iterator[tuple[str, str]]:
-    """Yield a line per finished step, and one for the open step."""
+    """Yield a line per finished step, and a line for the open step."""
     for step in traced.steps():
         yield f"step {step['step']}", output.one_line(_brief(step))
     unfinished = traced.unfinished()
@@ -224,7 +224,7 @@ def _chosen(
     *,
     every: bool,
 ) -> list[Run]:
-    """Return the runs that are named, or all that are parked, the earliest first."""
+    """Return the named runs, or all parked runs, earliest first."""
     if bool(numbers) == (every or agent is not None or key is not None):
         raise click.UsageError("name runs, or --all with --agent and --key as filters; not both")
     if not numbers and not every:
@@ -242,7 +242,7 @@ def _chosen(
 
 
 def require(session: Session, memory: Memory, number: int) -> Run:
-    """Return a run of the space; end the command if there is none."""
+    """Return a run of the space. End the command if the run does not exist."""
     row = memory.store.run(number)
     if row is None or row.scope.space != memory.space:
         known = "alveus runs list shows the runs that are kept"

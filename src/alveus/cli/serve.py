@@ -34,7 +34,7 @@ ONLY_READS = "The server was started with --read-only; its operator can start it
 
 @dataclass(frozen=True, slots=True)
 class Listening:
-    """Where a server listens, and who may ask it: the options that all servers take."""
+    """The address of a server, and the clients it accepts: the options of all servers."""
 
     host: str
     port: int
@@ -43,10 +43,11 @@ class Listening:
     origins: tuple[str, ...] = ()
 
     def checked_tokens(self) -> TokenFile | None:
-        """Return the tokens, if a file is named.
+        """Return the tokens of the file that the options name, or None.
 
         Raises:
-            InvalidInput: The tokens cannot be read, or other machines reach a server without any.
+            InvalidInput: The tokens are unreadable, or the server is open to other machines without
+                any.
         """
         if self.tokens is None:
             if self.host not in LOOPBACK:
@@ -56,11 +57,11 @@ class Listening:
                 )
             return None
         found = TokenFile(self.tokens)
-        found.tokens()  # now, not at the first request
+        found.tokens()  # fail now, not at the first request
         return found
 
     def trusted_proxies(self) -> TrustedProxies:
-        """Return the proxies; raise `InvalidInput` if one is no address."""
+        """Return the trusted proxies. Raise `InvalidInput` for a wrong address."""
         from alveus.server.addresses import TrustedProxies
 
         return TrustedProxies.parse(self.proxies)
@@ -75,7 +76,7 @@ class Listening:
         stops: Callable[[], object],
         ready: Callable[[str], object] = lambda _url: None,
     ) -> None:
-        """Serve *app* until a signal; print *says* and the url once it listens."""
+        """Serve *app* until a signal. Print *says* and the URL once the server listens."""
         from alveus.server.listening import listen
 
         def announce(url: str) -> None:
@@ -94,7 +95,7 @@ _TOKENS = option(
 
 
 def _listening(port: int, *, where: str = "Where to listen.", origins: bool = True) -> Any:  # noqa: ANN401 - the default of a parameter
-    """Return the options of `Listening`; *port* is the default."""
+    """Return the options of `Listening`. *port* is the default."""
     found: dict[str, options.Declared] = {
         "host": option("--host ADDRESS", where, default="127.0.0.1"),
         "port": option("--port NUMBER", where, type=options.Whole(0, 65_535), default=port),
@@ -116,7 +117,7 @@ def _listening(port: int, *, where: str = "Where to listen.", origins: bool = Tr
 
 @contextmanager
 def _installed(what: str, hint: str) -> Generator[None]:
-    """Raise `Unsupported`, which says what to install, if an import of the block fails."""
+    """Raise `Unsupported`, which names the package to install, if an import in the block fails."""
     try:
         yield
     except ModuleNotFoundError as error:
@@ -170,7 +171,7 @@ def serve_command(
         from alveus.server.inspector import add_inspector
     listening.trusted_proxies()
     origins = origins_of(listening.origins)
-    session.open(make=Memory.stats).close()  # an error of opening is raised before it listens
+    session.open(make=Memory.stats).close()  # an error of opening is raised before listening
     emitted = _telemetry() if telemetry else None
     app = create_app(
         _opener(session, telemetry=emitted),
@@ -185,7 +186,7 @@ def serve_command(
 
 
 def _telemetry() -> OpenTelemetry:
-    """Return an emitter by the process's providers, which `opentelemetry-instrument` sets."""
+    """Return an emitter on the process's providers, which `opentelemetry-instrument` sets."""
     from alveus.telemetry.open_telemetry import OpenTelemetry
 
     return OpenTelemetry()
@@ -213,7 +214,7 @@ def ui_command(
         from alveus.server.inspector import add_inspector
     listening.trusted_proxies()
     mode = "rw" if write else "ro"
-    session.open(mode=mode).close()  # an error of opening is raised before it listens
+    session.open(mode=mode).close()  # an error of opening is raised before listening
     app = create_app(_opener(session, mode=mode), tokens=tokens)
     add_inspector(app, space=session.space, writes=write)
     listening.listen(
@@ -342,7 +343,7 @@ def rotate_token(session: Session, *, name: str = _NAME, tokens: Path = _FILE) -
 
 @options.command("revoke", token_command)
 def revoke_token(session: Session, *, name: str = _NAME, tokens: Path = _FILE) -> None:
-    """Make a token of no use, from the next request on.
+    """Revoke a token, from the next request on.
 
     With --json: {"revoked": …}.
 
@@ -354,7 +355,7 @@ def revoke_token(session: Session, *, name: str = _NAME, tokens: Path = _FILE) -
 
 @options.command("list", token_command)
 def list_tokens(session: Session, *, tokens: Path = _FILE) -> None:
-    """List the tokens, but for their secrets.
+    """List the tokens, without their secrets.
 
     With --json a line per token: {"name": …, "access": …, "space": …, "keys": …, "created": …}.
 

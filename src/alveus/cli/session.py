@@ -35,7 +35,7 @@ NOTHING_FOUND = 3
 LOCAL_DB = "alveus.db"
 
 NEAR_KEYS = 1000
-"""Most keys of one first letter that are compared with a misspelt key."""
+"""Most keys with the same first letter that are compared with a misspelt key."""
 
 _ENDING = b"alveus: ends after the step under way; Ctrl-C again ends it at once\n"
 
@@ -44,22 +44,19 @@ _FILE_NAMED = "file named"
 
 
 def default_file() -> Path:
-    """Return the file that is used where none is named.
-
-    ``alveus.db`` in the working directory if it is there; else one per user.
-    """
+    """Return the default file: ``alveus.db`` in the working directory, or else one per user."""
     here = Path(LOCAL_DB)
     if here.exists():
         return here
     home = Path(os.environ.get("XDG_DATA_HOME", ""))
-    if not home.is_absolute():  # XDG: ignored, else each folder would have another file
+    if not home.is_absolute():  # as XDG demands; otherwise each folder would have another file
         home = Path.home() / ".local" / "share"
     return home / "alveus" / LOCAL_DB
 
 
 @dataclass(frozen=True, slots=True)
 class Session:
-    """The options that every command takes: the memory they name, and how results look."""
+    """The shared options of a command: the memory, and the form of results."""
 
     db: str | None = None
     space: str = DEFAULT_SPACE
@@ -71,23 +68,23 @@ class Session:
 
     @property
     def zone(self) -> Zone:
-        """Where the reader is."""
+        """The reader's time zone."""
         return Zone.of(self.timezone, "--timezone")
 
     # --- the memory ---------------------------------------------------------------------------
 
     @property
     def server(self) -> str | None:
-        """The URL of the server to work on; None: it is a file."""
+        """The URL of the server that holds the memory. None means a file."""
         return self.db if self.db is not None and is_server(self.db) else None
 
     @property
     def file(self) -> Path:
-        """The file to work on.
+        """The file that holds the memory.
 
         Raises:
-            InvalidInput: It is a server.
-            Unsupported: It is the URL of something else.
+            InvalidInput: The memory is on a server.
+            Unsupported: The URL has another scheme.
         """
         if self.server is not None:
             raise InvalidInput(
@@ -107,10 +104,10 @@ class Session:
         return Path(path_of_file(self.db))
 
     def existing_file(self) -> Path:
-        """Return the file to work on, which is there.
+        """Return the file that holds the memory, if it exists.
 
         Raises:
-            NotFound: It is not.
+            NotFound: The file does not exist.
         """
         file = self.file
         if not file.exists():
@@ -131,12 +128,12 @@ class Session:
         """Open the memory.
 
         Args:
-            make: Make its file if there is none, after this change of an empty memory in RAM
-                went well; without it, that there is no file is an error.
+            make: Create a missing file, after this change succeeded on an empty memory in RAM. None
+                means a missing file is an error.
             model: A language model, for summaries.
 
         Raises:
-            NotFound: There is none.
+            NotFound: The memory does not exist.
         """
         opened = partial(
             alveus.Memory.open,
@@ -166,11 +163,13 @@ class Session:
     def ask(
         self, question: Callable[[Memory], T], waits: Callable[[T], bool], knowledge: str | None
     ) -> T:
-        """Ask a memory; if vectors are missing and can be made, wait for them and ask again.
+        """Ask a memory. If vectors are missing and can be made, wait for them and ask again.
 
-        So it is where a large set has no index file: a memory that may write makes it, and the
-        next command is faster. Where it cannot write now, as on a full disk, the first answer
-        stands.
+        The same holds for a large set without an index file: a memory that may write builds the
+        index,
+        and later commands are faster. If the memory cannot write now (a full disk), the first
+        answer is
+        returned.
         """
         from alveus.memory.memory import unsealed_sets
 
@@ -191,9 +190,9 @@ class Session:
         return self.server is not None or os.access(self.file, os.W_OK)
 
     def name_file(self, verb: str) -> None:
-        """Say on stderr which file the command works on, once per command.
+        """Print the file of the command on stderr, once per command.
 
-        JSON is left alone unless --verbose asks for it.
+        With --json, it is printed only with --verbose.
         """
         said = click.get_current_context().meta
         if (not self.json or self.verbose) and not said.get(_FILE_NAMED):
@@ -206,7 +205,7 @@ class Session:
 
     @contextmanager
     def progress(self, what: str, *, total: int | None = None) -> Generator[Callable[[int], None]]:
-        """Show a progress bar on a terminal; yield a function that advances it by a count."""
+        """Show a progress bar on a terminal. Yield a function that advances the bar by a count."""
         if self.quiet or not sys.stderr.isatty():
             yield lambda _count: None
             return
@@ -219,7 +218,7 @@ class Session:
     def settle(self, memory: Memory) -> None:
         """Wait, with a bar, until every item has its vectors.
 
-        A failure is only noted: the items are durable, and words find them.
+        A failure becomes a note only: the items are durable, and word search finds them.
         """
         pending = memory.store.count_pending()
         if pending:
@@ -232,7 +231,7 @@ class Session:
                 )
 
     def confirm(self, question: str, *, yes: bool) -> None:
-        """Ask before something that cannot be undone, unless *yes*."""
+        """Ask before an action that cannot be undone, unless *yes* is true."""
         if yes:
             return
         if not sys.stdin.isatty():
@@ -240,7 +239,7 @@ class Session:
             raise click.UsageError(problem)
         click.confirm(question, abort=True, err=True)
 
-    # --- what is printed ----------------------------------------------------------------------
+    # --- output --------------------------------------------------------------------------------
 
     def note(self, text: str) -> None:
         """Print a message on stderr, unless --quiet is given."""
@@ -248,7 +247,7 @@ class Session:
             click.echo(output.plain(text), err=True)
 
     def valid(self, given: T) -> ValidText[T]:
-        """Return a text, or a value, that can be stored; say how many characters were replaced."""
+        """Return a text or value that can be stored. Print how many characters were replaced."""
         valid = valid_text(given)
         if note := replaced_note(valid.replaced):
             self.note(f"{note} A text in another encoding than UTF-8 is converted with iconv.")
@@ -260,21 +259,21 @@ class Session:
             click.echo(output.plain(text))
 
     def answer(self, text: str, fields: output.Json = None) -> None:
-        """Print a result, also with --quiet: in words, or with --json *fields* as a document."""
+        """Print a result, also with --quiet: in words, or *fields* as JSON with --json."""
         if self.json and fields is not None:
             output.document(fields)
         else:
             click.echo(output.plain(text))
 
     def describe(self, rows: Iterable[tuple[str, str]], fields: output.Json) -> None:
-        """Print an object: its names and values, or with --json *fields* as a document."""
+        """Print an object: names and values, or *fields* as JSON with --json."""
         if self.json:
             output.document(fields)
         else:
             output.facts(rows)
 
     def done(self, text: str, fields: dict[str, output.Json]) -> None:
-        """Print an action that is done: in words, or with --json as a document."""
+        """Print a finished action: in words, or as JSON with --json."""
         if self.json:
             output.document(fields)
         else:
@@ -287,7 +286,7 @@ class Session:
         row: Callable[[T], Sequence[str]],
         fields: Callable[[T], output.Json],
     ) -> None:
-        """Print a list: a table with a header, or with --json a document for each."""
+        """Print a list: a table with a header, or one JSON document per item with --json."""
         if not self.json:
             output.table(columns, map(row, items), header=not self.quiet)
             return
@@ -298,7 +297,7 @@ class Session:
         """End the command with `NOTHING_FOUND`.
 
         Args:
-            fields: The JSON document that says so, where there is one.
+            fields: The JSON document of the result, if there is one.
         """
         if self.json and fields is not None:
             output.document(fields)
@@ -310,11 +309,11 @@ class Session:
 
     @contextmanager
     def stopped_by_signals(self, stop: Callable[[], object]) -> Generator[None]:
-        """Have SIGTERM, SIGHUP and Ctrl-C call *stop*, on which the block ends by itself.
+        """Make SIGTERM, SIGHUP and Ctrl-C call *stop*, after which the block ends by itself.
 
         Raises:
-            click.Abort: It was Ctrl-C, and the block has ended.
-            KeyboardInterrupt: It was Ctrl-C again, which waits for nothing.
+            click.Abort: Ctrl-C, after the block has ended.
+            KeyboardInterrupt: A second Ctrl-C, at once.
         """
         came: list[int] = []
 
@@ -325,27 +324,27 @@ class Session:
             if again:
                 raise KeyboardInterrupt
             if number == signal.SIGINT and not self.quiet:
-                with suppress(OSError):  # past the buffer, which may be what was interrupted
+                with suppress(OSError):  # unbuffered: the signal may have interrupted the buffer
                     os.write(sys.stderr.fileno(), _ENDING)
 
         take_back = handle_ends(on_signal)
         try:
             yield
         finally:
-            if not came:  # else the process ends, and a second signal changes nothing
+            if not came:  # otherwise the process ends, and a second signal changes nothing
                 take_back()
         if signal.SIGINT in came:
             raise click.Abort
 
 
 def remember_option(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    """Keep an option of `Session` that was given, before or after the name of the command."""
+    """Keep an option of `Session`, given before or after the name of the command."""
     if value is not None:
         ctx.meta[_OPTION + str(param.name)] = value
 
 
 def session_of(ctx: click.Context) -> Session:
-    """Return the session that the shared options make."""
+    """Return the session that the shared options define."""
     given = {
         name.removeprefix(_OPTION): value
         for name, value in ctx.meta.items()
@@ -362,7 +361,7 @@ class Owner:
     knowledge: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse no owner, and two."""
+        """Refuse no owner, and two owners."""
         if (self.key is None) == (self.knowledge is None):
             raise click.UsageError(
                 "name a key (--key KEY; alveus keys lists them) or knowledge (--knowledge NAME), "
@@ -371,15 +370,15 @@ class Owner:
 
     @property
     def name(self) -> str:
-        """How a message names it."""
+        """The owner's name in messages."""
         return f"knowledge {self.knowledge!r}" if self.key is None else f"key {self.key!r}"
 
     def of(self, memory: Memory) -> KeyMemory | KnowledgeMemory:
-        """Return its memory."""
+        """Return the memory of the owner."""
         return memory.knowledge if self.key is None else memory.key(self.key)
 
     def require(self, session: Session, memory: Memory, sets: Sequence[str]) -> None:
-        """End the command if it has none of these sets, or no set at all."""
+        """End the command if the owner has none of these sets, or no set at all."""
         there = self.of(memory).sets()
         missing = [name for name in sets if name not in there]
         if missing:
@@ -388,25 +387,25 @@ class Owner:
             session.nothing(f"{self.name} has no set {missing[0]!r}; its sets: {known}{near}")
 
     def require_any(self, session: Session, memory: Memory) -> None:
-        """End the command if it has no set at all; not with --json, which says so by a list."""
+        """End the command if the owner has no set. With --json, the caller prints an empty list."""
         if not session.json and not self.of(memory).sets():
             session.nothing(f"{self.name} has no items{self.near_keys(session, memory)}")
 
     def require_key(self, session: Session, memory: Memory) -> None:
-        """End the command if the space does not have the key."""
+        """End the command if the key does not exist in the space."""
         if self.key is not None and next(memory.keys(prefix=self.key), None) != self.key:
             session.nothing(f"there is no {self.name}{self.near_keys(session, memory)}")
 
     def near_keys(self, session: Session, memory: Memory) -> str:
-        """Return which keys of the space are named nearly so, of as many as are looked at.
+        """Return similar keys among the first `NEAR_KEYS` keys of each first letter.
 
-        Empty for knowledge, a key that is there, and with --json.
+        Empty for knowledge, for an existing key, and with --json.
         """
         if self.key is None or session.json:
             return ""
         if next(memory.keys(prefix=self.key), None) == self.key:
             return ""
-        from difflib import get_close_matches  # only where a key is missing
+        from difflib import get_close_matches  # only needed for a missing key
 
         first = self.key[0]
         begins = dict.fromkeys((first, first.swapcase(), ""))
@@ -420,14 +419,14 @@ class Owner:
     def find(
         self, session: Session, memory: Memory, item_id: str, set_name: str | None
     ) -> tuple[MemorySet, str]:
-        """Return the set of an item, and the item's id in it; end the command if there is none.
+        """Return the set of an item and the item's id in the set. End the command without one.
 
         Args:
-            item_id: Its id, or ``SET/ID`` as `context` and `replay` print it.
-            set_name: The set; None: the one set of the owner that has the item.
+            item_id: The id, or ``SET/ID`` as `context` and `replay` print it.
+            set_name: The set. None means the one set of the owner that has the item.
 
         Raises:
-            InvalidInput: Several sets have an item of this id.
+            InvalidInput: Several sets have an item with this id.
         """
         checked_name(item_id, "an item's id")
         sets = self.of(memory)

@@ -1,4 +1,4 @@
-"""Tables and bars for people, drawn by rich: it is loaded when one is drawn."""
+"""Tables and bars for people, drawn by rich. rich is imported when the first one is drawn."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ from alveus.cli.output import BAR, bar, one_line
 from alveus.store.items import Hit, Hits
 
 WIDTH = 120
-"""Columns of a table where there is no terminal to ask."""
+"""Columns of a table without a terminal."""
 
 TEXT_WIDTH = 20
-"""Columns that a text has at least beside the parts of its score."""
+"""Fewest columns of a text beside the parts of its score."""
 
 RELEVANCE, NO = "relevance", "·"
-"""The first column beside a score, and the sign for 0.00 in the others."""
+"""The first column beside a score, and the sign for 0.00 in the other columns."""
 
 
 class _Console(Console):
     def on_broken_pipe(self) -> None:
-        """Leave a reader that stopped to the edge, as all output does; Rich would exit with 1."""
+        """Let the caller handle a closed pipe, as for all output. Rich would exit with 1."""
         raise BrokenPipeError
 
 
 def console(*, err: bool = False) -> Console:
-    """Return a console on stdout or stderr, as wide as the terminal, or as `WIDTH`."""
+    """Return a console on stdout or stderr, as wide as the terminal, or `WIDTH` columns."""
     stream = sys.stderr if err else sys.stdout
     return _Console(
         file=stream,
@@ -50,16 +50,16 @@ def console(*, err: bool = False) -> Console:
 
 
 class Rate(ProgressColumn):
-    """How many are done in a second, lately."""
+    """The recent rate of a task, per second."""
 
     def render(self, task: Task) -> Text:
-        """Return the rate of a task, once there is one."""
+        """Return the rate of a task; empty before the first measurement."""
         speed = task.finished_speed or task.speed
         return Text("" if speed is None else f"{speed:,.0f}/s")
 
 
 def progress_bar() -> Progress:
-    """Return a bar on stderr, which goes when it is done."""
+    """Return a progress bar on stderr. It disappears at the end."""
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),
@@ -72,9 +72,9 @@ def progress_bar() -> Progress:
 
 
 def explained(hits: Hits, *, width: int, marked: Container[str | None] = ()) -> ConsoleRenderable:
-    """Return a table of hits with the parts of each score; items with *marked* ids stand out.
+    """Return a table of hits with the parts of each score. Items with *marked* ids are highlighted.
 
-    Where *width* columns leave the text too little room, there are a few lines for each hit.
+    If *width* columns leave the text too little space, each hit takes several lines.
     """
     shown = [name for name in (hits[0].parts if hits else ()) if _counts(hits, name)]
     if hits and hits[0].relevance is not None:

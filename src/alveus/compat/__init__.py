@@ -1,4 +1,4 @@
 """Names and calls of other systems, for their users: re-exports and thin adapters.
 
-One module per system. Names that mean something else in another one are never in `alveus` itself.
+One module per system. `alveus` itself never exports a name with two meanings.
 """

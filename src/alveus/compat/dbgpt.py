@@ -87,20 +87,20 @@ __all__ = [
 ]
 
 SensorMemory = SensoryMemory
-"""The same; the document spells it both ways."""
+"""Alias: DB-GPT's document uses both spellings."""
 
 DefaultGptsMessageMemory, DefaultGptsPlansMemory = GptsMessageMemory, GptsPlansMemory
-"""The same, under the names of DB-GPT's defaults."""
+"""Aliases: the names of DB-GPT's defaults."""
 
 
 class OpenAILLMClient(OpenAIChat):
-    """`alveus.llm.OpenAIChat`, as DB-GPT's programs make one; it connects at the first call.
+    """`alveus.llm.OpenAIChat` with the arguments of DB-GPT. It connects at the first call.
 
     Args:
         model_alias: The model's name on the server.
-        api_base: The address of the server, up to and with ``/v1``; None: ``OPENAI_API_BASE``, or
-            the default of `OpenAIChat`.
-        api_key: None: ``OPENAI_API_KEY`` at the first call.
+        api_base: The address of the server, up to and with ``/v1``. None means ``OPENAI_API_BASE``,
+            or the default of `OpenAIChat`.
+        api_key: None means ``OPENAI_API_KEY`` at the first call.
 
     Raises:
         InvalidInput: An argument cannot be used.

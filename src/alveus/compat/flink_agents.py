@@ -1,8 +1,9 @@
 """The memory and the agents of Apache Flink Agents, under its names, on alveus.
 
-Agents, actions, events and exact memory need no adapter: they are those of alveus. Sets and the
-context of an action have the form that Flink Agents 0.2 and its design published. An agent of these
-names is run by `alveus.LocalRunner`. The differences are on the page "coming from Flink Agents".
+Agents, actions, events and exact memory are alveus's classes, without an adapter. Sets and the
+context of an action have the form that Flink Agents 0.2 and its design published.
+`alveus.LocalRunner` runs an agent written with these names. The page "coming from Flink Agents"
+lists the differences.
 """
 
 from __future__ import annotations
@@ -104,7 +105,7 @@ _TYPES: dict[str, type] = {"str": str, "ChatMessage": ChatMessage}
 
 @dataclass(frozen=True, slots=True)
 class MemorySetItem:
-    """An item of a memory set, as Flink Agents shows it; a compacted one has a range of times."""
+    """An item of a memory set, as in Flink Agents. A compacted item has a range of times."""
 
     memory_set_name: str
     id: str
@@ -117,7 +118,7 @@ class MemorySetItem:
 
 @dataclass(frozen=True, slots=True)
 class KnowledgeSetItem:
-    """An item of a knowledge set, as Flink Agents shows it."""
+    """An item of a knowledge set, as Flink Agents returns it."""
 
     name: str
     value: Any
@@ -150,12 +151,12 @@ class _FlinkSet(ABC, Generic[S]):
 
     @property
     def item_type(self) -> type | None:
-        """The type of its values; None: any storable value."""
+        """The type of its values. None means any storable value."""
         return _TYPES.get(self._inner.definition.item_type or "")
 
     @property
     def size(self) -> int:
-        """How many items it holds."""
+        """The number of items in the set."""
         return len(self._inner)
 
     def add(
@@ -164,9 +165,9 @@ class _FlinkSet(ABC, Generic[S]):
         ids: str | Sequence[str] | None = None,
         metadatas: Metadata | Sequence[Metadata] | None = None,
     ) -> list[str]:
-        """Add one item or a list of them, all or none; return their ids.
+        """Add one item or a list of items, all or none. Return their ids.
 
-        One dict of metadata is for all of them; a list has one each.
+        A dict of metadata applies to all items. A list has one dict per item.
         """
         values = cast("list[object]", items) if isinstance(items, list) else [items]
         item_ids = _one_each([ids] if isinstance(ids, str) else ids, len(values), "ids")
@@ -207,9 +208,9 @@ class _FlinkSet(ABC, Generic[S]):
         filters: Metadata | None = None,
         limit: int | None = None,
     ) -> list[S]:
-        """Return the items with these ids that exist; without ids, all, oldest first.
+        """Return the existing items with these ids. Without ids, return all items, oldest first.
 
-        Without ids, *filters* leaves those whose metadata match, and *limit* the first so many.
+        Without ids, *filters* selects by metadata, and *limit* keeps the first items.
         """
         if ids is None:
             return [self._shown(item) for item in self._inner.list(where=filters, limit=limit)]
@@ -221,7 +222,7 @@ class _FlinkSet(ABC, Generic[S]):
         return [self._shown(item) for item in self._inner.recent(n)]
 
     def search(self, query: str, limit: int = 10, filters: Metadata | None = None) -> list[S]:
-        """Return the items that answer *query* best, best first; *filters* is on metadata."""
+        """Return the items that answer *query*, best first. *filters* selects by metadata."""
         hits = self._inner.search(query, limit=limit, where=filters)
         return [self._shown(hit.item) for hit in hits]
 
@@ -278,13 +279,13 @@ class FlinkLongTermMemory:
         compaction_strategy: Given | None = None,
         execution: sets.Execution = "sync",
     ) -> FlinkMemorySet:
-        """Return a set; if nothing was added to it yet, it will have this definition.
+        """Return a set. A set without items gets this definition.
 
-        With a strategy, the add that finds it full compacts it first, unless *execution* says
+        With a strategy, the add that finds the set full compacts it first, unless *execution* says
         otherwise.
 
         Raises:
-            SetDefinitionConflict: It holds items under another definition.
+            SetDefinitionConflict: The set holds items under another definition.
         """
         has_strategy = compaction_strategy not in (None, "trim", "reject")
         inner = self._key.set(
@@ -299,11 +300,11 @@ class FlinkLongTermMemory:
     create_memory_set = get_or_create_memory_set
 
     def get_memory_set(self, name: str) -> FlinkMemorySet:
-        """Return a set as it is."""
+        """Return a set with its present definition."""
         return FlinkMemorySet(self._key.set(name))
 
     def delete_memory_set(self, name: str) -> bool:
-        """Retire all items of a set; return whether there was such a set."""
+        """Retire all items of a set. Return whether the set existed."""
         exists = name in self._key.sets()
         self._key.set(name).clear()
         return exists
@@ -318,15 +319,15 @@ class Knowledge:
     def get_or_create_knowledge_set(
         self, name: str, item_type: type | None = None
     ) -> FlinkKnowledgeSet:
-        """Return a set; if nothing was added to it yet, it will hold this type."""
+        """Return a set. A set without items gets this item type."""
         return FlinkKnowledgeSet(self._knowledge.set(name, item_type=_type_name(item_type)))
 
     def get_knowledge_set(self, name: str) -> FlinkKnowledgeSet:
-        """Return a set as it is."""
+        """Return a set with its present definition."""
         return FlinkKnowledgeSet(self._knowledge.set(name))
 
     def delete_knowledge_set(self, name: str) -> bool:
-        """Retire all items of a set; return whether there was such a set."""
+        """Retire all items of a set. Return whether the set existed."""
         exists = name in self._knowledge.sets()
         self._knowledge.set(name).clear()
         return exists
@@ -354,7 +355,7 @@ def _one_each(given: Sequence[Any] | None, number: int, what: str) -> list[Any]:
 
 
 def readable(value: Value) -> str:
-    """Return the words of any value, for search: names and values, one after the other."""
+    """Return the names and values in any value as words, for search."""
     return " ".join(_words(value))
 
 
@@ -406,7 +407,7 @@ class FlinkRunnerContext(task.RunnerContext):
     ) -> Any:  # noqa: ANN401 - the same
         """Return the result of *func*, which is called once, also after a crash; see `durable`.
 
-        In an async action it is awaited, like `durable_execute_async`.
+        In an async action, await the result, as of `durable_execute_async`.
 
         Args:
             reconciler: Returns the result of a call that was running when its process died.
@@ -431,7 +432,7 @@ def action(
     on_error: OnError | None = None,
     retry: Retry | None = None,
 ) -> Callable[[F], F]:
-    """Mark a function as an action that events of these classes set off; see `alveus.action`."""
+    """Mark a function as an action that runs on events of these classes; see `alveus.action`."""
     return agent.action(
         *events, when=when, on_error=on_error, retry=retry, adapt=FlinkRunnerContext
     )
@@ -449,10 +450,11 @@ _OFF = ("short-term-read", "sensory-read")
 def memory_events(config: Mapping[str, object]) -> MemoryEvents:
     """Return the memory events that an agent sends under the options of a Flink Agents job.
 
-    These are ``memory.generate-event``, ``memory.generate-event.short-term-write`` and so on, and
-    ``agent-run.begin-event``; other options are ignored. The defaults are those of Flink Agents:
-    events of writes and of long-term memory are on, of reads and the beginning of a run off.
-    Events carry values.
+    The options are ``memory.generate-event``, ``memory.generate-event.short-term-write`` and their
+    siblings, and ``agent-run.begin-event``. Other options are ignored. The defaults are Flink
+    Agents': events of writes and of long-term memory are on, events of reads and of the beginning
+    of
+    a run are off. Events carry values.
 
     Raises:
         InvalidInput: An option is neither true nor false.

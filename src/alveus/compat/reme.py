@@ -1,7 +1,7 @@
-"""ReMe's scores: of keywords, of two ranked lists together, and of kinds of memories.
+"""ReMe's scores: of keywords, of two fused ranked lists, and of kinds of memories.
 
-ReMe is AgentScope's memory kit. alveus ranks by `Signals` instead; these are for a program that
-has to keep the numbers it had.
+ReMe is AgentScope's memory kit. alveus ranks by `Signals`. These functions are for programs that
+depend on ReMe's numbers.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ KINDS = {"conversation": 0.5, "observation": 1.0, "customised observation": 1.2,
 """The factors of kinds of memories."""
 
 TIME_MATCHES = 2.0
-"""The same, where the time that is asked for is that of the memory."""
+"""The factor for a query time equal to the time of the memory."""
 
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|\w{2,}")
-"""A word of two characters or more, or a character of Chinese or Japanese."""
+"""A word of two or more characters, or a character of Chinese or Japanese."""
 
 Kind = Literal["conversation", "observation", "customised observation", "insight"]
 
 
 def fused_ranks(by_vector: Sequence[str], by_keyword: Sequence[str]) -> dict[str, float]:
-    """Return the score of each id that one of two ranked lists has, the best first."""
+    """Return the fused score of each id in two ranked lists, best first."""
     scores: dict[str, float] = {}
     for weight, ids in ((VECTOR_WEIGHT, by_vector), (KEYWORD_WEIGHT, by_keyword)):
         for rank, each in enumerate(ids, start=1):
@@ -59,7 +59,7 @@ def keyword_scores(texts: Sequence[str], query: str) -> list[float]:
 
 
 def score_of_kind(score: float, kind: Kind, *, time_matches: bool = False) -> float:
-    """Return the score of a memory of a kind."""
+    """Return a score multiplied by the factor of the memory's kind."""
     if kind not in KINDS:
         raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     return score * KINDS[kind] * (TIME_MATCHES if time_matches else 1.0)

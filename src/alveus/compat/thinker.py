@@ -1,7 +1,7 @@
-"""The memory and the agents of thinker, under their names there, as Python has them.
+"""The memory and the agents of thinker, under thinker's names, in Python.
 
 docs/coming-from/thinker.md maps the names and lists differences. A `Stream` made here keeps
-thinker's rules, `profile="thinker"`; the windows of `alveus.agents.windows` keep alveus's.
+thinker's rules, `profile="thinker"`. The windows of `alveus.agents.windows` keep alveus's rules.
 """
 
 from __future__ import annotations
@@ -53,16 +53,16 @@ Memory = ContextMemory
 """The memory of an agent: purge, commit, context."""
 
 K = Stamp
-"""An id that says when it was made: `guid.K`."""
+"""An id that contains its time of creation: `guid.K`."""
 
 Feedback = Unfit
-"""The error of a decoder with the reason for the model."""
+"""A decoder's error, with the reason for the model."""
 
 ErrMaxEpoch = EpochsSpent
 """The error of `Epoch`."""
 
 INFINITE = -1
-"""The cap of a `Stream` that forgets nothing; any number of 0 or less is one."""
+"""The cap of a `Stream` that forgets nothing. Any number of 0 or less means the same."""
 
 AGENT_RETURN, AGENT_ASK, AGENT_REFINE, AGENT_RETRY, AGENT_ABORT = (
     "return",
@@ -74,7 +74,7 @@ AGENT_RETURN, AGENT_ASK, AGENT_REFINE, AGENT_RETRY, AGENT_ABORT = (
 """The phases of a reasoner's answer."""
 
 Stratum = Message.stratum
-"""Makes the first message of a context: fixed instructions."""
+"""Make the first message of a context: fixed instructions."""
 
 
 def Prompt(text: str) -> Message:  # noqa: N802 - thinker's name
@@ -83,19 +83,20 @@ def Prompt(text: str) -> Message:  # noqa: N802 - thinker's name
 
 
 def Answer(text: str, *answers: str) -> Message:  # noqa: N802 - thinker's name
-    """Return the answer of a tool to the calls of these ids."""
+    """Return a tool's answer to the calls with these ids."""
     return Message(text, "tool", answers=answers)
 
 
 class ThinkerStream(StreamWindow):
-    """The last observations, as many as *cap*; by thinker's rules.
+    """The last *cap* observations, by thinker's rules.
 
-    A cap of 0 or less is none, observations are in the order of their commits, and one that is
-    committed twice is kept twice.
+    A cap of 0 or less means no limit. Observations are in the order of their commits. An
+    observation
+    that is committed twice is kept twice.
 
     Args:
-        cap: How many.
-        stratum: The first message of each context; "": none.
+        cap: The number of observations.
+        stratum: The first message of each context. "" means none.
         settings: The settings of every window; see `alveus.agents.windows.Window`.
     """
 

@@ -1,4 +1,5 @@
-"""alveus behind the interfaces of other frameworks; each needs its package, and an extra of it.
+"""alveus behind the interfaces of other frameworks. Each module needs its framework and extra.
 
-Nothing of alveus imports these rooms. Each is a thin layer over the public calls of `alveus`.
+No other part of alveus imports these modules. Each is a thin layer over the public calls of
+`alveus`.
 """

@@ -1,6 +1,6 @@
 """Microsoft Agent Framework: the history of sessions, and memories for an input.
 
-The messages of a session are items of a set of a key, so that a session is found in the next.
+The messages of a session are items of a set of a key, so a later run finds the session again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from alveus.store.items import Item
 from alveus.values.storable import ValidText
 
 NO_SESSION = "agent_session"
-"""The set of an agent that is run without a session; after a dot follows the id of one."""
+"""The set of an agent without a session. With a session, a dot and its id follow."""
 
 
 def _set_of(session_id: str | None) -> str:
@@ -34,14 +34,14 @@ def _set_of(session_id: str | None) -> str:
 class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
     """Keeps the messages of sessions, for ``Agent(context_providers=[…])``.
 
-    The messages of a run are one commit, durable when it ends. A message with an id is kept once,
+    The messages of a run are one commit, durable when it ends. A message with an id is stored once,
     however often the framework passes it. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
-        key: Whose the sessions are, such as a user; session ID is its set ``agent_session.ID``.
-        skip_excluded: As with the framework's providers: messages that were marked as excluded
-            when they were stored are not returned.
+        key: The owner of the sessions, such as a user. Session ID is its set ``agent_session.ID``.
+        skip_excluded: As in the framework's providers: messages marked as excluded when they were
+            stored are not returned.
         options: ``load_messages store_inputs store_outputs store_context_messages
             store_context_from`` of the framework's `HistoryProvider`.
     """
@@ -69,7 +69,7 @@ class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
         state: dict[str, Any] | None = None,  # noqa: ARG002 - the framework's
         **_: Any,  # noqa: ANN401 - the framework's
     ) -> list[Message]:
-        """Return the messages of a session, the oldest first."""
+        """Return the messages of a session, oldest first."""
         kept = self._key.set(_set_of(session_id))
         items = await self.awaited(kept.list)
         messages = [Message.from_dict(item.value) for item in items]
@@ -85,7 +85,7 @@ class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
         state: dict[str, Any] | None = None,  # noqa: ARG002 - the framework's
         **_: Any,  # noqa: ANN401 - the framework's
     ) -> None:
-        """Add messages behind the others, all or none."""
+        """Append messages, all or none."""
         kept = self._key.set(_set_of(session_id))
         items: dict[str | int, Item] = {}
         for position, message in enumerate(messages):
@@ -97,13 +97,14 @@ class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
 class AlveusContextProvider(OpenedMemory, ContextProvider):
     """Quotes a key's memory about an input to the model; stores nothing.
 
-    The quotation is one message of the user before the input. It leaves out the messages of the
-    session, which are those of its `AlveusHistoryProvider`.
+    The quotation is one user message before the input. It leaves out the messages of the session,
+    which
+    its `AlveusHistoryProvider` returns.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
-        key: Whose memory it is, such as a user.
-        budget_tokens: The most that the message may have.
+        key: The owner of the memory, such as a user.
+        budget_tokens: The most tokens of the message.
         options: Of `KeyMemory.context`, such as ``profile where signals limit``.
     """
 

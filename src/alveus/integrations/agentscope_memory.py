@@ -1,6 +1,6 @@
-"""AgentScope 1.0: the long-term memory of an agent; for AgentScope 2 see `agentscope_middleware`.
+"""AgentScope 1.0: the long-term memory of an agent. For AgentScope 2 see `agentscope_middleware`.
 
-What an agent says and hears, and what it chooses to remember, are items of a set of a key.
+The messages of an agent, and the texts it chooses to remember, are items of a set of a key.
 """
 
 from __future__ import annotations
@@ -40,18 +40,19 @@ NOTE = "long_term_memory"
 class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
     """Remembers messages, for ``ReActAgent(long_term_memory=…)``.
 
-    Each call is one commit, durable when it returns; a message is kept once, however often its
-    conversation is recorded, and not again after it was deleted. A cancelled task waits for the
+    Each call is one commit, durable when it returns. A message is stored once, however often its
+    conversation is recorded, and not again after its deletion. A cancelled task waits for the
     commit.
 
     Args:
         memory: A memory, or a path or a URL that this object opens, and closes with `close`.
-        agent_name: An agent, as with AgentScope's memory: records have the names that are passed,
-            and only records with all of them are found.
+        agent_name: An agent, as in AgentScope's memory: records keep the names that are passed,
+            and a search finds only records with all of them.
         user_name: A user.
         run_name: A run.
-        key: Whose memory it is; by default the first name of user, agent and run that is given has
-            a separate key, such as ``agentscope.user:NAME``.
+        key: The owner of the memory. The default is a key of the first given name of user, agent
+            and
+            run, such as ``agentscope.user:NAME``.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         msgs: list[Msg | None],
         **_: Any,  # noqa: ANN401 - AgentScope's
     ) -> list[str]:
-        """Record messages that are not there yet; return their ids.
+        """Record messages that are not stored yet. Return their ids.
 
         AgentScope's messages about this memory are left out.
         """
@@ -154,13 +155,13 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         return await self.awaited(search)
 
     def _item(self, message: Msg) -> Item:
-        """Return a message as an item: its text is searched."""
+        """Return a message as an item. Search covers its text."""
         given: dict[str, Any] = message.to_dict()  # pyright: ignore[reportUnknownMemberType] - AgentScope says only "dict"
         return message_item(
             ValidText({**given, "invocation_id": message.invocation_id}, 0),
             message.role,
             _text(message),
-            id=json.dumps([message.id, self._names]),  # agents of one user hear the same message
+            id=json.dumps([message.id, self._names]),  # agents of one user receive the same message
             metadata=self._names,
             speaker=message.name or None,
         )
@@ -180,5 +181,5 @@ def _checked(messages: object) -> list[Msg]:
 
 
 def _text(message: Msg) -> str:
-    """Return the text of a message, without thoughts of a model."""
+    """Return the text of a message, without a model's thoughts."""
     return text_said(message.role, message.get_text_content() or "")

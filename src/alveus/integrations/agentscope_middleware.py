@@ -1,4 +1,4 @@
-"""AgentScope 2: long-term memory of an agent, as a middleware; for 1.0 see `agentscope_memory`.
+"""AgentScope 2: long-term memory of an agent, as a middleware. For 1.0 see `agentscope_memory`.
 
 The messages of a turn are items of a set of the user's key.
 """
@@ -27,7 +27,7 @@ from alveus.values.ids import identity_key
 from alveus.values.storable import choice
 
 NO_AGENT = "agentscope_middleware"
-"""The set of a middleware that names no agent."""
+"""The set of a middleware without an agent."""
 
 MODES = ("static_control", "agent_control", "both")
 
@@ -41,21 +41,24 @@ logger = logging.getLogger(__name__)
 
 
 class AlveusMiddleware(OpenedMemory, MiddlewareBase):
-    """Remembers turns and quotes memories for the next, for ``Agent(middlewares=[…])``.
+    """Remembers turns and quotes memories for later turns, for ``Agent(middlewares=[…])``.
 
-    A turn is one commit, durable when the reply ends, and kept once, however often it is repeated.
-    If a search fails, the agent replies without it, and a warning is logged; if a turn cannot be
-    kept, the error is raised. A cancelled task waits for the commit.
+    A turn is one commit, durable when the reply ends, and stored once, however often it is
+    repeated. If
+    a search fails, the agent replies without it, and a warning is logged. If a turn cannot be
+    stored,
+    the error is raised. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.
-        user_id: Whose memory it is: the key ``agentscope.user:ID``.
-        mode: "static_control" quotes and remembers by itself; "agent_control" gives the agent the
+        user_id: The owner of the memory: the key ``agentscope.user:ID``.
+        mode: "static_control" quotes and remembers automatically; "agent_control" gives the agent
+            the
             tools ``search_memory`` and ``add_memory`` (its toolkit takes `list_tools`); or "both".
         agent_id: The agent, which gets a separate set.
-        top_k: The most items that are quoted.
-        scope_search_by_agent: Whether only the set of the agent is searched, if it has a name;
-            else all sets of the user.
+        top_k: The most quoted items.
+        scope_search_by_agent: True to search only the set of the agent, if it has a name. False to
+            search all sets of the user.
         budget_tokens: The most tokens of the quotation.
         key: Another key than the user's, to share its memory.
     """
@@ -102,26 +105,26 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
                 if isinstance(event, Msg) and event.role == "assistant":
                     reply = event
                 yield event
-        finally:  # of this turn only: it is neither kept nor shown again
+        finally:  # the quotation is neither stored nor shown again
             context = agent.state.context
             context[:] = [message for message in context if message is not note]
         if reply is not None:
             await self._remember(asked, reply, agent.state.session_id)
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:  # noqa: ARG002 - AgentScope's
-        """Return the prompt, with the purpose of the tools if the agent has them."""
+        """Return the prompt. If the agent has the tools, it explains their purpose."""
         if self._mode == "static_control":
             return current_prompt
         return f"{current_prompt}\n\n{INSTRUCTIONS}"
 
     async def list_tools(self) -> list[ToolBase]:
-        """Return the tools of the agent; none with "static_control"."""
+        """Return the tools of the agent. "static_control" has none."""
         if self._mode == "static_control":
             return []
         return [SearchMemoryTool(self), AddMemoryTool(self)]
 
     async def find(self, query: str, *, limit: int) -> list[str]:
-        """Return texts that are remembered, the best first."""
+        """Return remembered texts, best first."""
 
         def search() -> list[str]:
             hits = self._key.search(query, sets=self._sets(), limit=limit)
@@ -138,7 +141,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         return [self._name] if self._is_scoped else self._key.sets()
 
     async def _note(self, asked: list[Msg], shown: list[str]) -> Msg | None:
-        """Return the quotation for the model, without the messages it is shown; or None."""
+        """Return the quotation for the model, without messages that it sees anyway; or None."""
         query = "\n".join(message.get_text_content() or "" for message in asked)
 
         def quotation() -> str:
@@ -159,7 +162,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         )
 
     async def _remember(self, asked: list[Msg], reply: Msg, session: str) -> None:
-        """Remember a turn, unless it is there: a second answer to a question has another id."""
+        """Store a turn once. A second answer to a question has another id."""
         said = [message for message in (*asked, reply) if _text(message)]
         items = [_item(message, session) for message in said]
 
@@ -172,7 +175,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
 
 
 class MemoryTool(ToolBase):
-    """A tool of an `AlveusMiddleware`; the agent need not ask whether it may use it."""
+    """A tool of an `AlveusMiddleware`. The agent may use it without asking."""
 
     def __init__(self, middleware: AlveusMiddleware) -> None:
         super().__init__()
@@ -183,7 +186,7 @@ class MemoryTool(ToolBase):
         *_: Any,  # noqa: ANN401 - AgentScope's
         **__: Any,  # noqa: ANN401 - the same
     ) -> PermissionDecision:
-        """Allow it."""
+        """Allow the call."""
         return PermissionDecision(
             behavior=PermissionBehavior.ALLOW, message="a tool of the agent's memory"
         )
@@ -279,12 +282,12 @@ def _asked(inputs: object) -> list[Msg]:
 
 
 def _text(message: Msg) -> str:
-    """Return the text of a message, without thoughts of a model."""
+    """Return the text of a message, without a model's thoughts."""
     return text_said(message.role, message.get_text_content() or "")
 
 
 def _item(message: Msg, session: str) -> Item:
-    """Return a message as an item: its text is searched."""
+    """Return a message as an item. Search covers its text."""
     return message_item(
         plain_json(message),
         message.role,

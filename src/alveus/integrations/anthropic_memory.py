@@ -1,7 +1,7 @@
-"""Anthropic's memory tool: the files that a model keeps, each an item of a set.
+"""Anthropic's memory tool: the files of a model, each an item of a set.
 
-So they are searched, dated, kept in versions and forgotten like any other item. A folder exists
-while it has a file.
+So the files are searched, dated, versioned and forgotten like any other item. A folder exists while
+it contains a file.
 """
 
 from __future__ import annotations
@@ -34,19 +34,20 @@ ROOT = "/memories"
 """The first part of every path."""
 
 MAX_LINES = 999_999
-"""Lines of a file that is shown. Source: the documentation of the tool."""
+"""Most lines of a file for a view. Source: the documentation of the tool."""
 
 _NUMBER_WIDTH = 6
 
 _DEPTH = 2
-"""Levels that a view of a folder shows. Source: the documentation of the tool."""
+"""Levels in a view of a folder. Source: the documentation of the tool."""
 
 
 class MemoryFiles(OpenedMemory):
-    """The commands of the tool, on the set *name* of a key; each is one commit.
+    """The commands of the tool, on the set *name* of a key. Each is one commit.
 
     Commands of several threads and processes do not undo each other: a file that has changed since
-    it was read is read again.
+    the
+    read is read again.
 
     Every command returns the text for the model, and raises `ToolError` with the error for the
     model.
@@ -72,7 +73,7 @@ class MemoryFiles(OpenedMemory):
         return _listing(path, contents)
 
     def create(self, command: BetaMemoryTool20250818CreateCommand) -> str:
-        """Add a file that is not there yet."""
+        """Add a new file."""
         _check_texts(command, "path", "file_text")
         path = _checked(command.path)
         taken = f"File {command.path} already exists"
@@ -89,7 +90,7 @@ class MemoryFiles(OpenedMemory):
         return _noted(f"File created successfully at: {command.path}", replaced)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that a file has once; return the lines around it."""
+        """Replace a text that occurs once in a file. Return the lines around it."""
         _check_texts(command, "path", "old_str", "new_str")
         old, (new, replaced) = valid_text(command.old_str).value, valid_text(command.new_str)
 
@@ -110,7 +111,7 @@ class MemoryFiles(OpenedMemory):
         return _noted(edited, replaced)
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        """Insert lines behind a line of a file; 0: at its beginning."""
+        """Insert lines after a line of a file. 0 means at the beginning."""
         _check_texts(command, "path", "insert_text")
         if not isinstance(command.insert_line, int):  # pyright: ignore[reportUnnecessaryIsInstance] - as a model sends it
             _refuse(command, "insert_line", "a number")
@@ -133,7 +134,7 @@ class MemoryFiles(OpenedMemory):
         return _noted(f"The file {command.path} has been edited.", replaced)
 
     def delete(self, command: BetaMemoryTool20250818DeleteCommand) -> str:
-        """Remove a file, or a folder with all that it holds."""
+        """Delete a file, or a folder with all its files."""
         _check_texts(command, "path")
         path = _checked(command.path)
         if path == ROOT:
@@ -148,7 +149,7 @@ class MemoryFiles(OpenedMemory):
         return f"Successfully deleted {command.path}"
 
     def rename(self, command: BetaMemoryTool20250818RenameCommand) -> str:
-        """Give a file, or a folder, another path, in one commit."""
+        """Move a file or a folder to another path, in one commit."""
         _check_texts(command, "old_path", "new_path")
         old, new = _checked(command.old_path), _checked(command.new_path)
         if old == ROOT:
@@ -166,7 +167,7 @@ class MemoryFiles(OpenedMemory):
                 raise ToolError(f"Cannot move {command.old_path} into itself")
             _check_parents(files, new)
             for path in paths:
-                files.delete(path)  # the version that was read; another one is refused
+                files.delete(path)  # refused if it changed since the read
                 item = self._files.get(path)
                 if item is not None:
                     _add(files, new + path[len(old) :], _content(item))
@@ -185,7 +186,7 @@ class MemoryFiles(OpenedMemory):
     def _commit(self, change: Callable[[KeyBatch], Any], *, taken: str = "") -> Any:  # noqa: ANN401 - what *change* returns
         try:
             return self._key.commit(change)
-        except DuplicateItem as error:  # another was first
+        except DuplicateItem as error:  # another call was first
             raise ToolError(taken) from error
         except (InvalidInput, LimitReached, Rejected, Unavailable) as error:
             raise ToolError(str(error)) from error
@@ -196,8 +197,8 @@ class AlveusMemoryTool(MemoryFiles, BetaAbstractMemoryTool):
 
     Args:
         memory: A memory, or a path or a URL that the tool opens, and closes with `close`.
-        key: Whose memory it is, such as a user.
-        name: The set of that key that holds the files.
+        key: The owner of the memory, such as a user.
+        name: The set of the key for the files.
         deleting: How files are deleted: "retire" keeps the history of a file for as long as the
             memory keeps it; "forget" erases it, and leaves a receipt.
         cache_control: Of the tool, as Anthropic's API takes it.
@@ -217,7 +218,7 @@ class AlveusMemoryTool(MemoryFiles, BetaAbstractMemoryTool):
 
 
 class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The same for ``AsyncAnthropic``; a cancelled task waits until the commit has ended."""
+    """The same for ``AsyncAnthropic``. A cancelled task waits until the commit has ended."""
 
     def __init__(
         self,
@@ -247,7 +248,7 @@ class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
 
 
 def _check_texts(command: object, *names: str) -> None:
-    """Refuse a command that lacks one of these texts: a model may leave one out."""
+    """Refuse a command without one of these texts: a model may omit one."""
     for name in names:
         if not isinstance(getattr(command, name, None), str):
             _refuse(command, name, "a string")
@@ -289,7 +290,7 @@ def _content(item: Item) -> str:
 
 
 def _contents_below(files: MemorySet, folder: str) -> dict[str, str]:
-    """Return the files in a folder, by path; a folder without any is not there."""
+    """Return the files in a folder, by path. An empty folder does not exist."""
     return {
         item.id: _content(item)
         for item in files.list()
@@ -298,7 +299,7 @@ def _contents_below(files: MemorySet, folder: str) -> dict[str, str]:
 
 
 def _paths_at(files: MemorySet, path: str) -> list[str]:
-    """Return the path of a file, or of all files in a folder; none if neither exists."""
+    """Return the path of a file, or of all files in a folder; empty if neither exists."""
     return [path] if path != ROOT and path in files else [*_contents_below(files, path)]
 
 
@@ -321,12 +322,12 @@ def _update(files: MemorySet, item: Item, content: str) -> None:
 
 
 def _noted(answer: str, replaced: int) -> str:
-    """Return an answer, and how many characters of the command were replaced."""
+    """Return an answer, with the number of replaced characters of the command."""
     return "\n".join(filter(None, [answer, replaced_note(replaced)]))
 
 
 def _text(path: str, content: str) -> str:
-    """Return the text of a file for search; of an empty file its path."""
+    """Return the text of a file for search. For an empty file, the path."""
     return content if content.strip() else path
 
 
@@ -351,7 +352,7 @@ def _only_position(path: str, old: str, content: str) -> int:
 
 
 def _numbered(lines: list[str], start: int, end: int) -> str:
-    """Return some lines with their numbers, which count from 1."""
+    """Return the lines from *start* to *end* with their numbers, from 1."""
     return "\n".join(
         f"{number:>{_NUMBER_WIDTH}}\t{line}"
         for number, line in enumerate(lines[start:end], start + 1)

@@ -1,6 +1,6 @@
-"""CrewAI: the storage of its `Memory`, and its embedder, so that nothing leaves the machine.
+"""CrewAI: the storage of its `Memory`, and its embedder, so that no data leaves the machine.
 
-Records are items of a set. They are found by their meaning, as alveus's embedder reads it.
+Records are items of a set. Searches find them by meaning, with alveus's embedder.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from alveus.search.signals import Signals
 from alveus.store.items import Item, valid_item
 
 NAME = "crewai"
-"""The set of the records, unless another is named."""
+"""The default set of the records."""
 
 MEANING = Signals(
     words=0,
@@ -42,25 +42,26 @@ MEANING = Signals(
     instruction=0,
     short_question=0,
 )
-"""The cosine alone: CrewAI weighs it against age and importance itself."""
+"""The cosine alone: CrewAI weighs it against age and importance."""
 
 REMEMBERED = 10_000
-"""Texts whose vectors are known, beside a question's: more than CrewAI embeds before it asks."""
+"""Most texts whose vectors are remembered: more than CrewAI embeds before a search."""
 
 
 class AlveusStorage(OpenedMemory):
     """Keeps the records of CrewAI's memory: ``Memory(storage=s, embedder=s.embedder)``.
 
-    Each call is one commit, durable when it returns. Any thread and event loop may use it; a
-    cancelled task waits until the commit has ended.
+    Each call is one commit, durable when it returns. Any thread and event loop may use it. A
+    cancelled
+    task waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the storage opens, and closes with `close`.
-        key: Whose memory it is, such as a crew.
+        key: The owner of the memory, such as a crew.
         name: The set of the records.
-        deleting: How records are deleted: "retire" removes them, and their
-            history stays for as long as the memory keeps it; "forget" erases them, and leaves a
-            receipt.
+        deleting: How records are deleted: "retire" deletes them, and keeps their history for as
+            long
+            as the memory keeps it; "forget" erases them, and leaves a receipt.
     """
 
     def __init__(
@@ -76,11 +77,11 @@ class AlveusStorage(OpenedMemory):
         self.embedder = TextEmbedder(self.memory.embedder)
 
     def __deepcopy__(self, memo: object) -> Self:
-        """Return itself: a copy of a crew has the same storage."""
+        """Return the object itself: a copy of a crew shares the storage."""
         return self
 
     def save(self, records: list[MemoryRecord]) -> None:
-        """Add records, all or none; a record replaces one of the same id."""
+        """Add records, all or none. A record replaces one with the same id."""
         items = [_item(record) for record in records]
         if items:
             self._records.add_many(items, on_existing="update")
@@ -97,8 +98,8 @@ class AlveusStorage(OpenedMemory):
         """Return the records nearest to an embedding, with cosines, best first.
 
         Raises:
-            EmbeddingDimensionMismatchError: The vector is of an embedder with other dimensions.
-            InvalidInput: `embedder` has not returned the vector lately.
+            EmbeddingDimensionMismatchError: The vector has other dimensions than the embedder.
+            InvalidInput: `embedder` has not returned the vector recently.
         """
         query = self.embedder.text_of(query_embedding)
         where = _where(scope_prefix, categories, metadata_filter)
@@ -114,7 +115,7 @@ class AlveusStorage(OpenedMemory):
         older_than: datetime | None = None,
         metadata_filter: dict[str, Any] | None = None,
     ) -> int:
-        """Delete the records that match all that is given; return how many there were."""
+        """Delete the records that match all given arguments. Return their number."""
         where = _where(scope_prefix, categories, metadata_filter)
         if record_ids is not None:
             where["all"].append({"$id": {"in": record_ids}})
@@ -123,7 +124,7 @@ class AlveusStorage(OpenedMemory):
         return self._delete(where)
 
     def update(self, record: MemoryRecord) -> None:
-        """Replace the record of the same id; add it, if there is none."""
+        """Replace the record with the same id, or add it."""
         self.save([record])
 
     def get_record(self, record_id: str) -> MemoryRecord | None:
@@ -134,7 +135,7 @@ class AlveusStorage(OpenedMemory):
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Return the records of a scope and of those below it, the newest first."""
+        """Return the records of a scope and of those below it, newest first."""
         if limit <= 0 or offset < 0:
             return []
         items = self._records.list(
@@ -143,7 +144,7 @@ class AlveusStorage(OpenedMemory):
         return [_record(item) for item in items[offset:]]
 
     def get_scope_info(self, scope: str) -> ScopeInfo:
-        """Return how many records a scope and those below it have, their categories and times."""
+        """Return the number, categories and times of the records in a scope and below it."""
         items = self._records.list(where=_where(scope))
         times = [record.created_at for record in map(_record, items)]
         return ScopeInfo(
@@ -156,25 +157,25 @@ class AlveusStorage(OpenedMemory):
         )
 
     def list_scopes(self, parent: str = "/") -> list[str]:
-        """Return the scopes that are directly below another."""
+        """Return the scopes directly below another scope."""
         return _children(self._records.list(where=_where(parent)), parent)
 
     def list_categories(self, scope_prefix: str | None = None) -> dict[str, int]:
-        """Return how many records each category has, in a scope and those below it."""
+        """Return the number of records by category, in a scope and below it."""
         return dict(_categories(self._records.list(where=_where(scope_prefix))))
 
     def count(self, scope_prefix: str | None = None) -> int:
-        """Return how many records a scope and those below it have."""
+        """Return the number of records in a scope and below it."""
         if not _path(scope_prefix):
             return len(self._records)
         return len(self._records.list(where=_where(scope_prefix)))
 
     def reset(self, scope_prefix: str | None = None) -> None:
-        """Delete the records of a scope and of those below it; None: all."""
+        """Delete the records in a scope and below it. None means all records."""
         self._delete(_where(scope_prefix))
 
     def touch_records(self, record_ids: list[str]) -> None:
-        """Note that records were read."""
+        """Record an access to records."""
         self._records.get(record_ids)
 
     asave, asearch, adelete = awaited(save), awaited(search), awaited(delete)
@@ -190,7 +191,7 @@ class AlveusStorage(OpenedMemory):
 class TextEmbedder:
     """A memory's embedder for CrewAI, which remembers the text of each vector that it made.
 
-    CrewAI asks a storage with a vector alone; alveus searches by texts.
+    CrewAI passes only a vector to a storage. alveus searches by texts.
     """
 
     def __init__(self, embedder: Embedder) -> None:
@@ -215,7 +216,7 @@ class TextEmbedder:
         return vectors.tolist()
 
     def text_of(self, vector: Sequence[float]) -> str:
-        """Return the text of a vector that was returned."""
+        """Return the text of a vector that this embedder made."""
         if len(vector) != self._embedder.dimensions:
             raise EmbeddingDimensionMismatchError(self._embedder.dimensions, len(vector))
         with self._lock:
@@ -233,7 +234,7 @@ def _digest(vector: object) -> bytes:
 
 
 def _path(scope: str | None) -> str:
-    """Return the path of a scope; of all scopes ""."""
+    """Return the path of a scope. "" means all scopes."""
     parts = (scope or "").strip("/")
     return f"/{parts}" if parts else ""
 
@@ -258,7 +259,7 @@ def _where(
 
 
 def _item(record: MemoryRecord) -> Item:
-    """Return a record as an item: its content is searched."""
+    """Return a record as an item. Search covers its content."""
     value, replaced = plain_json(record)
     return valid_item(
         Item(
@@ -282,7 +283,7 @@ def _record(item: Item) -> MemoryRecord:
 
 
 def _aware(time: datetime) -> datetime:
-    """Return a time of CrewAI, which has no zone and is meant in UTC."""
+    """Return a time of CrewAI, without a zone, in UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 
@@ -291,7 +292,7 @@ def _categories(items: Sequence[Item]) -> Counter[str]:
 
 
 def _children(items: Sequence[Item], scope: str) -> list[str]:
-    """Return the scopes of items that are directly below a scope."""
+    """Return the scopes of items directly below a scope."""
     start = f"{_path(scope)}/"
     names = {item.value["scope"].removeprefix(start).split("/")[0] for item in items}
     return sorted(start + name for name in names if name)

@@ -1,7 +1,6 @@
 """Google's Agent Development Kit: its memory service, over the events of sessions.
 
-Events with text are items of a set of a user, so that an agent finds in one session the events of
-another.
+Events with text are items of a set of a user, so an agent finds the events of other sessions.
 """
 
 from __future__ import annotations
@@ -27,21 +26,22 @@ from alveus.values.ids import identity_key
 from alveus.values.times import Zone
 
 ROOT = "google_adk"
-"""Below it, exact memory notes which events were deleted: adding their session adds them not."""
+"""The part of exact memory that records deleted events, so that their session adds none again."""
 
 
 class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     """Remembers the events of sessions, for ``Runner(memory_service=…)``.
 
-    What a user and an app said to each other is the set ``google_adk.APP`` of the key
-    ``google_adk.user:ID``. Each call is one commit, durable when it returns. A cancelled task
-    waits for the commit.
+    The events of a user and an app are the set ``google_adk.APP`` of the key
+    ``google_adk.user:ID``.
+    Each call is one commit, durable when it returns. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the service opens, and closes with `close`.
-        limit: The most that a search finds.
-        deleting: How `delete_memory` deletes: "retire" removes the item, of which the history stays
-            for as long as the memory keeps it; "forget" erases it, and leaves a receipt.
+        limit: The most hits of a search.
+        deleting: How `delete_memory` deletes: "retire" deletes the item, and keeps its history for
+            as
+            long as the memory keeps it; "forget" erases it, and leaves a receipt.
     """
 
     def __init__(
@@ -51,7 +51,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         self._limit = limit
 
     async def add_session_to_memory(self, session: Session) -> None:
-        """Add the events of a session that are not there yet."""
+        """Add the new events of a session."""
         await self.add_events_to_memory(
             app_name=session.app_name,
             user_id=session.user_id,
@@ -68,10 +68,10 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add the events that are not there yet, and were not deleted.
+        """Add the events that are neither stored nor deleted.
 
         Args:
-            custom_metadata: Facts to filter by, of each of the events.
+            custom_metadata: Facts to filter by, added to each event.
         """
         zone = self._key(user_id).inside.writer.timezone
         items = [
@@ -96,10 +96,10 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         memories: Sequence[MemoryEntry],
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add entries; one whose id is stored already, or was deleted, is left out.
+        """Add entries. An entry whose id is stored already, or was deleted, is left out.
 
         Args:
-            custom_metadata: Facts to filter by, of each of the entries, beside its metadata.
+            custom_metadata: Facts to filter by, added to the metadata of each entry.
         """
         zone = self._key(user_id).inside.writer.timezone
         items = [
@@ -125,7 +125,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     async def delete_memory(
         self, *, app_name: str, user_id: str, memory_id: str | None = None
     ) -> None:
-        """Remove the memory *memory_id*, so that no later call adds it again."""
+        """Delete the memory *memory_id*, so that no later call adds it again."""
         if memory_id:
             key, name = self._key(user_id), _set_of(app_name)
             await self.awaited(lambda: self._delete(key, name, memory_id))
@@ -156,7 +156,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
                 batch.short_term.set((ROOT, name, memory_id), value=True)
 
         key.commit(change)
-        # By the history, so that a second call finishes the deletion of a killed process.
+        # Reads the history, so that a second call finishes the deletion of a killed process.
         if self._deleting == "forget" and key.set(name).history(memory_id):
             key.set(name).forget(memory_id)
 
@@ -166,7 +166,7 @@ def _set_of(app_name: str) -> str:
 
 
 def _parts(content: types.Content) -> list[types.Part]:
-    """Return the parts of a content, without thoughts of a model."""
+    """Return the parts of a content, without a model's thoughts."""
     return [
         part.model_copy(update={"text": text_said(content.role, part.text)}) if part.text else part
         for part in content.parts or ()
@@ -183,7 +183,7 @@ def _item(
     time: datetime | None,
     session_id: str | None = None,
 ) -> Item:
-    """Return a content as an item, without thoughts: its texts are searched."""
+    """Return a content as an item, without thoughts. Search covers its texts."""
     content = content.model_copy(update={"parts": _parts(content)})
     return message_item(
         plain_json(content, exclude_none=True),
@@ -208,7 +208,7 @@ def _entry(item: Item) -> MemoryEntry:
 
 
 def _time(timestamp: str | None, zone: Zone) -> datetime | None:
-    """Return the time that an entry names; one without a zone is of the memory's."""
+    """Return the time of an entry. A time without a zone is in the memory's zone."""
     if not timestamp:
         return None
     try:

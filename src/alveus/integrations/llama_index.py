@@ -1,7 +1,7 @@
-"""LlamaIndex: the chat store of its `Memory`, and a block of it that quotes memories.
+"""LlamaIndex: the chat store of its `Memory`, and a memory block with quotations.
 
-The messages of a chat are items of two sets of a key: messages that the model is shown, and older
-ones that no longer fit. So a chat is read at the same speed however long it gets.
+The messages of a chat are items of two sets of a key: messages that the model sees, and older ones
+that no longer fit. So the length of a chat does not slow down its reads.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from alveus.memory.memory import Memory
 from alveus.store.items import Item
 
 SHOWN, ARCHIVED = "llama_index", "llama_index_archive"
-"""The sets of messages that name no chat; of a chat, a dot and its id follow."""
+"""The sets of messages without a chat. For a chat, a dot and its id follow."""
 
 
 class AlveusChatStore(AsyncDBChatStore):
     """Keeps the messages of chats, for ``Memory.from_defaults(session_id=…, chat_store=…)``.
 
-    Each call is one commit, durable when it returns. Who is cancelled waits until the commit has
-    ended. Any thread and event loop may use it.
+    Each call is one commit, durable when it returns. A cancelled task waits until the commit has
+    ended.
+    Any thread and event loop may use it.
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
-        key: Whose chats they are, such as a user. LlamaIndex's key, the id of a chat, is a part
+        key: The owner of the chats, such as a user. LlamaIndex's key, the id of a chat, is a part
             of the names of its sets.
-        deleting: How messages are deleted: "retire" removes them, and their
-            history stays for as long as the memory keeps it; "forget" erases them, and leaves a
-            receipt.
+        deleting: How messages are deleted: "retire" deletes them, and keeps their history for as
+            long as the memory keeps it; "forget" erases them, and leaves a receipt.
     """
 
     _opened: OpenedMemory = PrivateAttr()
@@ -64,7 +64,7 @@ class AlveusChatStore(AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """Return messages of a chat, the oldest first; a status of None is both."""
+        """Return messages of a chat, oldest first. The status None means both."""
         items = await self._opened.awaited(lambda: _listed(self._key, key, status))
         start = offset or 0
         return _messages(items[start : None if limit is None else start + limit])
@@ -72,7 +72,7 @@ class AlveusChatStore(AsyncDBChatStore):
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
     ) -> int:
-        """Return how many messages of a status there are; they are not read for that."""
+        """Return the number of messages with a status, without reading them."""
 
         def count() -> int:
             return sum(len(self._key.set(name)) for name in _names(key, status))
@@ -82,13 +82,13 @@ class AlveusChatStore(AsyncDBChatStore):
     async def add_message(
         self, key: str, message: ChatMessage, status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        """Add a message behind the others."""
+        """Append a message."""
         await self.add_messages(key, [message], status)
 
     async def add_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        """Add messages behind the others, all or none."""
+        """Append messages, all or none."""
         items, (name,) = [_item(message) for message in messages], _names(key, status)
         if items:
             await self._opened.awaited(lambda: self._key.set(name).add_many(items))
@@ -111,7 +111,7 @@ class AlveusChatStore(AsyncDBChatStore):
         """Delete a message and return it, or return None.
 
         Args:
-            idx: Its position among all messages of the chat, from 0, the oldest first.
+            idx: Its position among all messages of the chat, from 0, oldest first.
         """
 
         def change(batch: KeyBatch) -> list[Item]:
@@ -121,13 +121,13 @@ class AlveusChatStore(AsyncDBChatStore):
         return deleted[0] if deleted else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Delete the messages of a status; None: the whole chat."""
+        """Delete the messages of a status. None means the whole chat."""
         await self._opened.awaited(
             lambda: self._delete(key, lambda batch: _remove(batch, key, status, None))
         )
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Delete the first messages that the model is shown, and return them."""
+        """Delete the first messages that the model sees, and return them."""
 
         def change(batch: KeyBatch) -> list[Item]:
             return _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
@@ -135,21 +135,21 @@ class AlveusChatStore(AsyncDBChatStore):
         return await self._opened.awaited(lambda: self._delete(key, change))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Show the model the first messages no longer, and return them; search still finds them."""
+        """Hide the first messages from the model, and return them. Search still finds them."""
 
         def change(batch: KeyBatch) -> list[Item]:
             moved = _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
             if moved:
                 batch.set(_set_of(ARCHIVED, key)).add_many(
                     [_moved(item) for item in moved],
-                    on_existing="keep",  # another call was faster, and this one is tried again
+                    on_existing="keep",  # a concurrent call was faster; this one retries
                 )
             return moved
 
         return _messages(await self._opened.awaited(lambda: self._key.commit(change)))
 
     async def get_keys(self) -> list[str]:
-        """Return the ids of the chats that have a message."""
+        """Return the ids of the chats with a message."""
 
         def read() -> list[str]:
             ids = {
@@ -177,13 +177,14 @@ class AlveusChatStore(AsyncDBChatStore):
 class AlveusMemoryBlock(BaseMemoryBlock[str]):
     """Quotes a key's memory about the last message to the model, as data.
 
-    The messages that the model is shown anyway are left out. Messages that no longer fit are
-    added, unless an `AlveusChatStore` of the same key keeps the chat, and so has them.
+    Messages that the model sees anyway are left out. Messages that no longer fit are stored, unless
+    an
+    `AlveusChatStore` of the same key stores the chat.
 
     Args:
         memory: A memory, or a path or a URL that the block opens, and closes with `close`.
-        key: Whose memory it is, such as a user.
-        budget_tokens: The most that it tells.
+        key: The owner of the memory, such as a user.
+        budget_tokens: The most tokens of the quotation.
         options: Of `KeyMemory.context`, such as ``profile where signals limit``.
         name, description, priority, accept_short_term_memory: LlamaIndex's, of every block.
     """
@@ -231,7 +232,7 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         )
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        """Add messages, all of a chat or none, that no `AlveusChatStore` of the key has."""
+        """Store messages, all of a chat or none, unless an `AlveusChatStore` of the key does."""
         chats: dict[str | None, list[Item]] = {}
         for message in messages:
             kept = message.model_copy(update={"additional_kwargs": {**message.additional_kwargs}})
@@ -254,7 +255,7 @@ def _set_of(part: str, chat: str | None) -> str:
 
 
 def _names(key: str, status: MessageStatus | None) -> list[str]:
-    """Return the names of sets, in the order in which no reader misses a message that moves."""
+    """Return the names of sets, in an order in which no reader misses a moving message."""
     names = {
         MessageStatus.ACTIVE: _set_of(SHOWN, key),
         MessageStatus.ARCHIVED: _set_of(ARCHIVED, key),
@@ -263,7 +264,7 @@ def _names(key: str, status: MessageStatus | None) -> list[str]:
 
 
 def _listed(owner: KeyMemory | KeyBatch, key: str, status: MessageStatus | None) -> list[Item]:
-    """Return items in order of time; of one commit, the archived ones are older."""
+    """Return items in order of time. Within one commit, archived items are older."""
     items: dict[str | None, Item] = {}
     for name in _names(key, status):
         found = {item.id: item for item in owner.set(name).list()}
@@ -279,12 +280,12 @@ def _time(item: Item) -> datetime:
 def _remove(
     batch: KeyBatch, key: str, status: MessageStatus | None, part: slice | None
 ) -> list[Item]:
-    """Remove a part of the items of a status, in their order, and return it; None: all of it."""
+    """Delete a part of the items of a status, in order, and return it. None means all."""
     items = _listed(batch, key, status)[part or slice(None)]
     ids = [item.id for item in items if item.id]
     deleted = sum(batch.set(name).delete(ids) for name in _names(key, status)) if ids else 0
     if deleted != len(ids):
-        raise StaleItem(ids[0], expected=items[0].version, found=None)  # the commit is tried again
+        raise StaleItem(ids[0], expected=items[0].version, found=None)  # the commit is repeated
     return items
 
 
@@ -293,7 +294,7 @@ def _item(message: ChatMessage) -> Item:
 
 
 def _moved(item: Item) -> Item:
-    """Return an item for another set, with its time."""
+    """Return an item for another set, with the same time."""
     return Item(
         value=item.value,
         id=item.id,

@@ -1,6 +1,6 @@
-"""A session of the OpenAI Agents SDK, of which nothing is imported: a session is a protocol.
+"""A session of the OpenAI Agents SDK. The SDK is not imported: a session is a protocol.
 
-The items of a session are items of a set, so they are searched like any others.
+The items of a session are items of a set, so searches cover them like any others.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from alveus.values.storable import checked_name, choice
 Result = TypeVar("Result")
 
 SessionItem: TypeAlias = dict[str, Any]
-"""An item as the SDK hands it over: a message, a call of a tool, its output, …"""
+"""An item in the SDK's form: a message, a call of a tool, its output, …"""
 
 _TEXTS = ("text", "transcript", "refusal", "name", "arguments", "output", "content", "summary")
-"""Fields whose texts are searched, in the order they are read."""
+"""Fields whose texts are searched, in reading order."""
 
 
 class AlveusSession(OpenedMemory):
@@ -36,12 +36,13 @@ class AlveusSession(OpenedMemory):
 
     Args:
         memory: A memory, or a path or a URL that the session opens, and closes with `close`.
-        key: Whose the session is, such as a user; by default a separate key,
-            ``openai_agents.session:ID``. Its items are in the set ``session.ID`` of that key.
-        clearing: How `clear_session` clears: "retire" removes the items, of which the history stays
-            for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
-        session_settings: The SDK's `SessionSettings`, or its fields as a dict, as the SDK's
-            sessions take it; its `limit` holds where `get_items` is asked for none.
+        key: The owner of the session, such as a user; by default a separate key,
+            ``openai_agents.session:ID``. The items are in the set ``session.ID`` of that key.
+        clearing: How `clear_session` clears: "retire" deletes the items, and keeps their history
+            for
+            as long as the memory keeps it; "forget" erases them, and leaves a receipt.
+        session_settings: The SDK's `SessionSettings`, or its fields as a dict, as in the SDK's
+            sessions. Its `limit` is the default of `get_items`.
 
     Raises:
         InvalidInput: An argument has the wrong type, or a field of the settings is unknown.
@@ -75,10 +76,10 @@ class AlveusSession(OpenedMemory):
         self._session_settings = _settings(given)
 
     async def get_items(self, limit: int | None = None) -> list[SessionItem]:
-        """Return the items, the oldest first; with a *limit* the last ones.
+        """Return the items, oldest first. A *limit* returns the last ones.
 
         Raises:
-            InvalidInput: The limit, or that of the settings, is no whole number.
+            InvalidInput: The limit, or the limit of the settings, is not a whole number.
         """
         if limit is None:
             limit = None if self._session_settings is None else self._session_settings.limit
@@ -91,10 +92,10 @@ class AlveusSession(OpenedMemory):
         return [item.value for item in reversed(newest)]
 
     async def add_items(self, items: Sequence[SessionItem]) -> None:
-        """Add items behind the others.
+        """Append items.
 
         Raises:
-            InvalidInput: They are no list of items, each a dict.
+            InvalidInput: The argument is not a list of dicts.
         """
         if not isinstance(items, (list, tuple)) or not all(  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             isinstance(item, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance] - the same
@@ -123,16 +124,16 @@ class AlveusSession(OpenedMemory):
             raise SessionClosed(str(error)) from error
 
     async def _check_open(self) -> None:
-        """Raise `SessionClosed` if the memory was closed, in calls that need nothing else of it."""
+        """Raise `SessionClosed` if the memory was closed, in calls that use nothing else of it."""
         await self.awaited(lambda: self._items.list(limit=1))
 
     async def pop_item(self) -> SessionItem | None:
-        """Remove the last item, and return it; no two callers get the same."""
+        """Delete the last item, and return it. No two callers get the same item."""
         popped = await self.awaited(lambda: self._items.pop(1))
         return popped[0].value if popped else None
 
     async def clear_session(self) -> None:
-        """Remove all items; see the argument *clearing* of the class."""
+        """Delete all items; see the argument *clearing* of the class."""
 
         def clear() -> None:
             if self._clearing == "retire":
@@ -144,13 +145,13 @@ class AlveusSession(OpenedMemory):
 
 
 def _settings(given: Any) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
-    """Return settings as the SDK has them: of a dict, and of None where the SDK is installed."""
+    """Return settings in the SDK's form: from a dict, or from None if the SDK is installed."""
     if hasattr(given, "resolve"):
         return given
     if given is None:
         try:
             from agents.memory import SessionSettings
-        except ImportError:  # a session is a protocol, which other programs may use
+        except ImportError:  # other programs may use the protocol without the SDK
             return None
         return SessionSettings()
     if not isinstance(given, Mapping):
@@ -173,7 +174,7 @@ def _role(item: Mapping[str, Any]) -> str | None:
 
 
 def _text(item: Mapping[str, Any]) -> str:
-    """Return the text that is searched of an item: no thoughts of the model."""
+    """Return the searchable text of an item, without the model's thoughts."""
     return text_said(_role(item), "\n".join(_texts_in(item)))
 
 

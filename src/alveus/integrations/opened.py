@@ -1,4 +1,4 @@
-"""What every integration uses: an opened memory, awaited calls, items of messages, quotations."""
+"""Shared parts of all integrations: an opened memory, awaited calls, message items, quotations."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ from alveus.values.storable import ValidText, choice, valid_text
 Result = TypeVar("Result")
 
 Deleting: TypeAlias = Literal["retire", "forget"]
-"""How an integration deletes: "retire" removes items and keeps their history for as long as the
-memory keeps it; "forget" erases them and leaves a receipt."""
+"""How an integration deletes: "retire" deletes items and keeps their history for as long as the
+memory keeps it; "forget" erases them and leaves a receipt.
+"""
 
 
 class OpenedMemory:
     """A memory that was passed, or that this object opened and closes.
 
     Args:
-        memory: A memory; or a path or a URL, at which one is opened.
+        memory: A memory, or the path or URL of a memory to open.
         deleting: How items are deleted; see `Deleting`.
     """
 
@@ -48,7 +49,10 @@ class OpenedMemory:
             self.memory.close()
 
     async def awaited(self, call: Callable[[], Result]) -> Result:
-        """Return the result of *call*, in a thread; a cancelled task waits until it has ended."""
+        """Return the result of *call*, run in a thread.
+
+        A cancelled task waits until it has ended.
+        """
         return await self.loop.run(call)
 
     def __enter__(self) -> Self:
@@ -75,14 +79,14 @@ class OpenedMemory:
 
 
 class Connected(OpenedMemory):
-    """A checkpointer or a store as LangGraph's users open it."""
+    """A checkpointer or a store with the calls that LangGraph's users open it by."""
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:  # noqa: ANN401 - of Memory.open, and of the class
-        """Open a memory at a path or a URL; use it as ``with`` or ``async with``, or `close` it.
+        """Open a memory at a path or a URL. Use it as ``with`` or ``async with``, or `close` it.
 
         Args:
-            options: ``space`` and ``embedder`` of `Memory.open`; the rest is of the class itself.
+            options: ``space`` and ``embedder`` of `Memory.open`. All others go to the class itself.
         """
         of_memory = {name: options.pop(name) for name in ("space", "embedder") if name in options}
         memory = Memory.open(conn_string, **of_memory)
@@ -95,14 +99,14 @@ class Connected(OpenedMemory):
         return made
 
     def setup(self) -> None:
-        """Do nothing: a memory makes its tables when it is opened."""
+        """Do nothing: opening a memory creates its tables."""
 
     async def asetup(self) -> None:
         """Do nothing, see `setup`."""
 
 
 class Dumpable(Protocol):
-    """A model of pydantic, which is not imported here."""
+    """A pydantic model, without an import of pydantic."""
 
     def model_dump(self, *, mode: str = ..., exclude_none: bool = ...) -> dict[str, Any]:
         """Return the fields, as pydantic does."""
@@ -110,15 +114,16 @@ class Dumpable(Protocol):
 
     @classmethod
     def model_validate(cls, obj: Any) -> Dumpable:  # noqa: ANN401 - pydantic's
-        """Return a model of fields, as pydantic does."""
+        """Return a model from fields, as pydantic does."""
         ...
 
 
 def plain_json(model: Dumpable, *, exclude_none: bool = False) -> ValidText[dict[str, Any]]:
-    """Return a model of pydantic as storable JSON, and how many characters were replaced.
+    """Return a pydantic model as storable JSON, and the number of replaced characters.
 
     Texts are replaced before pydantic makes JSON: for a field name with a lone surrogate, one
-    version of pydantic raises an error and another writes three characters.
+    version
+    of pydantic raises an error and another writes three characters.
     """
     fields = valid_text(model.model_dump())
     if fields.replaced:
@@ -132,10 +137,10 @@ def message_item(
     text: str,
     **fields: Any,  # noqa: ANN401 - of Item
 ) -> Item:
-    """Return a message as an item: search reads its text, without the thoughts of a model.
+    """Return a message as an item. Search reads its text, without a model's thoughts.
 
     Args:
-        value: The message as JSON, from which the framework's class is made again.
+        value: The message as JSON, from which the framework's class can be restored.
         fields: The other fields of the item.
     """
     item = Item(value=value.value, text=text_said(role, text), role=role or None, **fields)
@@ -152,7 +157,9 @@ def quoted(
 ) -> str:
     """Return a quotation of a key's memory for a query, within a budget.
 
-    If nothing is found, it is a sentence that says why; "" if the budget has no room for it.
+    If the search finds nothing, the result is a sentence with the reason, or "" if the budget is
+    too
+    small for it.
 
     Args:
         options: Of `KeyMemory.context`.

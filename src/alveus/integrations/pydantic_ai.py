@@ -1,7 +1,7 @@
 """A conversation store of PydanticAI, whose messages the memory searches.
 
-The record of a conversation is a value of exact memory, its messages are items of a set; one
-commit changes both.
+The record of a conversation is a value of exact memory, its messages are items of a set. One commit
+changes both.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ from alveus.values.ids import identity_key
 from alveus.values.storable import valid_text
 
 ROOT = "pydantic_ai"
-"""The object of exact memory that holds the records, by the ids of their conversations."""
+"""The object of exact memory with the records, by the ids of their conversations."""
 
 SET = "pydantic_ai"
 
 KEY = identity_key("pydantic_ai.store", "default")
-"""The key of the conversations, unless another is named."""
+"""The default key of the conversations."""
 
 _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 
@@ -49,9 +49,11 @@ _RECORDS: TypeAdapter[ConversationRecord] = TypeAdapter(ConversationRecord)
 class AlveusConversationStore(OpenedMemory, ConversationStore):
     """Keeps conversations of agents, for ``await store.save(await agent.run(…))``.
 
-    A save is one commit of the record and its new messages, durable when it returns; of two that
-    continue the same conversation, one is refused with `ConversationConflict`. A
-    cancelled task waits until the commit has ended.
+    A save is one commit of the record and its new messages, durable when it returns. Of two saves
+    that
+    continue the same conversation, one is refused with `ConversationConflict`. A cancelled task
+    waits
+    until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
@@ -74,7 +76,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return records, the last saved first; with a *scope*, those of it."""
+        """Return records, last saved first. A *scope* selects its records."""
         records = await self.awaited(lambda: _all_records(self._key))
         chosen = [one for one in records if scope is None or one.scope == scope]
         chosen.sort(key=lambda record: record.updated_at, reverse=True)
@@ -90,8 +92,9 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         """Store a record and its new messages, all or nothing.
 
         Raises:
-            ConversationConflict: Another record is stored than *expected_revision*, or the last
-                message of the record was deleted.
+            ConversationConflict: The stored record is not *expected_revision*, or the last message
+                of
+                the record was deleted.
         """
         items = [_item(entry) for entry in new_entries]
 
@@ -109,10 +112,10 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         await self.awaited(lambda: self._key.commit(change))
 
     async def delete_record(self, conversation_id: str, *, expected_revision: str) -> None:
-        """Remove a record, and the messages that no other conversation has.
+        """Delete a record, and the messages that no other conversation has.
 
         Raises:
-            ConversationConflict: Another record is stored than *expected_revision*, or none.
+            ConversationConflict: The stored record is not *expected_revision*, or does not exist.
         """
 
         def change(batch: KeyBatch) -> list[str]:
@@ -140,17 +143,17 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         await self.awaited(delete)
 
     async def read_entry(self, entry_id: str) -> ConversationEntry:
-        """Return a message with its id and that of its parent.
+        """Return a message with its id and the id of its parent.
 
         Raises:
-            LookupError: It is not there.
+            LookupError: The message does not exist.
         """
         return await self.awaited(lambda: _entry(self._entries, entry_id))
 
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the messages up to *head_id*, the oldest first; with a *limit* the last ones."""
+        """Return the messages up to *head_id*, oldest first. A *limit* returns the last ones."""
 
         def read() -> list[ConversationEntry]:
             history: list[ConversationEntry] = []
@@ -188,7 +191,7 @@ def _entry(entries: MemorySet, entry_id: str) -> ConversationEntry:
 
 
 def _item(entry: ConversationEntry) -> Item:
-    """Return a message as an item: its texts are searched."""
+    """Return a message as an item. Search covers its texts."""
     messages = [entry.message]
     fields = valid_text(ModelMessagesTypeAdapter.dump_python(messages))
     if fields.replaced:  # see `plain_json`
@@ -206,7 +209,7 @@ def _item(entry: ConversationEntry) -> Item:
 
 
 def _said(message: ModelMessage) -> list[str]:
-    """Return the texts of a message; instructions to the model and its thoughts are none."""
+    """Return the texts of a message, without instructions to the model and its thoughts."""
     texts: list[str] = []
     for part in message.parts:
         if isinstance(part, ToolCallPart):

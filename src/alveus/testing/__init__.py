@@ -1,4 +1,4 @@
-"""What an author of a store, an embedder, a context or an agent tests with.
+"""Tests for the author of a store, an embedder, a context or an agent.
 
 Three lines hold a store to the laws of `alveus.store`::
 
@@ -6,10 +6,10 @@ Three lines hold a store to the laws of `alveus.store`::
         def open(self, path):
             return MyStore(path)
 
-`reads` and `differences` compare everything that two stores answer.
-`EmbedderContract` does for embedders what `StoreContract` does for stores.
-`ContextContract` holds a memory of an agent's window to its laws, yours or one of alveus.
-`ChatServer` speaks the protocol of language models, with its faults, on this machine.
+`reads` and `differences` compare all answers of two stores.
+`EmbedderContract` holds an embedder to its laws.
+`ContextContract` holds a memory of an agent's window to its laws.
+`ChatServer` is a local server of the chat protocol that can simulate its faults.
 
 `ChatServer`, `ChatReply` and `ReceivedRequest` need nothing but alveus.
 Everything else needs ``pip install pytest hypothesis``.
@@ -79,7 +79,7 @@ __all__ = [
 if not TYPE_CHECKING:  # otherwise type checkers accept any name
 
     def __getattr__(name: str) -> object:
-        """Say which packages a name needs that is not there without them."""
+        """Raise an error that names the packages which *name* needs."""
         if _MISSING and name in __all__:
             missing = " and ".join(_MISSING)
             message = f"alveus.testing.{name} needs {missing}: pip install pytest hypothesis"

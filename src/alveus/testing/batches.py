@@ -1,4 +1,4 @@
-"""Batches for tests: short to write, with everything a test does not care about filled in."""
+"""Batches for tests, with a default for everything a test does not set."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from alveus.testing.reads import differences, reads
 from alveus.values.storable import Value
 
 NOW = 1_800_000_000_000_000
-"""The time of a test: in microseconds since 1970, some day in 2027."""
+"""The time of a test, in microseconds since 1970: a day in 2027."""
 
 SECOND = 1_000_000
 DAY = 86_400 * SECOND
@@ -43,21 +43,21 @@ DAY = 86_400 * SECOND
 ADA = Scope("app", "ada")
 BOB = Scope("app", "bob")
 HANDBOOK = Scope("handbook", None)
-"""A knowledge."""
+"""A scope of knowledge."""
 
 NOTES = SetRef(ADA, "notes")
 OTHERS = SetRef(ADA, "others")
 BOOK = SetRef(HANDBOOK, "book")
 
 HOW = '{"strategy": "merge"}'
-"""How a compaction of a test says it was done."""
+"""The description of a test's compaction."""
 
 VALUES: tuple[Value, ...] = (
     None, True, 1, 1.0, -0.0, float("nan"), 10**40, "text", "naïve 🦊 \0 \\ $", b"\0\xff", [], {},
     {"a": [b"\xff\1" * 40], "$bytes": b"z" * 30, "b": '{"$bytes":"'},
     {"$bytes": [1, {"b": None, "a": b""}], "": float("inf")},
 )  # fmt: skip
-"""One value of every kind, and some that are easily mistaken for others."""
+"""Values of every kind, and values that are easily confused with others."""
 
 T = TypeVar("T")
 Opener: TypeAlias = Callable[[Path], Store]
@@ -80,12 +80,12 @@ def add(
 
 
 def upsert(item_id: str, text: str, existing: Literal["keep", "update"] = "update") -> Add:
-    """Return a change that adds `record(item_id, text)`, or meets the item that is there."""
+    """Return a change that adds `record(item_id, text)`, or treats the existing item."""
     return Add(NOTES, record(item_id, text), existing=existing)
 
 
 def derived(item_id: str, *sources: str, to: SetRef = NOTES) -> Add:
-    """Return a change that adds an item that was derived from others of its set."""
+    """Return a change that adds an item derived from other items of its set."""
     made = replace(record(item_id), sources=sources, compacted=True)
     return Add(to, made, links=[Link(to, source) for source in sources])
 
@@ -93,7 +93,7 @@ def derived(item_id: str, *sources: str, to: SetRef = NOTES) -> Add:
 def compact(
     *retired: tuple[str, int], added: Sequence[Add] | None = None, of: SetRef = NOTES
 ) -> Compact:
-    """Return a compaction of items into one, named after them."""
+    """Return a compaction of items into one item, named after them."""
     names = [item_id for item_id, _ in retired]
     made = [derived("+".join(names), *names, to=of)] if added is None else added
     return Compact(of, retired, made, HOW)
@@ -129,11 +129,11 @@ def batch(
     under: Lease | None = None,
     **fields: Unpack[BatchFields],
 ) -> Batch:
-    """Return a batch of *changes* in any mixture; each kind keeps its order.
+    """Return a batch of *changes* in any mixture. Each kind keeps its order.
 
     Args:
-        scope: None: that of the lease, or `ADA`.
-        under: The lease whose epoch it is made under.
+        scope: None means the scope of the lease, or `ADA`.
+        under: The lease whose epoch the batch names.
     """
     if under is not None:
         fields["epoch"] = under.epoch
@@ -156,7 +156,7 @@ def write(
     time: int = NOW,
     limits: Limits | None = None,
 ) -> Commit:
-    """Commit *changes* on top of whatever is there."""
+    """Commit *changes* on the latest state."""
     base = store.head(scope)
     return store.commit(batch(*changes, scope=scope, time=time, base=base, limits=limits))
 
@@ -174,9 +174,9 @@ def refused(
     time: int = NOW,
     limits: Limits | None = None,
 ) -> E:
-    """Return the error by which a store refuses a batch, or changes that `write` would commit.
+    """Return the error with which a store refuses a batch, or changes committed by `write`.
 
-    Every read is the same afterwards.
+    Also checks that every read is the same afterwards.
     """
     if isinstance(work[0], Batch):
         given = work[0]
@@ -192,11 +192,11 @@ def refused(
 
 
 LONG_S = 120.0
-"""How long threads wait for each other at most: a guard against hanging, on any machine."""
+"""Longest wait of threads for each other: a guard against hanging, on any machine."""
 
 
 def at_once(count: int, work: Callable[[int], T]) -> list[T]:
-    """Return what *count* threads answer that all start *work* at the same time."""
+    """Return the results of *count* threads that all start *work* at the same time."""
     barrier = Barrier(count)
 
     def run(i: int) -> T:
@@ -208,7 +208,7 @@ def at_once(count: int, work: Callable[[int], T]) -> list[T]:
 
 
 def present(value: T | None) -> T:
-    """Return what was found; fail if it is None."""
+    """Return *value*. Fail if it is None."""
     assert value is not None
     return value
 
@@ -220,7 +220,7 @@ class Clock:
     """A `SteadyClock` that a test moves. It starts at *start*, and each call is *step* later.
 
     Attributes:
-        now: The time that the last call returned, or that the clock was moved to since.
+        now: The time of the last call, or the time that the clock was moved to since.
     """
 
     def __init__(
@@ -236,37 +236,37 @@ class Clock:
         return self.now
 
     def elapsed(self) -> timedelta:
-        """Return how much time has elapsed, however the clock was set."""
+        """Return the elapsed time, independent of moves of the clock."""
         return self._elapsed
 
     def elapse(self, **by: float) -> None:
-        """Let time go by: ``clock.elapse(days=91)``."""
+        """Let time pass: ``clock.elapse(days=91)``."""
         self.now += timedelta(**by)
         self._elapsed += timedelta(**by)
 
     def move(self, **by: float) -> None:
-        """Set the clock forward, or back, while no time goes by: ``clock.move(hours=1)``."""
+        """Set the clock forward or back while no time passes: ``clock.move(hours=1)``."""
         self.now += timedelta(**by)
 
 
 class Laws:
-    """A group of tests; a backend's test class says how its stores are opened."""
+    """A group of tests. A backend's test class defines how its stores are opened."""
 
     def open(self, path: Path) -> Store:
         """Open the store at *path*, a file name in an empty folder."""
         raise NotImplementedError
 
     def location(self, path: Path) -> str:
-        """Return what a store that was opened at *path* says where it is."""
+        """Return the location that a store opened at *path* reports."""
         return str(path)
 
     def kill_owner(self, store: Store, owner: str) -> None:
-        """Make *owner*, who may have leases, count as dead from now on."""
+        """Make *owner*, who may hold leases, count as dead from now on."""
         raise NotImplementedError
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        """Where a test's store lies."""
+        """The path of a test's store."""
         return tmp_path / "memory.db"
 
     @pytest.fixture

@@ -1,4 +1,4 @@
-"""A server on this machine that speaks the OpenAI chat protocol, with its faults, for tests.
+"""A local server of the OpenAI chat protocol that simulates its faults, for tests.
 
 ::
 
@@ -20,26 +20,26 @@ from typing import Any, Self, cast
 from alveus.values.lazy_dataclass import dataclass
 
 PART = 16
-"""Bytes of a plain body that are sent at once where it trickles."""
+"""Bytes of a plain body between two pauses."""
 
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """What the server answers to one request.
+    """The server's answer to one request.
 
     Attributes:
-        text: What the model says; streamed, word by word.
+        text: The model's text. It is streamed word by word.
         message: Fields of the model's message beside its text, or instead of it, such as
             ``reasoning_content``, ``tool_calls``, or a ``content`` that is a list of parts.
-        status, headers: Of the answer; a status of 400 and more has `error` as its body.
-        error: What the server says went wrong, as the protocol has it. With a status below 400 it
-            is sent instead of an answer; in a stream, after the text.
-        finish: Why the answer ended; None: it never says, as if it had been cut there.
-        usage: Tokens of prompt and answer; None: not sent.
-        body: Sent instead of all that, as it is.
-        kind: The content type; None: as the protocol has it.
-        delay_s: Before the answer begins.
-        drip_s: Before each part of it but the first.
+        status, headers: Of the answer. With a status of 400 or more, `error` is the body.
+        error: The error object of the protocol. With a status below 400 it is sent instead of an
+            answer; in a stream, after the text.
+        finish: Why the answer ended. None means no reason is sent, as in an answer that was cut.
+        usage: Tokens of prompt and answer. None means not sent.
+        body: Sent unchanged instead of all fields above.
+        kind: The content type. None means the protocol's.
+        delay_s: Pause before the answer.
+        drip_s: Pause before each part except the first.
         cut_after: Bytes of the body after which the connection is cut.
     """
 
@@ -59,7 +59,7 @@ class ChatReply:
 
 @dataclass(frozen=True, slots=True)
 class ReceivedRequest:
-    """What the server was asked: the request's path, headers (names in lower case) and JSON."""
+    """A request to the server: its path, headers (names in lower case) and JSON."""
 
     path: str
     headers: Mapping[str, str]
@@ -70,11 +70,11 @@ Script = Sequence[str | ChatReply] | Callable[[ReceivedRequest], str | ChatReply
 
 
 class ChatServer:
-    """Answers ``POST /v1/chat/completions`` on 127.0.0.1, plainly or streamed.
+    """Answers ``POST /v1/chat/completions`` on 127.0.0.1, plain or streamed.
 
     Args:
-        replies: One per request, in order, the last one again and again; or a function of what
-            was asked. A text stands for a `ChatReply` that says it.
+        replies: One per request, in order, then the last one repeatedly; or a function of the
+            request. A text means a `ChatReply` with this text.
     """
 
     def __init__(self, replies: Script = ("ok",)) -> None:
@@ -103,16 +103,19 @@ class ChatServer:
 
     @property
     def requests(self) -> tuple[ReceivedRequest, ...]:
-        """What it was asked, in order."""
+        """The requests so far, in order."""
         return tuple(self._requests)
 
     @property
     def connections(self) -> int:
-        """How many connections were made to it."""
+        """The number of connections so far."""
         return len(self._server.connections)
 
     def close(self) -> None:
-        """Cut every connection and end; answers under way are not waited for. Twice is fine."""
+        """Cut every connection and stop, without waiting for active answers.
+
+        May be called twice.
+        """
         if not self.closing.is_set():
             self.closing.set()
             self._server.shutdown()
@@ -121,7 +124,7 @@ class ChatServer:
             self._thread.join()
 
     def reply(self, request: ReceivedRequest) -> ChatReply:
-        """Return the answer to what was asked."""
+        """Return the answer to a request."""
         with self._lock:
             self._requests.append(request)
             at = len(self._requests) - 1
@@ -136,7 +139,7 @@ _Accepted = socket.socket | tuple[bytes, socket.socket]
 
 
 class _Server(ThreadingHTTPServer):
-    daemon_threads = False  # its sockets are closed before `server_close` returns
+    daemon_threads = False  # `server_close` waits until its sockets are closed
 
     def __init__(self, chat: ChatServer) -> None:
         self.chat = chat
@@ -149,7 +152,7 @@ class _Server(ThreadingHTTPServer):
         super().process_request(request, client_address)
 
     def handle_error(self, request: _Accepted, client_address: object) -> None:
-        """Say nothing: clients that go away in the middle are what tests are about."""
+        """Print nothing: tests disconnect clients on purpose."""
 
     def cut(self) -> None:
         for connection in self.connections:
@@ -162,7 +165,7 @@ class _Connection(BaseHTTPRequestHandler):
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the name of http.server
-        """Say nothing."""
+        """Print nothing."""
 
     def do_POST(self) -> None:
         chat = cast("_Server", self.server).chat
@@ -207,7 +210,7 @@ def _hang_up(connection: socket.socket) -> None:
     try:
         connection.shutdown(socket.SHUT_RDWR)
     except OSError:
-        return  # the other side was first
+        return  # the client disconnected first
 
 
 def _plain(found: ChatReply) -> list[bytes]:

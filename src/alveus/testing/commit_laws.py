@@ -1,4 +1,4 @@
-"""Laws of commits: whole or not at all, named, in the journal, alone and in groups."""
+"""Laws of commits: atomic, named, in the journal, alone and in groups."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ BAD: dict[str, tuple[type[AlveusError], tuple[AnyChange, ...]]] = {
 
 
 def furnish(store: Store) -> None:
-    """Fill a store with something of everything."""
+    """Fill a store with data of every kind."""
     write(store, Put(("value",), 1), Create(("object",)), Put(("object", "field"), [1]))
     write(store, Put(("other value",), 1), Create(("other object",)))
     write(store, add("old"), add("older"), add("page", to=BOOK))
@@ -95,17 +95,17 @@ def furnish(store: Store) -> None:
 
 
 class CommitLaws(Laws):
-    """What a commit does as a whole."""
+    """Laws of a commit as a whole."""
 
     def test_numbers_start_at_one_and_rise(self, store: Store) -> None:
-        """Whatever the key: the numbers are the store's."""
+        """Numbers count the commits of the whole store, over all keys."""
         numbers = [write(store, add(f"{i}"), scope=ADA).number for i in range(2)]
         numbers.append(write(store, Put(("a",), 1), scope=BOB).number)
         assert numbers[0] == 1
         assert numbers == sorted(set(numbers))
 
     def test_a_commit_is_visible_to_every_read_after_it(self, store: Store) -> None:
-        """Tree, items, journal and change log all show it at once."""
+        """Tree, items, journal and change log all show the commit at once."""
         seq = store.seq()
         commit = write(store, Put(("a",), 1), add("i"))
         assert store.node(ADA, ("a",), at=None, now=NOW) == Node(is_object=False, value=1)
@@ -119,9 +119,11 @@ class CommitLaws(Laws):
     def test_the_answer_says_what_was_committed(
         self, store: Store, changes: tuple[AnyChange, ...]
     ) -> None:
-        """Number, time, whether it was adopted, and the result; the journal has it, with its scope.
+        """A commit returns its number, time, adoption and result.
 
-        A batch that changes nothing is a commit too.
+        The journal keeps them, with the scope.
+
+        A batch without changes is a commit too.
         """
         answer = store.commit(batch(*changes, result={"answer": [1, None, b"\0"]}))
         assert (answer.number, answer.time, answer.adopted) == (1, NOW, False)
@@ -131,7 +133,7 @@ class CommitLaws(Laws):
         assert (list(found.put_nodes), len(found.begun_items)) == ([], len(changes))
 
     def test_commit_times_never_go_back(self, store: Store) -> None:
-        """The time is the caller's clock or, if later, the last commit's: of any key."""
+        """The time of a commit is the caller's clock or, if later, the time of the last commit."""
         times = (NOW, NOW + SECOND, NOW - SECOND, NOW + SECOND + 1)
         scopes = (ADA, BOB, ADA, BOB)
         found = [
@@ -143,7 +145,7 @@ class CommitLaws(Laws):
     def test_a_batch_that_fails_in_its_last_change_changes_nothing(
         self, store: Store, fault: str
     ) -> None:
-        """Not the tree, not items, not sets, not the journal, not the change log, not counts."""
+        """A refused batch changes no tree, item, set, journal, change log or count."""
         furnish(store)
         before = reads(store, now=NOW, scopes=[BOB])
         error, bad = BAD[fault]
@@ -153,7 +155,7 @@ class CommitLaws(Laws):
 
     @pytest.mark.parametrize("fault", BAD)
     def test_after_a_refused_batch_a_good_one_commits(self, store: Store, fault: str) -> None:
-        """What was undone is undone in every sense: the same changes work now."""
+        """A refused batch leaves no trace: the same changes can be committed afterwards."""
         furnish(store)
         last = store.commit_at(NOW)
         error, bad = BAD[fault]
@@ -167,14 +169,17 @@ class CommitLaws(Laws):
         assert [item.version for item in store.versions(NOTES, "old")] == [1, 2]
 
     def test_limits_are_checked_before_anything_stays(self, store: Store) -> None:
-        """A batch beyond a key's limits changes nothing either."""
+        """A batch over a key's limits changes nothing."""
         furnish(store)
         refused(store, KeyFull, *GOOD, limits=Limits(items=1))
 
     # --- the base of the tree
 
     def test_head_is_the_last_commit_that_changed_the_tree(self, store: Store) -> None:
-        """Items, empty batches, other keys and a base alone do not move it; it starts at 0."""
+        """The head starts at 0.
+
+        Items, empty batches, other keys and a base alone do not move it.
+        """
         assert store.head(ADA) == 0
         head = write(store, Put(("a",), 1)).number
         write(store, add("i"))
@@ -184,9 +189,9 @@ class CommitLaws(Laws):
         assert store.head(ADA) == head
 
     def test_a_stale_base_is_refused(self, store: Store) -> None:
-        """Work from an earlier tree must be repeated; the error says from where.
+        """A batch with the base of an earlier tree is refused; the error names the latest commit.
 
-        So must work from a tree that never was, or that only read; a change needs a base.
+        A base in the future is refused too, and a change of the tree without a base.
         """
         refused(store, InvalidInput, batch(Put(("a",), 1)))
         refused(store, StaleRun, batch(Put(("a",), 3), base=1))
@@ -198,7 +203,7 @@ class CommitLaws(Laws):
         refused(store, StaleRun, batch(add("i"), base=0))
 
     def test_adds_never_conflict(self, store: Store) -> None:
-        """The base guards the tree only: without one, items go in whatever happened since."""
+        """The base guards the tree only. Items without a base are added whatever happened since."""
         write(store, Put(("a",), 1))
         store.commit(batch(add("i")))
         assert store.get(NOTES, ["i"])[0] is not None
@@ -206,7 +211,7 @@ class CommitLaws(Laws):
     # --- the epoch of a lease
 
     def test_a_zombie_is_refused(self, store: Store) -> None:
-        """Once its lease was taken over, nothing of it gets in any more."""
+        """After its lease was taken over, an owner can commit nothing more."""
         zombie = present(store.acquire_lease(ADA, "one"))
         self.kill_owner(store, "one")
         heir = present(store.acquire_lease(ADA, "two"))
@@ -215,16 +220,16 @@ class CommitLaws(Laws):
         assert store.get(NOTES, ["i"]) == [None]
 
     def test_an_epoch_without_a_lease_is_refused(self, store: Store) -> None:
-        """Never taken, or given back: there is nothing to be under."""
+        """An epoch is refused if the lease was never taken, or was released."""
         refused(store, StaleRun, batch(epoch=1))
         lease = present(store.acquire_lease(ADA, "one"))
         store.release_lease(lease)
         refused(store, StaleRun, batch(under=lease))
 
     def test_an_epoch_is_that_of_its_own_key(self, store: Store) -> None:
-        """Another key's lease does not count, not even under an equal name elsewhere.
+        """The lease of another key does not count, not even under an equal name in another space.
 
-        Under the lease that holds a commit is taken; outside a run none is needed.
+        A commit under the valid lease is accepted. Outside a run, no lease is needed.
         """
         lease = present(store.acquire_lease(ADA, "one"))
         for scope in (BOB, Scope("other app", "ada"), Scope("ada", None)):
@@ -235,7 +240,7 @@ class CommitLaws(Laws):
     # --- reach
 
     def test_a_batch_may_change_knowledge_too(self, store: Store) -> None:
-        """Beside items of its key, or alone: its scope is the knowledge then."""
+        """A batch may also change knowledge, and may have a knowledge as its scope."""
         found = effects_of(store, add("i"), add("page", to=BOOK))
         assert {item.set for item in found.begun_items} == {NOTES, BOOK}
         assert found.scope == ADA
@@ -243,22 +248,22 @@ class CommitLaws(Laws):
         assert present(store.effects(commit.number)).scope == HANDBOOK
 
     def test_a_batch_has_one_key(self, store: Store) -> None:
-        """It reaches no set of another key, not even of the same name in another space."""
+        """A batch cannot change sets of another key, not even of the same name in another space."""
         for scope in (BOB, Scope("other app", "ada")):
             refused(store, InvalidInput, batch(add("i", to=SetRef(scope, "notes"))))
             refused(store, InvalidInput, batch(Define(SetRef(scope, "notes"), Definition())))
 
 
 def first() -> Batch:
-    """Return a named batch that was asked for by a caller."""
+    """Return a named batch with a caller's request."""
     return batch(add("i"), op=b"op", request=b"asked", label="order-991", result={"id": "i"})
 
 
 class OpLaws(Laws):
-    """What the name of a batch does."""
+    """Laws of a batch's name (op)."""
 
     def test_a_second_commit_with_a_name_changes_nothing(self, store: Store) -> None:
-        """Whatever it carries: the first stands."""
+        """The first commit of a name stands, whatever the second batch contains."""
         store.commit(batch(Put(("a",), 1), add("i"), base=0, op=b"op"))
         before, seq = reads(store, now=NOW), store.seq()
         head = store.head(ADA)
@@ -268,7 +273,7 @@ class OpLaws(Laws):
         assert store.seq() == seq
 
     def test_a_repetition_gets_the_first_answer(self, store: Store) -> None:
-        """Number, time and result are the first commit's, also if that changed nothing."""
+        """A repetition gets the number, time and result of the first commit, also an empty one."""
         commit = store.commit(first())
         write(store, Put(("a",), 1), time=NOW + SECOND)
         again = store.commit(first())
@@ -278,7 +283,7 @@ class OpLaws(Laws):
         assert store.commit(batch(op=b"empty")).result == [1]
 
     def test_a_repetition_is_taken_before_anything_is_checked(self, store: Store) -> None:
-        """The first commit of the same op moved the head, the items and perhaps the lease."""
+        """A repetition is adopted, even if the first commit moved the head, items or the lease."""
         write(store, add("i"))
         lease = present(store.acquire_lease(ADA, "one"))
         work = batch(Put(("a",), 1), Retire(NOTES, "i", 1), base=0, under=lease, op=b"op")
@@ -288,26 +293,29 @@ class OpLaws(Laws):
 
     @pytest.mark.parametrize("request_", [b"asked", None])
     def test_an_equal_request_is_adopted(self, store: Store, request_: bytes | None) -> None:
-        """Also with other contents, which are made anew each time; so is any without a request."""
+        """A repetition with an equal request, or without one, is adopted with any contents."""
         commit = store.commit(replace(first(), request=request_))
         again = batch(add("another id"), op=b"op", request=request_, label="order-991")
         assert store.commit(again).number == commit.number
 
     def test_another_request_is_a_conflict(self, store: Store) -> None:
-        """A name that is used for two things is the caller's error; it names the label."""
+        """Two requests under one name are the caller's error, which names the label."""
         store.commit(first())
         other = replace(first(), request=b"other", items=[add("j")])
         assert refused(store, IdempotencyConflict, other).idempotency_key == "order-991"
 
     def test_names_differ_in_all_their_bytes(self, store: Store) -> None:
-        """NUL, an empty tail, bytes that are no text; but not by key. No name is no name."""
+        """Names are compared by all their bytes, NUL included, and over all keys.
+
+        Empty is unnamed.
+        """
         ops = [b"a", b"a\0", b"a\0b", b"\xff", b"\xff\xfe", b"A", b" a", None, None]
         numbers = [store.commit(batch(op=op)).number for op in ops]
         assert len(set(numbers)) == len(ops)
         assert store.commit(batch(scope=BOB, op=b"a")).number == numbers[0]
 
     def test_a_name_can_be_looked_up(self, store: Store) -> None:
-        """As if it were committed again, but nothing is if it is free."""
+        """A look-up returns the answer of a repetition. For a free name it commits nothing."""
         assert store.commit_of_op(b"op", request=b"asked", label="x") is None
         commit = store.commit(first())
         for request in (b"asked", None):
@@ -320,13 +328,13 @@ class OpLaws(Laws):
         assert store.commit_of_op(b"another op", request=None, label="x") is None
 
     def test_a_refused_batch_does_not_take_its_name(self, store: Store) -> None:
-        """It may be tried again."""
+        """After a refusal, the name can be used again."""
         refused(store, StaleItem, batch(Retire(NOTES, "i", 1), op=b"op"))
         refused(store, StaleRun, batch(Put(("a",), 1), base=7, op=b"op"))
         assert not store.commit(batch(Put(("a",), 1), base=0, op=b"op")).adopted
 
     def test_a_result_is_kept_as_a_copy(self, store: Store) -> None:
-        """Later changes by the caller, to the result it passed or got, change nothing."""
+        """Later changes to the result that the caller passed or received change nothing."""
         result: list[object] = [1]
         commit = store.commit(batch(op=b"op", result=result))  # pyright: ignore[reportArgumentType] - a list of storable values
         result.append(2)
@@ -339,7 +347,7 @@ class OpLaws(Laws):
         assert present(store.effects(commit.number)).commit.result == [1]
 
     def test_names_are_forgotten_after_their_retention(self, store: Store) -> None:
-        """A sweep after 90 days drops them; before, it does not."""
+        """A sweep drops names after 90 days, and not before."""
         store.commit(first())
         store.sweep(now=NOW + 89 * DAY, ops_kept=0)
         assert store.commit(first()).adopted
@@ -349,5 +357,5 @@ class OpLaws(Laws):
 
 
 def effects_of(store: Store, *changes: AnyChange) -> Effects:
-    """Commit *changes*; return what the journal says they did."""
+    """Commit *changes*. Return their effects from the journal."""
     return present(store.effects(write(store, *changes).number))

@@ -1,4 +1,4 @@
-"""The promises of a store, sentence by sentence, as classes to inherit from."""
+"""The promises of a store, one per test, as classes to inherit from."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class StoreContract(
 ):
     """The laws of an `alveus.store.Store`.
 
-    A test class inherits from it and says how to open a store and how to end an owner::
+    A test class inherits from it, and defines how to open a store and how to end an owner::
 
         class TestMine(StoreContract):
             def open(self, path):

@@ -9,7 +9,7 @@ from alveus.embed import Embedder, QueryEmbedder, Vectors, embed_windows, open_e
 from alveus.testing.batches import at_once
 
 TEXTS = ("A window seat, please.", "", "Où est la gare ?", "\0", "🦊🎉", "a seat " * 150, "x")
-"""Texts that an embedder meets: also empty ones, odd ones and long ones."""
+"""Texts for embedders: plain, empty, odd and long."""
 
 
 class EmbedderContract:
@@ -28,27 +28,27 @@ class EmbedderContract:
 
     @pytest.fixture
     def embedder(self) -> Embedder:
-        """The embedder, which `Memory.open` would take."""
+        """The embedder, in the form that `Memory.open` accepts."""
         return open_embedder(self.open())
 
     def test_a_call_returns_a_row_per_text(self, embedder: Embedder) -> None:
-        """With the promised number of numbers; no rows if there are no texts."""
+        """Each row has the promised number of dimensions. No texts give no rows."""
         assert np.asarray(embedder.embed(list(TEXTS))).shape == (len(TEXTS), embedder.dimensions)
         assert len(embedder.embed([])) == 0
 
     def test_alveus_accepts_every_row(self, embedder: Embedder) -> None:
-        """Each has length one or is zero, and each text has 1 to 32 windows."""
+        """Each row has length one or is zero, and each text has 1 to 32 windows."""
         assert len(embed_windows(embedder, TEXTS)) == len(TEXTS)
 
     def test_the_row_of_a_text_depends_on_that_text_alone(self, embedder: Embedder) -> None:
-        """Whatever else is in the call, in whatever order: to 1e-5."""
+        """The other texts of a call and their order do not change a row, to 1e-5."""
         together = embedder.embed(list(TEXTS))
         alone = np.concatenate([embedder.embed([text]) for text in TEXTS])
         np.testing.assert_allclose(together, alone, atol=1e-5)
         np.testing.assert_allclose(embedder.embed(list(TEXTS[::-1]))[::-1], alone, atol=1e-5)
 
     def test_threads_share_the_embedder(self, embedder: Embedder) -> None:
-        """Each thread gets what it would get alone."""
+        """Each thread gets the rows that it would get alone."""
 
         def embed(at: int) -> Vectors:
             return embedder.embed(list(TEXTS[at : at + 2]))
@@ -57,7 +57,7 @@ class EmbedderContract:
             np.testing.assert_allclose(rows, embed(at), atol=1e-5)
 
     def test_a_question_has_a_row_of_the_same_kind(self, embedder: Embedder) -> None:
-        """Where questions are read in another way than texts."""
+        """Rows of questions have the same form as rows of texts."""
         if isinstance(embedder, QueryEmbedder):
             shape = np.asarray(embedder.embed_queries(list(TEXTS))).shape
             assert shape == (len(TEXTS), embedder.dimensions)

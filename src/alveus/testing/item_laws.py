@@ -68,27 +68,27 @@ NEVER = SetRef(ADA, "never")
 
 
 def expiring(item_id: str, expires: int) -> Add:
-    """Return a change that adds an item which expires then."""
+    """Return a change that adds an item with this expiry."""
     return Add(NOTES, replace(record(item_id), expires=expires))
 
 
 def only(
     store: Store, item_id: str = "i", ref: SetRef = NOTES, at: int | None = None
 ) -> StoredItem:
-    """Return an item that is there."""
+    """Return an item that must exist."""
     return present(store.get(ref, [item_id], at=at)[0])
 
 
 def ids(items: list[StoredItem]) -> list[str]:
-    """Return what is there, by id."""
+    """Return the ids of items."""
     return [item.record.id for item in items]
 
 
 class ItemLaws(Laws):
-    """What happens to items, one by one."""
+    """Laws of single items."""
 
     def test_an_item_comes_back_as_it_was(self, store: Store) -> None:
-        """Every field; but what only search reads is left to search."""
+        """Every field comes back, except the fields that only search reads."""
         commit = write(store, Add(NOTES, WHOLE))
         found = only(store)
         assert found.record == replace(WHOLE, terms=b"", tokens=0, temporal=0, vectors=b"")
@@ -97,14 +97,14 @@ class ItemLaws(Laws):
         assert (found.created, found.updated, found.accessed) == (NOW, NOW, None)
 
     def test_an_item_without_a_time_has_that_of_its_commit(self, store: Store) -> None:
-        """Also when a new version comes without one."""
+        """An item without a time has the time of its commit, also in a later version."""
         write(store, add("i"))
         assert only(store).record.time == NOW
         write(store, Replace(NOTES, 1, record("i", "new")), time=NOW + SECOND)
         assert only(store).record.time == NOW + SECOND
 
     def test_a_value_may_stand_for_its_text(self, store: Store) -> None:
-        """None and an empty text differ."""
+        """A value of None means the text is the value. A text of None and an empty text differ."""
         write(store, Add(NOTES, ItemRecord("i", None, "")), Add(NOTES, ItemRecord("j", '""', None)))
         assert [(r.value, r.text) for r in (only(store).record, only(store, "j").record)] == [
             (None, ""),
@@ -112,7 +112,7 @@ class ItemLaws(Laws):
         ]
 
     def test_get_answers_in_the_order_asked(self, store: Store) -> None:
-        """None for what is not there; what is asked twice is answered twice."""
+        """`get` returns None for a missing item, and answers a repeated id twice."""
         write(store, add("i"), add("j"))
         found = store.get(NOTES, ["j", "nobody", "i", "j"])
         assert [item and item.record.id for item in found] == ["j", None, "i", "j"]
@@ -120,7 +120,7 @@ class ItemLaws(Laws):
         assert store.get(NEVER, ["i", "j"]) == [None, None]
 
     def test_every_look_up_checks_where_it_looks(self, store: Store) -> None:
-        """Key, space, knowledge and set: an equal id elsewhere is another item."""
+        """Key, space, knowledge and set are checked: an equal id elsewhere is another item."""
         scopes = (ADA, BOB, Scope("other app", "ada"), HANDBOOK, Scope("app", None))
         refs = [SetRef(scope, name) for scope in scopes for name in ("notes", "note", "Notes")]
         for ref in refs:
@@ -138,7 +138,7 @@ class ItemLaws(Laws):
         assert [store.get(ref, ["i"])[0] is None for ref in refs] == [ref == NOTES for ref in refs]
 
     def test_rows_are_unique_and_rise(self, store: Store) -> None:
-        """Over sets, keys and knowledge, in commit order and within a batch."""
+        """Rows rise over sets, keys and knowledge, in commit order and within a batch."""
         rows: list[int] = []
         for ref in (NOTES, SetRef(BOB, "notes"), NOTES, SetRef(HANDBOOK, "book")):
             number = write(
@@ -150,7 +150,7 @@ class ItemLaws(Laws):
         assert len(rows) == 8
 
     def test_a_live_id_is_not_added_again(self, store: Store) -> None:
-        """Neither later nor in the same batch; the error says where."""
+        """A live id is refused in a later batch and in the same batch. The error names the set."""
         write(store, add("i"))
         error = refused(store, DuplicateItem, add("i"))
         assert (error.item_id, error.set_name) == ("i", "notes")
@@ -159,7 +159,7 @@ class ItemLaws(Laws):
 
     @pytest.mark.parametrize("fresh", [False, True])
     def test_a_live_id_is_reported_before_a_limit(self, store: Store, *, fresh: bool) -> None:
-        """Of the key or of the set, also where the id is said to be new."""
+        """A duplicate is reported before a limit of the key or set, also for a fresh id."""
         write(store, Define(NOTES, REJECT), add("i"), add("j"))
         again = Add(NOTES, record("i"), fresh=fresh)
         for limits in (None, Limits(items=2), Limits(bytes=2)):
@@ -168,14 +168,14 @@ class ItemLaws(Laws):
         refused(store, KeyFull, Add(NEVER, record("k"), fresh=fresh), limits=Limits(items=2))
 
     def test_many_fresh_items_go_in_at_once(self, store: Store) -> None:
-        """Their ids were just made, so that nobody needs to look for them."""
+        """Many items with fresh ids, which the store need not look up, are added in one batch."""
         write(store, *(Add(NOTES, record(f"{i:04}"), fresh=True) for i in range(1_500)))
         assert len(pages(store, NOTES)) == 1_500
 
     # --- versions
 
     def test_a_replacement_is_the_next_version(self, store: Store) -> None:
-        """Of the same item: first and created stay."""
+        """A replacement is a version of the same item: `first` and `created` stay."""
         write(store, add("i"))
         old = only(store)
         number = write(store, Replace(NOTES, 1, record("i", "new")), time=NOW + SECOND).number
@@ -188,7 +188,7 @@ class ItemLaws(Laws):
 
     @pytest.mark.parametrize("version", [0, 1, 3])
     def test_a_version_that_is_not_live_is_not_changed(self, store: Store, version: int) -> None:
-        """Neither replaced nor retired; the error says what is there."""
+        """A change of a version that is not live is refused. The error names the live version."""
         write(store, add("i"))
         write(store, Replace(NOTES, 1, record("i", "new")))
         for change in (Replace(NOTES, version, record("i", "newer")), Retire(NOTES, "i", version)):
@@ -198,7 +198,10 @@ class ItemLaws(Laws):
         assert only(store).record.text == "new"
 
     def test_what_is_gone_is_not_changed(self, store: Store) -> None:
-        """Nor what never was, nor in a set that never was; the error says that nothing is there."""
+        """A missing item is not changed: retired, never added, or in a missing set.
+
+        The error says so.
+        """
         write(store, add("i"))
         write(store, Retire(NOTES, "i", 1))
         for ref, item_id in ((NOTES, "i"), (NOTES, "nobody"), (NEVER, "i")):
@@ -208,7 +211,7 @@ class ItemLaws(Laws):
         assert store.set_info(NEVER) is None
 
     def test_a_retired_item_is_gone_from_the_present(self, store: Store) -> None:
-        """And from it alone."""
+        """A retired item disappears from reads of the present only."""
         first = write(store, add("i"), add("j")).number
         number = write(store, Retire(NOTES, "i", 1)).number
         assert store.get(NOTES, ["i"]) == [None]
@@ -217,7 +220,10 @@ class ItemLaws(Laws):
         assert [item.end_commit for item in store.versions(NOTES, "i")] == [number]
 
     def test_an_id_that_comes_back_goes_on_counting(self, store: Store) -> None:
-        """Its versions rise; it is created anew and stands where it comes now."""
+        """The versions of a re-added id go on rising.
+
+        The item has a new creation time and position.
+        """
         write(store, add("i", time=NOW), add("j", time=NOW))
         write(store, Replace(NOTES, 1, replace(record("i", "new"), time=NOW)))
         write(store, Retire(NOTES, "i", 2))
@@ -228,7 +234,7 @@ class ItemLaws(Laws):
         assert [item.version for item in store.versions(NOTES, "i")] == [1, 2, 3]
 
     def test_changes_of_one_batch_apply_in_order(self, store: Store) -> None:
-        """Each sees what those before it did."""
+        """Each change of a batch sees the earlier changes of the batch."""
         write(store, add("i"), Replace(NOTES, 1, record("i", "new")))
         expected = [(1, "text of i"), (2, "new")]
         assert [(item.version, item.record.text) for item in store.versions(NOTES, "i")] == expected
@@ -239,7 +245,7 @@ class ItemLaws(Laws):
         assert [item.version for item in store.versions(NOTES, "i")] == [1, 2, 3, 4]
 
     def test_many_ids_are_taken_as_one_is(self, store: Store) -> None:
-        """A batch of many adds continues what was retired, and refuses what is live, whole."""
+        """A batch of many adds continues retired ids, and is refused whole for a live id."""
         names = ["i", "i\0", "i\0j", "ï", *(f"n{n}" for n in range(20))]
         write(store, *map(add, names), add("i", to=SetRef(ADA, "others")))
         write(store, *(Retire(NOTES, name, 1) for name in names[:-1]))
@@ -255,12 +261,12 @@ class ItemLaws(Laws):
         assert [item and item.version for item in store.get(NOTES, plain)] == [3] * len(plain)
 
     def test_there_are_no_versions_of_what_never_was(self, store: Store) -> None:
-        """An empty list."""
+        """The versions of an unknown id are an empty list."""
         write(store, add("i"))
         assert store.versions(NOTES, "j") == store.versions(NEVER, "i") == []
 
     def test_the_past_is_read_at_its_commit(self, store: Store) -> None:
-        """Each version when it was live, for get and page alike."""
+        """`get` and `page` at a commit return each version that was live then."""
         numbers = [
             write(store, add("i", "one", time=NOW)).number,
             write(store, add("j", time=NOW)).number,
@@ -278,7 +284,7 @@ class ItemLaws(Laws):
     # --- pages
 
     def test_pages_go_by_time_and_then_by_who_was_first(self, store: Store) -> None:
-        """Not by id, not by when a version came."""
+        """A page is in the order of time, then of first rows: not of ids, and not of versions."""
         write(store, add("z", time=NOW), add("y", time=NOW - SECOND), add("x", time=NOW))
         write(store, Replace(NOTES, 1, replace(record("z", "new"), time=NOW)))
         assert ids(store.page(NOTES)) == ["y", "z", "x"]
@@ -287,7 +293,7 @@ class ItemLaws(Laws):
     @pytest.mark.parametrize("newest_first", [False, True])
     @pytest.mark.parametrize("earlier", [False, True])
     def test_pages_cover_a_set(self, store: Store, newest_first: bool, earlier: bool) -> None:  # noqa: FBT001 - cases
-        """Each item once, in either direction, now and in the past, with many of one time."""
+        """Pages contain each item once, in both directions, now and in the past."""
         changes = [add(f"{i}", time=NOW + i // 4) for i in range(20)]
         number = write(store, *changes).number
         expected = [f"{i}" for i in range(20)]
@@ -297,7 +303,7 @@ class ItemLaws(Laws):
         assert ids(found) == (expected[::-1] if newest_first else expected)
 
     def test_a_page_has_at_most_so_many(self, store: Store) -> None:
-        """From the end that was asked for."""
+        """A page has at most *limit* items, from the requested end."""
         write(store, *(add(f"{i}") for i in range(5)))
         assert ids(store.page(NOTES, limit=2)) == ["0", "1"]
         assert ids(store.page(NOTES, limit=2, newest_first=True)) == ["4", "3"]
@@ -305,7 +311,7 @@ class ItemLaws(Laws):
         assert store.page(NEVER) == []
 
     def test_paging_goes_on_while_others_write(self, store: Store) -> None:
-        """What stays is seen once; what comes behind the reader is not, ahead of it is."""
+        """During writes, a paging reader sees stable items once, and new items only ahead of it."""
         write(store, *(add(f"{i}", time=NOW + i) for i in range(6)))
         first = store.page(NOTES, limit=3)
         write(
@@ -321,7 +327,7 @@ class ItemLaws(Laws):
         assert ids(store.page(NOTES, after=after)) == ["3", "ahead", "5"]
 
     def test_odd_ids_are_distinct(self, store: Store) -> None:
-        """In get, in pages, and in sets of odd names."""
+        """Odd ids are distinct in `get`, in pages, and in sets with odd names."""
         refs = [SetRef(ADA, word) for word in WORDS]
         write(store, *(add(word, f"{i}", time=NOW) for i, word in enumerate(WORDS)))
         write(store, *(add("i", to=ref) for ref in refs))
@@ -333,7 +339,7 @@ class ItemLaws(Laws):
     # --- touches
 
     def test_a_touch_is_seen_at_once(self, store: Store) -> None:
-        """In every read of the item; the latest time stands."""
+        """Every read shows a touch at once. The latest time stands."""
         write(store, add("i"), add("j"))
         first = only(store).first
         store.touch([first], time=NOW + 1)
@@ -343,7 +349,7 @@ class ItemLaws(Laws):
         assert [item.accessed for item in store.items_by_row([first])] == [NOW + 2]
 
     def test_a_touch_moves_no_number(self, store: Store) -> None:
-        """No commit, no change for search, no new version, no other time."""
+        """A touch makes no commit, no change for search, no version, and no other time."""
         write(store, add("i"))
         before, seq = only(store), store.seq()
         store.touch([before.first], time=NOW + 5)
@@ -352,7 +358,10 @@ class ItemLaws(Laws):
         assert store.commit_at(NOW + 5) == before.begin_commit
 
     def test_a_touch_belongs_to_the_item(self, store: Store) -> None:
-        """A new version of it keeps it, later commits too; a new item of its id does not."""
+        """A touch survives new versions and later commits.
+
+        A new item of the same id starts without.
+        """
         write(store, add("i"))
         store.touch([only(store).first], time=NOW + 1)
         write(store, Replace(NOTES, 1, record("i", "new")))
@@ -362,7 +371,7 @@ class ItemLaws(Laws):
         assert only(store).accessed is None
 
     def test_a_refused_batch_does_not_take_touches_along(self, store: Store) -> None:
-        """A touch travels with a commit; if that is refused, it waits for the next."""
+        """A refused batch loses no earlier touch: the touch waits for the next commit."""
         write(store, add("i"))
         store.touch([only(store).first], time=NOW + 1)
         refused(store, DuplicateItem, add("i"))
@@ -371,7 +380,7 @@ class ItemLaws(Laws):
         assert only(store).accessed == NOW + 1
 
     def test_touching_nothing_is_no_error(self, store: Store) -> None:
-        """An item may be gone by then."""
+        """Touching a missing item raises no error: the item may be deleted by then."""
         store.touch([], time=NOW)
         store.touch([12345], time=NOW)
         assert write(store, add("i")).number
@@ -379,7 +388,7 @@ class ItemLaws(Laws):
     # --- renewals
 
     def test_a_renewal_makes_no_version(self, store: Store) -> None:
-        """No commit, no change for search, no other time but when the item expires."""
+        """A renewal changes only the expiry: no commit, no change for search, no version."""
         write(store, expiring("i", NOW + SECOND))
         before, seq = only(store), store.seq()
         assert store.renew([(before.row, NOW + DAY)], now=NOW) == 1
@@ -389,7 +398,7 @@ class ItemLaws(Laws):
         assert (store.seq(), store.commit_at(NOW + DAY)) == (seq, before.begin_commit)
 
     def test_a_renewed_item_is_there_in_every_read(self, store: Store) -> None:
-        """Of its set, of what has expired, of now, and of the past."""
+        """Every read shows a renewed item: of its set, of expired items, of the past."""
         write(store, expiring("i", NOW + SECOND))
         at = only(store).begin_commit
         store.renew([(only(store).row, NOW + DAY)], now=NOW)
@@ -406,7 +415,7 @@ class ItemLaws(Laws):
             assert item.record.expires == NOW + DAY
 
     def test_a_renewal_only_prolongs(self, store: Store) -> None:
-        """What never expires, has expired, ends later anyway, or is gone stays as it is."""
+        """A renewal changes no item that never expires, has expired, or expires later."""
         write(store, add("never"), expiring("late", NOW + DAY), expiring("past", NOW + 1))
         write(store, expiring("gone", NOW + DAY))
         rows = [(s.row, NOW + SECOND) for s in store.page(NOTES)]
@@ -418,15 +427,15 @@ class ItemLaws(Laws):
 
 
 def texts(store: Store) -> list[str | None]:
-    """Return what the live items say."""
+    """Return the texts of the live items."""
     return [item.record.text for item in store.page(NOTES)]
 
 
 class UpsertLaws(Laws):
-    """What `Add.existing` and `Replace.upsert` do."""
+    """Laws of `Add.existing` and `Replace.upsert`."""
 
     def test_an_upsert_takes_the_place_of_what_is_there(self, store: Store) -> None:
-        """Whatever its version; it is the next one, and the item keeps its position and begin."""
+        """An upsert makes the next version of an item, with its position and creation time."""
         write(store, add("i", "one"))
         write(store, Replace(NOTES, 1, record("i", "two")))
         number = write(store, upsert("i", "three"), time=NOW + SECOND).number
@@ -436,7 +445,7 @@ class UpsertLaws(Laws):
         assert info(store).items == 1
 
     def test_an_upsert_adds_what_is_not_there(self, store: Store) -> None:
-        """Never, or not any more; as if nobody had been."""
+        """An upsert adds an item that never existed, or was deleted, like a plain add."""
         write(store, upsert("i", "one"), upsert("j", "one", "keep"))
         write(store, Retire(NOTES, "i", 1), Retire(NOTES, "j", 1))
         again = Replace(NOTES, 7, record("j", "two"), upsert=True)
@@ -445,7 +454,7 @@ class UpsertLaws(Laws):
         assert [item.version for item in store.page(NOTES)] == [2, 2]
 
     def test_what_is_kept_stays_as_it_is(self, store: Store) -> None:
-        """No version is made of it."""
+        """An upsert that keeps the existing item makes no version."""
         before = write(store, add("i", "one")).number
         write(store, upsert("i", "two", "keep"))
         assert [(v.record.text, v.end_commit) for v in store.versions(NOTES, "i")] == [
@@ -454,14 +463,14 @@ class UpsertLaws(Laws):
         assert only(store).begin_commit == before
 
     def test_a_replacement_that_is_an_upsert_names_no_version(self, store: Store) -> None:
-        """The one that is live ends."""
+        """An upserting replacement ends the live version, whatever its number."""
         write(store, add("i", "one"))
         write(store, Replace(NOTES, 9, record("i", "two"), upsert=True))
         assert texts(store) == ["two"]
         refused(store, StaleItem, Replace(NOTES, 9, record("i", "three")))
 
     def test_later_changes_of_the_batch_follow_an_upsert(self, store: Store) -> None:
-        """They were computed from what it put there, so that no version can be wrong."""
+        """Later changes of a batch build on the result of an upsert, whatever version they name."""
         write(store, add("i", "one"), add("j", "one"))
         write(store, Replace(NOTES, 1, record("i", "two")))
         after = Replace(NOTES, 1, record("i", "four"))
@@ -470,14 +479,17 @@ class UpsertLaws(Laws):
         assert only(store).version == 4
 
     def test_later_changes_of_the_batch_refuse_what_was_kept(self, store: Store) -> None:
-        """They were computed from what is not there; nothing of the batch is done."""
+        """Later changes of a batch are refused if an upsert kept the existing item.
+
+        Nothing is done.
+        """
         write(store, add("i", "one"))
         for change in (Replace(NOTES, 1, record("i", "three")), Retire(NOTES, "i", 1)):
             refused(store, StaleItem, upsert("i", "two", "keep"), add("j"), change)
         assert texts(store) == ["one"]
 
     def test_sources_are_gathered(self, store: Store) -> None:
-        """Those of the item that was there, and those of the upsert."""
+        """An upsert adds its sources to the sources of the existing item."""
         write(store, add("a"), add("b"))
         old = replace(add("i"), record=replace(record("i"), sources=("a",)))
         write(store, replace(old, links=[Link(NOTES, "a")]))
@@ -489,7 +501,7 @@ class UpsertLaws(Laws):
         assert store.source_links([item.row]) == [(item.row, rows["a"]), (item.row, rows["b"])]
 
     def test_many_upserts_together(self, store: Store) -> None:
-        """Some are there, some are not, and two batches are of one group."""
+        """A group of batches may mix upserts of existing items and of new ones."""
         write(store, *(add(f"{n}") for n in range(0, 20, 2)))
         many = [upsert(f"{n}", "new") for n in range(20)]
         answers = store.commit_many([batch(*many), batch(*many[::-1])])
@@ -506,7 +518,7 @@ RICH = Definition(
 
 
 def info(store: Store, ref: SetRef = NOTES) -> SetInfo:
-    """Return a set that is there."""
+    """Return a set that must exist."""
     return present(store.set_info(ref))
 
 
@@ -534,10 +546,13 @@ CAPACITIES: dict[
 
 
 class SetLaws(Laws):
-    """What holds for sets as a whole."""
+    """Laws of whole sets."""
 
     def test_a_set_is_there_from_its_first_add(self, store: Store) -> None:
-        """Before, there is None; without a definition it has the default one."""
+        """A set exists from its first add.
+
+        Before, it is None. Its default is the default definition.
+        """
         assert store.set_info(NOTES) is None
         assert store.set_infos(ADA) == []
         write(store, add("i"))
@@ -545,7 +560,7 @@ class SetLaws(Laws):
         assert store.set_infos(ADA) == [info(store)]
 
     def test_a_definition_is_kept(self, store: Store) -> None:
-        """All of it; later adds need not repeat it, and may."""
+        """A set keeps its whole definition. Later adds may repeat or omit it."""
         write(store, Define(NOTES, RICH), add("i"))
         write(store, add("j"))
         write(store, Define(NOTES, RICH), add("k"))
@@ -553,14 +568,14 @@ class SetLaws(Laws):
         assert info(store).items == 3
 
     def test_another_definition_is_a_conflict(self, store: Store) -> None:
-        """The set keeps its definition; the error shows both."""
+        """A conflicting definition changes nothing. The error contains both definitions."""
         write(store, Define(NOTES, RICH), add("i"))
         error = refused(store, SetDefinitionConflict, Define(NOTES, TRIM), add("j"))
         assert (error.set_name, error.asked, error.found) == ("notes", TRIM, RICH)
         assert info(store).definition == RICH
 
     def test_a_definition_is_replaced_on_demand(self, store: Store) -> None:
-        """The set stays the same; a replacement may also be its first definition."""
+        """A replaced definition keeps the set. A replacement may also be the first definition."""
         write(store, add("i"))
         number = info(store).number
         write(store, Define(NOTES, RICH, replace=True))
@@ -569,7 +584,7 @@ class SetLaws(Laws):
         assert info(store, BOOK).definition == TRIM
 
     def test_an_empty_set_takes_the_definition_of_its_next_add(self, store: Store) -> None:
-        """And only then: by itself a definition changes nothing, and no set that holds items."""
+        """An empty set takes the definition of its next add. A set with items never does."""
         late = ItemRecord("late", None, "late", expires=NOW + 1)
         write(store, Define(NOTES, RICH), add("i"), Add(NOTES, late))
         refused(store, SetDefinitionConflict, Define(NOTES, TRIM), Retire(NOTES, "i", 1), add("j"))
@@ -586,7 +601,7 @@ class SetLaws(Laws):
         assert (info(store).definition, ids(store.page(NOTES))) == (RICH, ["d"])
 
     def test_a_definition_is_copied_in_and_out(self, store: Store) -> None:
-        """Its signals are a mapping that somebody may go on using."""
+        """The caller may change the mapping of signals without changing the set."""
         signals = {"speaker": 0.5}
         write(store, Define(NOTES, Definition(signals=signals)), add("i"))
         signals["speaker"] = 1.0
@@ -597,7 +612,7 @@ class SetLaws(Laws):
         assert info(store).definition.signals == {"speaker": 0.5}
 
     def test_a_strategy_is_copied_in_and_out(self, store: Store) -> None:
-        """To any depth; and so are rules of admission."""
+        """Strategies and rules of admission are copied at every depth."""
         strategy: dict[str, Value] = {"name": "merge", "at": [0.5]}
         rules: list[dict[str, Value]] = [{"name": "size", "most": 9}]
         made = Definition(capacity=9, compaction=strategy, admission=rules, retention=5)
@@ -617,7 +632,7 @@ class SetLaws(Laws):
         assert info(store).definition == expected
 
     def test_sets_are_listed_by_name(self, store: Store) -> None:
-        """Those of the scope alone."""
+        """A listing contains the sets of its scope only."""
         refs = [SetRef(ADA, word) for word in WORDS]
         write(store, *(add("i", to=ref) for ref in refs), add("page", to=BOOK))
         write(store, add("i", to=SetRef(BOB, "his")), scope=BOB)
@@ -625,7 +640,7 @@ class SetLaws(Laws):
         assert [found.ref for found in store.set_infos(HANDBOOK)] == [BOOK]
 
     def test_numbers_of_sets_are_their_own(self, store: Store) -> None:
-        """Unique in the store, and they do not change."""
+        """The number of a set is unique in the store and never changes."""
         refs = [SetRef(scope, name) for scope in (ADA, BOB, HANDBOOK) for name in ("a", "b")]
         for ref in refs:
             write(store, add("i", to=ref), scope=ref.scope)
@@ -635,7 +650,7 @@ class SetLaws(Laws):
         assert [info(store, ref).number for ref in refs] == numbers
 
     def test_live_items_are_counted(self, store: Store) -> None:
-        """And the UTF-8 bytes of their values, texts and metadata."""
+        """A set counts its live items, and the UTF-8 bytes of their values, texts and metadata."""
         write(
             store,
             Add(NOTES, ItemRecord("i", '"é"', "🦊", '{"a":1}')),
@@ -648,7 +663,10 @@ class SetLaws(Laws):
         assert (info(store).items, info(store).bytes) == (1, 2 + 2)
 
     def test_bytes_count_for_as_many(self, store: Store) -> None:
-        """Not for the third more that their wire form takes; and for none once they are gone."""
+        """Bytes values count by their length, not their longer wire form.
+
+        Deleted items count zero.
+        """
         value = wire.encode({"a": b"\xff" * 600, "b": [b"x" * 400]})
         write(store, Add(NOTES, ItemRecord("i", value, "")))
         assert 1_000 < info(store).bytes < 1_100
@@ -660,7 +678,7 @@ class SetLaws(Laws):
     # --- capacity
 
     def test_a_full_set_trims_its_oldest(self, store: Store) -> None:
-        """By time, then by who was first; retired in the same commit, not lost."""
+        """A full set retires its oldest items, by time, then by first row, in the same commit."""
         write(store, Define(NOTES, TRIM), add("new", time=NOW), add("old", time=NOW - SECOND))
         number = write(store, add("newest", time=NOW)).number
         assert ids(store.page(NOTES)) == ["new", "newest"]
@@ -672,7 +690,7 @@ class SetLaws(Laws):
 
     @pytest.mark.parametrize("case", CAPACITIES)
     def test_a_capacity_is_held_at_the_end_of_a_batch(self, store: Store, case: str) -> None:
-        """By what is kept by it, whatever the batch holds beside the add."""
+        """A capacity applies to the state after a batch, whatever else the batch contains."""
         definition, first, then, kept = CAPACITIES[case]
         write(store, Define(NOTES, definition), *first)
         write(store, *then, limits=Limits(items=2))
@@ -680,7 +698,7 @@ class SetLaws(Laws):
         assert info(store).items == len(kept)
 
     def test_a_set_may_refuse_instead(self, store: Store) -> None:
-        """Up to its capacity it takes; beyond it says so and changes nothing."""
+        """A refusing set accepts items up to its capacity. Beyond, the error says so."""
         write(store, Define(NOTES, REJECT), add("a"), add("b"))
         error = refused(store, SetFull, add("c"))
         assert (error.set_name, error.capacity) == ("notes", 2)
@@ -690,7 +708,7 @@ class SetLaws(Laws):
         write(store, add("c"))
 
     def test_a_smaller_capacity_holds_from_the_next_add(self, store: Store) -> None:
-        """A redefinition alone retires nothing."""
+        """A smaller capacity applies from the next add. The redefinition retires nothing."""
         write(store, *(add(f"{i}") for i in range(5)))
         write(store, Define(NOTES, TRIM, replace=True))
         assert info(store).items == 5
@@ -698,14 +716,14 @@ class SetLaws(Laws):
         assert ids(store.page(NOTES)) == ["4", "new"]
 
     def test_a_capacity_holds_in_knowledge_too(self, store: Store) -> None:
-        """If somebody defined one, and from the batch of any key."""
+        """A capacity of a knowledge set applies to batches of every key."""
         write(store, Define(BOOK, TRIM), *(add(f"{i}", to=BOOK) for i in range(3)))
         assert ids(store.page(BOOK)) == ["1", "2"]
 
     # --- limits
 
     def test_a_key_holds_so_many_items(self, store: Store) -> None:
-        """In all its sets together; others' and knowledge do not count."""
+        """A key's limit counts the items of all its sets, not those of other keys and knowledge."""
         limits = Limits(items=2)
         other = SetRef(ADA, "other")
         write(store, *(add(f"{i}", to=SetRef(BOB, "notes")) for i in range(5)), scope=BOB)
@@ -716,7 +734,7 @@ class SetLaws(Laws):
         write(store, add("k"))
 
     def test_a_key_holds_so_many_bytes(self, store: Store) -> None:
-        """Of values, texts and metadata, in UTF-8."""
+        """A key's limit counts the UTF-8 bytes of values, texts and metadata."""
         write(store, Add(NOTES, ItemRecord("i", '"é"', "é")), limits=Limits(bytes=8))
         error = refused(
             store, KeyFull, Add(NOTES, ItemRecord("j", None, "")), limits=Limits(bytes=9)
@@ -725,7 +743,7 @@ class SetLaws(Laws):
         write(store, Add(NOTES, ItemRecord("j", None, "")), limits=Limits(bytes=10))
 
     def test_limits_do_not_keep_anyone_from_deleting(self, store: Store) -> None:
-        """Nor from writing the tree: they hold for what adds."""
+        """Limits apply to adds only, not to deletes or to changes of the tree."""
         write(store, *(add(f"{i}") for i in range(5)))
         write(store, Retire(NOTES, "0", 1), Put(("a",), 1), limits=Limits(items=1, bytes=1))
         assert info(store).items == 4
@@ -733,7 +751,7 @@ class SetLaws(Laws):
     # --- keys and spaces
 
     def test_keys_are_listed_in_code_point_order(self, store: Store) -> None:
-        """Those of the space alone, past any of them, so many at a time."""
+        """A listing contains the keys of its space after a given key, up to a limit."""
         for word in (*WORDS, "z", "Z"):
             store.commit(batch(scope=Scope("app", word)))
         store.commit(batch(scope=Scope("app 2", "other")))
@@ -753,14 +771,14 @@ class SetLaws(Laws):
         assert store.keys("nowhere") == []
 
     def test_a_key_stays_when_it_is_empty(self, store: Store) -> None:
-        """Its past is still there."""
+        """An emptied key stays listed: its past still exists."""
         write(store, Put(("a",), 1, NOW + 1), add("i"))
         write(store, Retire(NOTES, "i", 1))
         store.sweep(now=NOW + 1)
         assert store.keys("app") == ["ada"]
 
     def test_only_a_commit_makes_a_key(self, store: Store) -> None:
-        """Reading, leasing, or failing does not; knowledge is no key."""
+        """Reads, leases and refused batches make no key. Knowledge is not a key."""
         store.head(BOB)
         store.acquire_lease(BOB, "one")
         refused(store, KeyFull, add("i", to=SetRef(BOB, "n")), scope=BOB, limits=Limits(items=0))
@@ -769,7 +787,7 @@ class SetLaws(Laws):
         assert store.spaces() == []
 
     def test_spaces_are_listed_by_name(self, store: Store) -> None:
-        """Those that have a key."""
+        """A listing contains the spaces with at least one key."""
         for space in ("b", "a", "🦊", "a"):
             store.commit(batch(scope=Scope(space, "ada")))
         write(store, add("page", to=BOOK))

@@ -1,4 +1,4 @@
-"""Laws of the past: commits done again, stores opened again, clocks that are stepped."""
+"""Laws of the past: repeated commits, reopened stores, stepped clocks."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def following(store: Store, position: int = 0) -> int:
 
 
 def version(store: Store, item_id: str, *, position: int = 0, number: int = 1) -> StoredItem:
-    """Return a version that the next commit begins, of an item that is older."""
+    """Return a version of an older item that the next commit begins."""
     row = following(store, position)
     made, changed = NOW - 2 * SECOND, NOW - SECOND
     begun = row >> ROW_BITS
@@ -77,18 +77,21 @@ def version(store: Store, item_id: str, *, position: int = 0, number: int = 1) -
 
 
 def done(store: Store, *, retired: Sequence[int], added: Sequence[int]) -> Compaction:
-    """Return a compaction that the next commit did."""
+    """Return a compaction in the next commit."""
     row = following(store)
     return Compaction(row, NOTES, row >> ROW_BITS, NOW, "{}", retired, added, 0, None)
 
 
 class PastLaws(Laws):
-    """What `Past`, `Batch.after` and `Batch.history_start` do, and what `Effects` say for it."""
+    """Laws of `Past`, `Batch.after` and `Batch.history_start`, and of their `Effects`."""
 
     # --- versions
 
     def test_a_past_version_is_what_it_was(self, store: Store) -> None:
-        """Its number, its first row and its times are kept; the commit is the one it came with."""
+        """A past version keeps its number, first row and times.
+
+        Its commit is the batch with the past.
+        """
         write(store, add("i"))
         item = version(store, "i", position=5, number=7)
         item = replace(item, first=3 << ROW_BITS)
@@ -99,12 +102,12 @@ class PastLaws(Laws):
         assert info(store).items == 1
 
     def test_a_past_makes_its_set(self, store: Store) -> None:
-        """As by default, where it was not defined."""
+        """A past of an undefined set makes the set with the default definition."""
         write(store, Past(NOTES, [version(store, "i")]))
         assert (info(store).definition, ids(store.page(NOTES))) == (Definition(), ["i"])
 
     def test_versions_that_ended_in_their_commit_were_live_at_none(self, store: Store) -> None:
-        """They are versions all the same, and those that follow them are live."""
+        """Versions that ended in their commit were never live. Their successors are live."""
         one, two = version(store, "i"), version(store, "i", position=3, number=2)
         number = write(store, Past(NOTES, [one, two], [one.row])).number
         assert [v.end_commit for v in store.versions(NOTES, "i")] == [number, None]
@@ -114,7 +117,7 @@ class PastLaws(Laws):
         assert [i.row for i in found.ended_items] == [one.row]
 
     def test_a_follower_keeps_up_with_a_past(self, store: Store) -> None:
-        """The change log has it, whatever positions its versions have."""
+        """The change log contains a past, whatever positions its versions have."""
         follower = Follower()
         write(store, add("i"))
         follower.catch_up(store)
@@ -124,13 +127,13 @@ class PastLaws(Laws):
         assert follower.agrees_with(store)
 
     def test_no_capacity_holds_a_past(self, store: Store) -> None:
-        """It was so."""
+        """No capacity applies to a past."""
         write(store, Define(NOTES, Definition(capacity=1, compaction="reject")))
         write(store, Past(NOTES, [version(store, "i"), version(store, "j", position=1)]))
         assert info(store).items == 2
 
     def test_a_past_that_cannot_be_is_refused(self, store: Store) -> None:
-        """Rows of other commits or out of order, another set's; what is live, and what is not."""
+        """Rows of other commits or sets, unordered rows, and wrong versions are refused."""
         write(store, add("i"), add("gone"))
         write(store, Retire(NOTES, "gone", 1))
         ended = store.versions(NOTES, "gone")[0].row
@@ -154,7 +157,10 @@ class PastLaws(Laws):
     # --- lineage
 
     def test_a_past_has_the_links_it_is_given(self, store: Store) -> None:
-        """Earlier versions too, once; a sweep may have taken one of the two, and none is made."""
+        """A past makes each given link once, of earlier versions too.
+
+        Links to swept rows are skipped.
+        """
         write(store, add("i"), add("j"))
         i, j = only(store, "i").row, only(store, "j").row
         new = version(store, "new")
@@ -165,7 +171,7 @@ class PastLaws(Laws):
         assert store.derived_links([i]) == [(j, i), (new.row, i)]
 
     def test_a_past_compaction_is_one(self, store: Store) -> None:
-        """It is listed with what is kept of it, and can be undone; one that was undone cannot."""
+        """A past compaction is listed with its remaining versions and can be undone once."""
         write(store, add("i"))
         i, made = only(store, "i").row, version(store, "sum")
         recorded = replace(done(store, retired=[i], added=[made.row]), erased=2)
@@ -178,7 +184,7 @@ class PastLaws(Laws):
         assert store.compaction(again.id) == again
 
     def test_a_past_compaction_can_be_undone(self, store: Store) -> None:
-        """What it retired comes back."""
+        """Undoing a past compaction restores the items that it retired."""
         write(store, add("i"))
         i, made = only(store, "i").row, version(store, "sum")
         recorded = done(store, retired=[i], added=[made.row])
@@ -186,11 +192,14 @@ class PastLaws(Laws):
         write(store, Undo(NOTES, recorded.id))
         assert ids(store.page(NOTES)) == ["i"]
 
-    # --- from when on it is whole
+    # --- the begin of a complete past
 
     @pytest.mark.parametrize("start", [NOW, -NOW])
     def test_a_past_says_from_when_on_it_is_whole(self, store: Store, start: int) -> None:
-        """A set by its commit, a tree by commit and time, before 1970 too; neither goes back."""
+        """A past has a start: for a set a commit, for a tree commit and time.
+
+        It never moves back.
+        """
         for floor in (7, 5):
             write(store, Past(NOTES, history_start=floor))
             store.commit(batch(history_start=(floor, start + floor)))
@@ -198,7 +207,7 @@ class PastLaws(Laws):
         assert (info(store).history_start, store.history_start(ADA)) == (7, (7, start + 7))
 
     def test_a_batch_that_is_refused_moves_no_floor(self, store: Store) -> None:
-        """Neither of a set nor of a tree."""
+        """A refused batch moves the start of no set and no tree."""
         write(store, add("i"), Put(("a",), 1))
         past = Past(NOTES, history_start=5, undone_compactions=[99])
         refused(store, NotFound, batch(past, history_start=(5, NOW)))
@@ -207,17 +216,20 @@ class PastLaws(Laws):
     # --- directly after
 
     def test_a_batch_may_have_to_come_directly_after_another(self, store: Store) -> None:
-        """0: it must be the first."""
+        """A batch may name the commit that must directly precede it.
+
+        0 means it must be the first.
+        """
         after: list[Commit] = [store.commit(batch(add("i"), after=0))]
         after.append(store.commit(batch(add("j"), after=after[0].number)))
         for number in (0, after[0].number, after[1].number + 1):
             error = refused(store, StaleRun, batch(add("k"), after=number))
             assert (error.expected, error.found) == (number, after[1].number)
 
-    # --- what effects say
+    # --- effects
 
     def test_effects_say_how_nodes_got_their_places(self, store: Store) -> None:
-        """A value that replaces another keeps its position; a commit made the rows it began."""
+        """A replaced value keeps its position. A commit made the rows that it began."""
         one = write(store, Put(("a",), 1), Put(("b",), 1)).number
         two = write(store, Put(("c",), 1), Put(("a",), 2)).number
         found, earlier = present(store.effects(two)), present(store.effects(one))
@@ -227,7 +239,7 @@ class PastLaws(Laws):
         assert list(found.positions) == sorted(found.positions)
 
     def test_effects_say_when_nodes_ended(self, store: Store) -> None:
-        """By which commit they were replaced or removed, with an object or by themselves."""
+        """Effects name the commit that replaced or removed a node, alone or with its object."""
         one = write(
             store, Create(("o",)), Put(("o", "x"), 1), Put(("a",), 1), Put(("b",), 1)
         ).number
@@ -238,7 +250,7 @@ class PastLaws(Laws):
         assert ends == {("o",): three, ("o", "x"): three, ("a",): two, ("b",): None}
 
     def test_effects_name_compactions(self, store: Store) -> None:
-        """Those that a commit did, and those that it undid."""
+        """Effects name the compactions that a commit did, and those that it undid."""
         write(store, add("i"), add("j"))
         both = write(store, into("sum", "i"), Compact(NOTES, [("j", 1)], [derived("s")], "{}"))
         kept = store.compactions(NOTES)
@@ -248,10 +260,10 @@ class PastLaws(Laws):
         assert (list(found.undone_compactions), list(other.compactions)) == ([], [])
         assert list(other.undone_compactions) == [last(store).id]
 
-    # --- what stands for nodes that are gone
+    # --- placeholders
 
     def test_what_stands_for_another_is_in_no_read(self, store: Store) -> None:
-        """Of no time; a value that replaces it has its position."""
+        """No read shows a placeholder node. A value that replaces it takes its position."""
         one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1)).number
         for at in (None, one):
             assert [path for path, _ in tree(store, ADA, now=NOW, at=at)] == [("b",)]
@@ -260,7 +272,7 @@ class PastLaws(Laws):
         assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["a", "b"]
 
     def test_no_sweep_takes_what_stands_for_another(self, store: Store) -> None:
-        """An item with a position may come late; no moment of the past is lost."""
+        """No sweep removes a placeholder: an item with its position may arrive late."""
         write(
             store, Put(("a",), 0, PLACEHOLDER_EXPIRY), Put(("b",), 1), Put(("c",), 1, NOW + SECOND)
         )
@@ -270,7 +282,7 @@ class PastLaws(Laws):
         assert [name for name, _ in store.children(ADA, (), at=None, now=NOW)] == ["a", "b"]
 
     def test_pruning_what_stood_for_another_loses_nothing(self, store: Store) -> None:
-        """It goes once it was replaced, and no moment of the past is lost by it."""
+        """A replaced placeholder is pruned, and no moment of the past is lost."""
         one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY)).number
         two = write(store, Put(("a",), 1)).number
         store.commit(batch(add("i"), time=LATE))
@@ -280,7 +292,7 @@ class PastLaws(Laws):
         assert [path for path, _ in tree(store, ADA, now=NOW, at=two)] == [("a",)]
 
     def test_what_stood_for_another_is_not_among_the_removed(self, store: Store) -> None:
-        """It was not there."""
+        """A placeholder never existed, so it is not among the removed nodes."""
         one = write(store, Put(("a",), 0, PLACEHOLDER_EXPIRY)).number
         two = write(store, Delete(("a",))).number
         found, other = present(store.effects(one)), present(store.effects(two))
@@ -291,7 +303,7 @@ class PastLaws(Laws):
 
 
 def furnish(store: Store) -> None:
-    """Fill a store with something of everything."""
+    """Fill a store with data of every kind."""
     write(store, Put(("a",), float("nan")), Create(("o",)), Put(("o", "x"), 1, NOW + SECOND))
     write(store, Define(NOTES, Definition(capacity=9)), add("i"), Add(NOTES, waiting("w")))
     write(store, Delete(("a",)), Replace(NOTES, 1, record("i", "new")), add("page", to=BOOK))
@@ -302,10 +314,10 @@ def furnish(store: Store) -> None:
 
 
 class PersistenceLaws(Laws):
-    """What is the same after a close."""
+    """Laws of a closed and reopened store."""
 
     def test_all_is_there_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
-        """Every read, of the past too."""
+        """After a close, every read of the present and the past is the same."""
         furnish(store)
         before, salt, seq = reads(store, now=NOW), store.salt(), store.seq()
         store.close()
@@ -314,7 +326,7 @@ class PersistenceLaws(Laws):
         assert (again.salt(), again.seq(), again.note("n")) == (salt, seq, "noted")
 
     def test_numbers_go_on(self, store: Store, path: Path, opened: Opener) -> None:
-        """Of commits, rows and lines: none is used twice; time does not go back."""
+        """Numbers of commits, rows and lines are never reused, and time does not go back."""
         furnish(store)
         number, seq, row = store.commit_at(FAR), store.seq(), only(store, "i").row
         write(store, Retire(NOTES, "i", 2), time=NOW + SECOND)
@@ -329,7 +341,7 @@ class PersistenceLaws(Laws):
     def test_a_compaction_is_undone_after_a_close(
         self, store: Store, path: Path, opened: Opener
     ) -> None:
-        """What it retired and what was derived is there, and comes back as it was."""
+        """After a close, an undo restores retired items unchanged."""
         furnish(store)
         was, done = store.versions(NOTES, "c")[0], store.compactions(NOTES)[0]
         store.close()
@@ -344,7 +356,7 @@ class PersistenceLaws(Laws):
         assert again.get(NOTES, ["sum"]) == [None]
 
     def test_an_op_is_known_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
-        """That is what it is for."""
+        """After a close, a repeated op is adopted."""
         furnish(store)
         store.close()
         again = opened(path)
@@ -352,7 +364,7 @@ class PersistenceLaws(Laws):
         assert (answer.adopted, answer.result) == (True, [1])
 
     def test_touches_are_flushed_by_a_close(self, store: Store, path: Path, opened: Opener) -> None:
-        """A kill may lose them, a close does not."""
+        """A close keeps all touches. A kill may lose some."""
         furnish(store)
         store.touch([only(store).first], time=NOW + SECOND)
         store.close()
@@ -362,7 +374,7 @@ class PersistenceLaws(Laws):
     def test_a_follower_goes_on_after_a_close(
         self, store: Store, path: Path, opened: Opener
     ) -> None:
-        """The change log is the same one."""
+        """After a close, the change log continues."""
         furnish(store)
         follower = Follower()
         follower.catch_up(store)
@@ -375,14 +387,14 @@ class PersistenceLaws(Laws):
     def test_the_owners_of_a_closed_handle_are_dead(
         self, store: Store, path: Path, opened: Opener
     ) -> None:
-        """Their leases are taken over at once."""
+        """A close ends the owners of a handle: their leases can be taken over at once."""
         before = present(store.acquire_lease(ADA, "one"))
         store.close()
         again = opened(path)
         assert present(again.acquire_lease(ADA, "two")).epoch > before.epoch
 
     def test_runs_go_on_after_a_close(self, store: Store, path: Path, opened: Opener) -> None:
-        """Inputs, steps, calls, outputs and consumers are there; numbers and ids go on."""
+        """After a close, inputs, steps, calls, outputs and consumers exist; numbers continue."""
         first, second = (
             a.run or 0 for a in store.accept("helper", [queued_input("e"), queued_input("f")])
         )
@@ -413,7 +425,7 @@ class PersistenceLaws(Laws):
         assert [run.id for run in again.queued_runs("helper", ADA)] == [second, third.run]
 
     def test_no_id_of_a_run_is_used_twice(self, store: Store, path: Path, opened: Opener) -> None:
-        """Not even that of the last one, when it was pruned."""
+        """The id of a run is never reused, even if the last run was pruned."""
         run = accept(store)
         end(store, run)
         store.prune_runs("helper", "app", Retain(age=timedelta(microseconds=0)), now=NOW)
@@ -423,7 +435,7 @@ class PersistenceLaws(Laws):
         assert [found.number for found in again.runs("app")] == [1]
 
     def test_two_handles_serve_one_lane(self, store: Store, path: Path, opened: Opener) -> None:
-        """Each sees what the other accepted, did, parked and pruned; caches or not."""
+        """Two handles see each other's inputs, steps, parked runs and pruning, despite caches."""
         other = opened(path)
         ids = [accept(each) for each in (store, other, store)]
         lease = leased(store)
@@ -447,7 +459,7 @@ class PersistenceLaws(Laws):
     def test_another_handle_sees_every_commit(
         self, store: Store, path: Path, opened: Opener
     ) -> None:
-        """And the other way round, caches or not."""
+        """Each of two handles sees every commit of the other, with its caches."""
         other = opened(path)
         furnish(store)
         assert not differences(reads(store, now=NOW), reads(other, now=NOW))

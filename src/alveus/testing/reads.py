@@ -1,4 +1,4 @@
-"""What a store answers, in words that do not depend on its numbers, so that stores compare."""
+"""All answers of a store, independent of its numbers, so that stores can be compared."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path
 
 FAR = 1 << 60
-"""More than there are runs and outputs."""
+"""A number above all runs and outputs."""
 
 TASKS = 6
-"""Tasks of a run whose durable calls are read."""
+"""Number of tasks of a run whose durable calls are read."""
 
 
 NAME_RANGES = (NameRange(), NameRange(limit=2, newest_first=True), NameRange(prefix="a", limit=3))
-"""Which names of each object `tree` also asks for."""
+"""Ranges of names that `tree` also reads of each object."""
 
 
 def lane_reads(
     store: Store, spaces: Sequence[str], commits: Mapping[int, int]
 ) -> dict[str, object]:
-    """Return all that *store* answers about runs of *spaces*; *commits* names commits."""
+    """Return all answers of *store* about runs of *spaces*. *commits* names commits."""
     found = sorted(
         (run for space in spaces for run in store.runs(space, limit=FAR)), key=lambda run: run.id
     )
@@ -96,7 +96,7 @@ def _agent(store: Store, agent: str, space: str, order: Mapping[int, int]) -> tu
 
 
 def _all_outputs(store: Store, agent: str, space: str) -> tuple[bool, list[tuple[object, ...]]]:
-    """Return whether some were pruned, and the outputs past those."""
+    """Return whether outputs were pruned, and all remaining outputs."""
     try:
         return False, _outputs(store.outputs(agent, space, limit=FAR))
     except OutputsPruned as error:
@@ -109,24 +109,24 @@ def _outputs(found: Sequence[StoredOutput]) -> list[tuple[object, ...]]:
     return [(o.number, o.ordinal, o.key, o.event, o.time) for o in found]
 
 
-"""Later than every commit."""
+"""A time after every commit."""
 
 FEW = 3
-"""So many fields are few in small tests."""
+"""Most fields that are read together."""
 
 PAGE = 3
-"""Small, so that small tests turn pages too."""
+"""Size of a page: small, so that small tests turn pages too."""
 
 
 def comparable_node(node: Node) -> tuple[str, int | None]:
-    """Return a node so that equal ones compare equal, NaN too, and 1, 1.0 and True do not."""
+    """Return a node in a comparable form: NaN equals NaN, and 1, 1.0 and True differ."""
     return ("object" if node.is_object else wire.encode(node.value), node.expires)
 
 
 def tree(
     store: Store, scope: Scope, *, now: int, at: int | None = None
 ) -> list[tuple[Path, tuple[str, int | None]]]:
-    """Return every node of an exact tree, as `shown`, in the order of a walk."""
+    """Return every node of an exact tree as `comparable_node`, in the order of a walk."""
     found: list[tuple[Path, tuple[str, int | None]]] = []
     stack: list[tuple[Path, Node]] = [((), Node(is_object=True))]
     while stack:
@@ -145,7 +145,7 @@ def tree(
 
 
 def _check_few_fields(store: Store, scope: Scope, path: Path, at: int | None) -> None:
-    """See that fields that are read together are those that are read in order."""
+    """Check that fields read together equal the fields read in order."""
     every = store.children(scope, path, at=at, now=0)
     found = store.few_fields(scope, path, at=at, most=FEW)
     assert (found is None) == (len(every) > FEW)
@@ -178,7 +178,7 @@ def pages(
 
 
 class _CanonicalNames:
-    """Names for the commits and rows of one store that are the same in every store."""
+    """Names for commits and rows of one store that are equal in every store."""
 
     def __init__(self, store: Store) -> None:
         self.numbers = commits(store)
@@ -249,15 +249,16 @@ class _CanonicalNames:
 def reads(
     store: Store, *, now: int, at: Collection[int] | None = None, scopes: Iterable[Scope] = ()
 ) -> dict[str, object]:
-    """Return all that *store* answers, under a name for each question.
+    """Return all answers of *store*, by question.
 
-    Two stores to which the same batches were committed in one order give equal answers, whatever
-    numbers they chose for commits, rows and sets.
+    Two stores with the same batches in the same order give equal answers, whatever numbers they
+    chose
+    for commits, rows and sets.
 
     Args:
         now: The time of the reading.
-        at: Which commits to read the past at, as positions in commit order from 1; None: all.
-        scopes: Scopes to read although no item or tree was written there.
+        at: The commits at which the past is read, as positions from 1. None means all.
+        scopes: Further scopes to read, even without an item or tree.
     """
     names = _CanonicalNames(store)
     wanted = range(1, len(names.numbers) + 1) if at is None else sorted(at)
@@ -330,7 +331,7 @@ def _set_reads(
 def _out_of_time(
     store: Store, names: _CanonicalNames, number: int, now: int, i: int | None
 ) -> list[object]:
-    """Return what is out of time, at moments near which it often changes."""
+    """Return the expired items near the times at which they change."""
     at = None if i is None else names.numbers[i - 1]
     moments = (None, now, now - 1_000_000)
     return [
@@ -343,7 +344,7 @@ def _out_of_time(
 
 
 def _compactions(store: Store, names: _CanonicalNames, ref: SetRef) -> list[object]:
-    """Return the compactions of a set, read page by page, and each by itself."""
+    """Return the compactions of a set, read by page and one by one."""
     found: list[Compaction] = []
     before = None
     while page := store.compactions(ref, before=before, limit=PAGE):
@@ -355,7 +356,7 @@ def _compactions(store: Store, names: _CanonicalNames, ref: SetRef) -> list[obje
 
 
 def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]:
-    """Return a line for every question to which two stores gave different answers."""
+    """Return a line for every question that two stores answered differently."""
     missing = object()
     return [
         f"{name}:\n   {ours.get(name)!r}\n   {theirs.get(name)!r}"
@@ -366,16 +367,16 @@ def differences(ours: dict[str, object], theirs: dict[str, object]) -> list[str]
 
 @dataclass
 class Follower:
-    """A copy of the live features of a store that keeps up by its change log alone.
+    """A copy of the live features of a store, updated from its change log alone.
 
-    This is what search does: `catch_up`, and compare with what the store says.
+    Search works the same way: `catch_up`, then compare with the store.
     """
 
     seq: int = 0
     live: dict[int, dict[int, Feature]] = field(default_factory=dict[int, dict[int, Feature]])
 
     def catch_up(self, store: Store, *, limit: int = 10_000) -> None:
-        """Take over what changed since last time; start anew where the log does not reach back."""
+        """Apply the changes since the last call. Start again if the log does not reach back."""
         while True:
             lines = store.changes(self.seq, limit=limit)
             if lines is None:
@@ -391,7 +392,7 @@ class Follower:
                 return
 
     def agrees_with(self, store: Store) -> bool:
-        """Whether every set this has heard of has just the features that it knows."""
+        """Return whether every known set has exactly the known features."""
         return all(
             {f.row: f for f in store.features(number)} == home for number, home in self.live.items()
         )

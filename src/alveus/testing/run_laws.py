@@ -61,18 +61,18 @@ BEGIN = Begin(NOW, ("greet", "note"))
 def queued_input(
     event_id: str, request: str = "asked", *, scope: Scope = ADA, event: str = '"hello"'
 ) -> QueuedInput:
-    """Return an input that carries an id."""
+    """Return an input with an id."""
     label = f"event {event_id}"
     return QueuedInput(scope, event, NOW, event_id.encode(), request.encode(), label)
 
 
 def accept(store: Store, scope: Scope = ADA, *, agent: str = "helper", time: int = NOW) -> int:
-    """Accept one input; return its run."""
+    """Accept one input. Return its run."""
     return present(store.accept(agent, [QueuedInput(scope, '"hello"', time)])[0].run)
 
 
 def leased(store: Store, scope: Scope = ADA, owner: str = "one") -> Lease:
-    """Return the lease of a scope, which is free."""
+    """Return the lease of a free scope."""
     return present(store.acquire_lease(scope, owner))
 
 
@@ -83,7 +83,7 @@ def turn(store: Store, run: int, status: RunStatus, error: str | None = None) ->
 
 
 def end(store: Store, run: int, outputs: Sequence[str] = (), *, time: int = NOW) -> int:
-    """Do the one step of a run; return its commit."""
+    """Do the only step of a run. Return its commit."""
     scope = there(store, run).scope
     lease = leased(store, scope)
     step = Step(run, 0, "greet", outputs=outputs, begin=BEGIN, done=True)
@@ -91,17 +91,17 @@ def end(store: Store, run: int, outputs: Sequence[str] = (), *, time: int = NOW)
 
 
 def there(store: Store, run: int) -> Run:
-    """Return a run, which is there."""
+    """Return a run that must exist."""
     return present(store.run(run))
 
 
 class LaneLaws(Laws):
-    """What `accept`, `queue`, `lanes`, `runs` and `retry` promise."""
+    """Laws of `accept`, `queue`, `lanes`, `runs` and `retry`."""
 
     # --- accept
 
     def test_an_accepted_input_is_a_waiting_run(self, store: Store) -> None:
-        """With its event and time, not begun; it is the first of its lane."""
+        """An accepted input has its event and time, has not begun, and is the first of its lane."""
         answer = store.accept("helper", [QueuedInput(ADA, '"hello"', NOW)])
         run = present(answer[0].run)
         assert answer == [Accepted(run, 0, repeated=False, lease=None, first=True)]
@@ -114,7 +114,7 @@ class LaneLaws(Laws):
         assert store.run(run + 1) is None
 
     def test_inputs_are_numbered_by_agent_and_key(self, store: Store) -> None:
-        """From 0, without gaps, in the order they were accepted; run ids rise over all."""
+        """Numbers of an agent and key start at 0 without gaps. Run ids rise over all agents."""
         inputs = [QueuedInput(scope, f"{i}", NOW) for i, scope in enumerate((ADA, BOB, ADA, ADA))]
         answers = store.accept("helper", inputs)
         answers += store.accept("other", inputs[:1]) + store.accept("helper", inputs[:2])
@@ -125,7 +125,7 @@ class LaneLaws(Laws):
         assert [there(store, run).event for run in ids] == [*"01230017"]
 
     def test_the_first_of_a_lane_is_marked(self, store: Store) -> None:
-        """Nothing before it waits or is parked; what ended does not count."""
+        """An input is first if no earlier run of its lane waits or is parked."""
         one = accept(store)
         assert [a.first for a in store.accept("helper", [QueuedInput(ADA, "2", NOW)])] == [False]
         assert [a.first for a in store.accept("other", [QueuedInput(ADA, "2", NOW)])] == [True]
@@ -139,18 +139,18 @@ class LaneLaws(Laws):
         ]
 
     def test_nothing_is_accepted_of_nothing(self, store: Store) -> None:
-        """And nothing is refused."""
+        """An empty list of inputs is accepted, and changes nothing."""
         assert store.accept("helper", [], owner="one") == []
 
     @pytest.mark.parametrize("bad", [Scope("other app", "ada"), HANDBOOK])
     def test_inputs_are_of_keys_of_one_space(self, store: Store, bad: Scope) -> None:
-        """Otherwise none is kept."""
+        """Inputs of a key in another space refuse the whole call."""
         with pytest.raises(InvalidInput):
             store.accept("helper", [QueuedInput(ADA, "1", NOW), QueuedInput(bad, "2", NOW)])
         assert store.runs("app") == store.runs("other app") == []
 
     def test_a_key_with_an_input_is_a_key(self, store: Store) -> None:
-        """It is listed before anything was committed to it; no commit number moves."""
+        """A key with an input is listed before its first commit. No commit number moves."""
         write(store, scope=BOB)
         accept(store)
         assert (store.keys("app"), store.spaces()) == (["ada", "bob"], ["app"])
@@ -159,7 +159,7 @@ class LaneLaws(Laws):
     # --- event ids
 
     def test_a_repeated_event_id_is_the_first_run(self, store: Store) -> None:
-        """In a later call or the same, whatever became of the run; for another agent it is new."""
+        """A repeated event id returns its first run, whatever its status. Agents are separate."""
         first, again = store.accept("helper", [queued_input("e"), queued_input("e")])
         assert again == replace(first, repeated=True)
         assert store.accept("helper", [queued_input("e")]) == [again]
@@ -172,13 +172,13 @@ class LaneLaws(Laws):
         assert [run.number for run in store.runs("app", agent="helper")] == [0]
 
     def test_an_event_id_holds_for_all_keys_of_an_agent(self, store: Store) -> None:
-        """What was accepted for one key is not run for another."""
+        """An event id of one key is the same input for every key of its agent."""
         first = store.accept("helper", [queued_input("e")])[0]
         assert store.accept("helper", [queued_input("e", scope=BOB)])[0].run == first.run
         assert store.runs("app", key="bob") == []
 
     def test_an_event_id_of_another_request_is_refused(self, store: Store) -> None:
-        """The error has its label; none of the inputs is kept, and no number is lost."""
+        """A reused event id with another request is refused whole. The error contains the label."""
         store.accept("helper", [queued_input("e")])
         with pytest.raises(IdempotencyConflict, match="event e"):
             store.accept(
@@ -194,14 +194,14 @@ class LaneLaws(Laws):
             store.accept("helper", [queued_input("g"), queued_input("g", "other")])
 
     def test_equal_events_without_an_id_are_two_runs(self, store: Store) -> None:
-        """Contents are never compared."""
+        """Events without an id are never compared."""
         answers = store.accept("helper", [QueuedInput(ADA, '"hello"', NOW)] * 2)
         assert [(a.number, a.repeated) for a in answers] == [(0, False), (1, False)]
 
     # --- leases
 
     def test_accept_takes_the_leases_of_its_keys(self, store: Store) -> None:
-        """If they are free or the owner has them, as `lease` would."""
+        """Accepting inputs takes the leases of their keys, like `lease`: free or already held."""
         theirs = leased(store, BOB, "two")
         inputs = [QueuedInput(scope, "1", NOW) for scope in (ADA, BOB, ADA, CY)]
         found = [answer.lease for answer in store.accept("helper", inputs, owner="one")]
@@ -214,7 +214,7 @@ class LaneLaws(Laws):
         assert answer[0].lease == found[0]
 
     def test_accept_takes_over_from_the_dead(self, store: Store) -> None:
-        """Under a higher epoch; the former owner is fenced."""
+        """A dead owner's lease is taken over under a higher epoch, and the old owner is fenced."""
         before = store.accept("helper", [QueuedInput(ADA, "1", NOW)], owner="one")[0]
         self.kill_owner(store, "one")
         after = store.accept("helper", [QueuedInput(ADA, "2", NOW)], owner="two")[0]
@@ -225,7 +225,7 @@ class LaneLaws(Laws):
         assert store.commit(batch(epoch=after.lease.epoch)).number
 
     def test_a_repeated_input_takes_the_lease_while_its_run_waits(self, store: Store) -> None:
-        """Once it is parked or has ended, there is nothing to run."""
+        """A repeated input takes the lease only while its run waits."""
         run = present(store.accept("helper", [queued_input("e")])[0].run)
         lease = present(store.accept("helper", [queued_input("e")], owner="one")[0].lease)
         store.release_lease(lease)
@@ -237,7 +237,7 @@ class LaneLaws(Laws):
     # --- looking
 
     def test_a_lane_is_read_in_order(self, store: Store) -> None:
-        """What waits or is parked; what ended is not in it; lanes are apart."""
+        """A lane contains waiting and parked runs in order, separate from other lanes."""
         one, two, three = (accept(store) for _ in range(3))
         accept(store, BOB)
         accept(store, agent="other")
@@ -255,7 +255,10 @@ class LaneLaws(Laws):
         assert store.queued_runs("nobody", ADA) == store.queued_runs("helper", CY) == []
 
     def test_lanes_where_something_waits(self, store: Store) -> None:
-        """By the id of the run that is next; one behind a parked run only if asked for."""
+        """Lanes are ordered by the id of their next run.
+
+        Blocked lanes are listed only on request.
+        """
         ada, bob = accept(store), accept(store, BOB)
         accept(store)
         accept(store, CY, agent="other")
@@ -275,7 +278,7 @@ class LaneLaws(Laws):
         assert store.waiting_lanes("nobody", "app", past_parked=True) == []
 
     def test_runs_are_listed_latest_first(self, store: Store) -> None:
-        """By agent, key and status; pages go on below an id, and may end above one."""
+        """Runs are filtered by agent, key and status, and paged by id."""
         ids = [accept(store, scope) for scope in (ADA, BOB, ADA)] + [accept(store, agent="other")]
         later = [run.id for run in store.runs("app", before=ids[3], after=ids[0])]
         assert later == [ids[2], ids[1]]
@@ -298,7 +301,7 @@ class LaneLaws(Laws):
             assert found == [there(store, run.id) for run in found]
 
     def test_figures_of_runs(self, store: Store) -> None:
-        """How many wait, are parked, and have ended."""
+        """The figures count waiting, parked and ended runs."""
         ids = [accept(store) for _ in range(6)]
         turn(store, ids[0], "parked")
         turn(store, ids[1], "discarded")
@@ -311,7 +314,7 @@ class LaneLaws(Laws):
     # --- retry
 
     def test_a_parked_run_waits_again_in_its_place(self, store: Store) -> None:
-        """With its error, its steps and what they held, so that it goes on from there."""
+        """A retried run keeps its position, error, steps and contents, and continues there."""
         run, later = accept(store), accept(store)
         lease = leased(store)
         store.commit(batch(Step(run, 0, "greet", sensory="1", begin=BEGIN), under=lease))
@@ -324,7 +327,10 @@ class LaneLaws(Laws):
         assert [found.id for found in store.queued_runs("helper", ADA)] == [run, later]
 
     def test_a_parked_run_is_taken_over_by_a_later_one(self, store: Store) -> None:
-        """Which has its input, at the end of the lane; the parked one has ended."""
+        """A later run takes the input of a parked run to the end of the lane.
+
+        The parked run ends.
+        """
         run, later = accept(store), accept(store)
         turn(store, run, "parked", '"why"')
         heir = store.retry_run(run, last=True, time=NOW + SECOND)
@@ -337,7 +343,7 @@ class LaneLaws(Laws):
         assert store.accept("helper", [QueuedInput(ADA, "1", NOW)])[0].number == 3
 
     def test_only_what_is_parked_is_retried(self, store: Store) -> None:
-        """What waits or has ended is not; nor what is not there. No commit number moves."""
+        """Retrying a run that waits, has ended or does not exist is refused. No number moves."""
         run = accept(store)
         for last in (True, False):
             with pytest.raises(StaleRun) as caught:
@@ -356,7 +362,7 @@ class LaneLaws(Laws):
         assert len(store.runs("app")) == 3
 
     def test_a_retry_takes_its_name_with_it(self, store: Store) -> None:
-        """A second one of the name answers as the first, whatever became of the run since."""
+        """A repeated retry of one name returns the first answer, whatever the run became since."""
         run, other = accept(store), accept(store)
         for last, name in ((False, b"first"), (True, b"second")):
             turn(store, run, "parked")
@@ -375,7 +381,7 @@ class LaneLaws(Laws):
             store.retry_run(other, last=False, time=NOW, named=replace(named, request=b"other"))
 
     def test_a_run_is_given_up_under_a_name(self, store: Store) -> None:
-        """A second commit of the name adopts it, though the run has ended."""
+        """A repeated discard of one name is adopted, although the run has ended."""
         run = accept(store)
         turn = StatusChange(run, "waiting", "discarded")
         discard = replace(batch(turn), op=b"give up", result=run)
@@ -387,7 +393,7 @@ class LaneLaws(Laws):
     # --- threads
 
     def test_threads_accept_without_gaps(self, store: Store) -> None:
-        """Numbers and ids of many at once are in one order; one of them is first, one runs it."""
+        """Numbers and ids of concurrent accepts are in one order. One run is first."""
 
         def play(i: int) -> list[Accepted]:
             each = [QueuedInput(ADA, f"{i}.{j}", NOW) for j in range(5)]
@@ -404,13 +410,13 @@ class LaneLaws(Laws):
         assert [run.number for run in store.queued_runs("helper", ADA)] == list(range(72))
 
     def test_of_one_event_id_exactly_one_run_is_made(self, store: Store) -> None:
-        """All others get that run."""
+        """Concurrent accepts of one event id all get the same run."""
         answers = at_once(8, lambda i: store.accept("helper", [queued_input("e", event=f"{i}")])[0])
         assert len({answer.run for answer in answers}) == 1
         assert sorted(answer.repeated for answer in answers) == [False] + [True] * 7
 
     def test_steps_of_many_keys_are_done_at_once(self, store: Store) -> None:
-        """Accepted, run and ended by threads, with inputs coming in between."""
+        """Threads accept, run and end inputs of many keys at the same time."""
 
         def play(i: int) -> int:
             scope = Scope("app", f"{i}")
@@ -439,7 +445,7 @@ PUT = Put(("a",), 1)
 
 
 def begun(store: Store) -> tuple[int, Lease]:
-    """Return a run that has done its first step, and the lease it did it under."""
+    """Return a run that has done its first step, and the lease of that step."""
     run, lease = accept(store), leased(store)
     step = Step(run, 0, "greet", sent="[]", sensory='"felt"', read_set='"seen"', begin=BEGIN)
     store.commit(batch(step, under=lease))
@@ -455,18 +461,21 @@ def call(
 
 
 def committed(answer: Commit | AlveusError) -> Commit:
-    """Return the answer to a batch that was taken."""
+    """Return the answer to an accepted batch."""
     assert isinstance(answer, Commit)
     return answer
 
 
 class ProgressLaws(Laws):
-    """What becomes of a run, commit by commit."""
+    """Laws of a run's progress, commit by commit."""
 
     # --- steps
 
     def test_a_step_is_kept_with_what_it_changed(self, store: Store) -> None:
-        """One commit has both; `steps` says which, and `effects` shows it."""
+        """One commit contains a step and its changes.
+
+        `steps` names the commit, `effects` the step.
+        """
         run, lease = accept(store), leased(store)
         step = Step(run, 0, "greet", "[1]", '"felt"', '"seen"', begin=BEGIN)
         commit = store.commit(batch(step, PUT, under=lease, base=0))
@@ -478,7 +487,7 @@ class ProgressLaws(Laws):
         assert (commit.adopted, store.head(ADA)) == (False, commit.number)
 
     def test_steps_are_read_by_ordinal(self, store: Store) -> None:
-        """In whatever order they were done; a skipped one with its error; other runs' are apart."""
+        """Steps are sorted by ordinal. A skipped step has its error. Other runs are separate."""
         run, lease = begun(store)
         other = accept(store)
         store.commit(batch(Step(run, 2, "last"), under=lease))
@@ -489,7 +498,7 @@ class ProgressLaws(Laws):
         assert [step.action for step in store.steps(other)] == ["greet"]
 
     def test_a_second_step_of_a_name_changes_nothing(self, store: Store) -> None:
-        """It adopts the first, with all of its batch: number, time and result are the first's."""
+        """A repeated step adopts the first, with the number, time and result of its commit."""
         run, lease = accept(store), leased(store)
         step = Step(run, 0, "greet", outputs=["1"], begin=BEGIN)
         first = store.commit(batch(step, PUT, under=lease, base=0, result=["first"]))
@@ -506,7 +515,7 @@ class ProgressLaws(Laws):
         assert store.acquire_lease(ADA, "two") is None
 
     def test_a_step_is_adopted_before_anything_is_checked(self, store: Store) -> None:
-        """Its lease may be another's by now, its run ended, its base old."""
+        """A repeated step is adopted even with a lost lease, an ended run or an old base."""
         run, lease = accept(store), leased(store)
         work = batch(
             Step(run, 0, "greet", begin=BEGIN, done=True), PUT, under=lease, base=0, release=True
@@ -516,7 +525,7 @@ class ProgressLaws(Laws):
         assert store.commit(work) == replace(first, adopted=True)
 
     def test_what_a_run_sent_out_is_kept_in_order(self, store: Store) -> None:
-        """With its position in the run, its key and the time of its commit."""
+        """Outputs keep their position in the run, their key and the time of their commit."""
         run, lease = begun(store)
         commit = store.commit(
             batch(Step(run, 1, "note", outputs=["1", "2"]), under=lease, time=NOW + SECOND)
@@ -530,7 +539,7 @@ class ProgressLaws(Laws):
         assert positions == sorted(set(positions))
 
     def test_the_first_commit_of_a_run_begins_it(self, store: Store) -> None:
-        """Its time and its actions stay; later ones are ignored."""
+        """A run keeps the time and actions of its first commit."""
         run, lease = begun(store)
         assert there(store, run).now == NOW
         assert there(store, run).actions == ("greet", "note")
@@ -542,7 +551,10 @@ class ProgressLaws(Laws):
 
     @pytest.mark.parametrize("kind", ["step", "call", "turn"])
     def test_a_run_may_begin_with_anything(self, store: Store, kind: str) -> None:
-        """A step, a durable call, or being parked at once; an empty list of actions is one."""
+        """A run may begin with a step, a durable call or parking.
+
+        An empty list of actions is valid.
+        """
         run, lease = accept(store), leased(store)
         begin = Begin(NOW, ())
         ways: dict[str, Progress] = {
@@ -554,14 +566,14 @@ class ProgressLaws(Laws):
         assert (there(store, run).now, there(store, run).actions) == (NOW, ())
 
     def test_a_first_step_or_call_without_a_begin_is_refused(self, store: Store) -> None:
-        """What replays a run needs it."""
+        """A first step or call must begin the run, for the replay."""
         run, lease = accept(store), leased(store)
         for progress in (Step(run, 0, "greet"), call(run)):
             refused(store, InvalidInput, batch(progress, under=lease))
         assert (store.steps(run), store.durable_calls(run, 1)) == ([], [])
 
     def test_the_last_step_ends_the_run(self, store: Store) -> None:
-        """In the same commit: done, at its time, without error or sensory memory."""
+        """The last step ends the run in its commit: done, without error or sensory memory."""
         run, lease = begun(store)
         turn(store, run, "parked", '"why"')
         turn(store, run, "waiting")
@@ -575,7 +587,7 @@ class ProgressLaws(Laws):
         assert store.queued_runs("helper", ADA) == []
 
     def test_an_only_step_leaves_no_sensory_memory(self, store: Store) -> None:
-        """It begins the run and ends it."""
+        """A single step begins and ends its run, and leaves no sensory memory."""
         run, lease = accept(store), leased(store)
         step = Step(run, 0, "greet", sensory="1", begin=BEGIN, done=True)
         store.commit(batch(step, under=lease))
@@ -583,7 +595,7 @@ class ProgressLaws(Laws):
         assert there(store, run).actions == BEGIN.actions
 
     def test_a_commit_gives_its_lease_back(self, store: Store) -> None:
-        """If it says so; then the key is free for anyone, and the epoch no longer holds."""
+        """A commit may release its lease. Then the key is free, and the epoch is invalid."""
         run, lease = begun(store)
         store.commit(batch(Step(run, 1, "note"), under=lease, release=True))
         refused(store, StaleRun, batch(Step(run, 2, "note"), under=lease))
@@ -592,7 +604,7 @@ class ProgressLaws(Laws):
     # --- durable calls
 
     def test_durable_calls_are_read_by_position(self, store: Store) -> None:
-        """Of one task; without what their commit did beside."""
+        """The calls of one task are sorted by position, without other changes of their commits."""
         run, lease = begun(store)
         for each in (call(run, 1, "1"), call(run, 0, "0"), call(run, 0, "other", ordinal=2)):
             store.commit(batch(each, under=lease))
@@ -601,7 +613,7 @@ class ProgressLaws(Laws):
         assert store.durable_calls(run, 0) == store.durable_calls(run + 1, 1) == []
 
     def test_a_pending_call_is_replaced(self, store: Store) -> None:
-        """By another attempt, or by what it returned or raised."""
+        """A pending call is replaced by another attempt, or by its result or error."""
         run, lease = begun(store)
         ways = (
             call(run),
@@ -613,7 +625,7 @@ class ProgressLaws(Laws):
             assert store.durable_calls(run, 1) == [each]
 
     def test_a_complete_call_stands(self, store: Store) -> None:
-        """A second one adopts it, before anything is checked, and changes nothing."""
+        """A completed call stands: a second one adopts it and changes nothing."""
         run, lease = begun(store)
         first = store.commit(batch(call(run, 0, "1"), under=lease))
         store.release_lease(lease)
@@ -623,7 +635,7 @@ class ProgressLaws(Laws):
         assert store.durable_calls(run, 1) == [call(run, 0, "1")]
 
     def test_calls_are_truncated_from_a_position_on(self, store: Store) -> None:
-        """What stood there and past it in the task is forgotten; the rest stays."""
+        """Truncation deletes the task's calls at a position and after it, and no others."""
         run, lease = begun(store)
         for position in range(4):
             store.commit(batch(call(run, position, "old"), under=lease))
@@ -634,7 +646,7 @@ class ProgressLaws(Laws):
         assert store.durable_calls(run, 2) == [call(run, 0, "old", ordinal=2)]
 
     def test_calls_stay_when_their_run_ended(self, store: Store) -> None:
-        """Until it is pruned."""
+        """Durable calls exist until their run is pruned."""
         run, lease = begun(store)
         store.commit(batch(call(run, 0, "1"), under=lease))
         store.commit(batch(Step(run, 1, "note", done=True), under=lease))
@@ -643,7 +655,7 @@ class ProgressLaws(Laws):
     # --- turns
 
     def test_a_turn_changes_the_status(self, store: Store) -> None:
-        """If it is as expected; under a lease or outside one; it is a commit."""
+        """A status change is a commit, with or without a lease, if the status is as expected."""
         run, lease = begun(store)
         store.commit(batch(StatusChange(run, "waiting", "parked", '"why"'), under=lease))
         assert (there(store, run).status, there(store, run).error) == ("parked", '"why"')
@@ -653,7 +665,7 @@ class ProgressLaws(Laws):
         assert present(store.effects(number)).scope == ADA
 
     def test_a_turn_from_another_status_is_refused(self, store: Store) -> None:
-        """Somebody else decided before; the error says what."""
+        """A change from an unexpected status is refused. The error contains the present status."""
         run = accept(store)
         before = there(store, run)
         error = refused(store, StaleRun, batch(StatusChange(run, "parked", "discarded")))
@@ -661,14 +673,14 @@ class ProgressLaws(Laws):
         assert there(store, run) == before
 
     def test_a_parked_run_keeps_its_sensory_memory(self, store: Store) -> None:
-        """It may go on; one that is given up never does."""
+        """A parked run keeps its sensory memory. A discarded run does not."""
         run, _ = begun(store)
         turn(store, run, "parked")
         assert [step.sensory for step in store.steps(run)] == ['"felt"']
 
     @pytest.mark.parametrize("status", ["discarded", "retried", "done"])
     def test_a_turn_may_end_a_run(self, store: Store, status: str) -> None:
-        """From waiting or parked: it has an end, and sensory memory no more."""
+        """A status change may end a waiting or parked run, which then has no sensory memory."""
         for parked in (True, False):
             run, lease = begun(store)
             if parked:
@@ -686,7 +698,7 @@ class ProgressLaws(Laws):
             store.release_lease(lease)
 
     def test_what_ended_stays_so(self, store: Store) -> None:
-        """No turn brings it back."""
+        """No status change restarts an ended run."""
         run = accept(store)
         turn(store, run, "discarded")
         with pytest.raises(InvalidInput):
@@ -695,7 +707,7 @@ class ProgressLaws(Laws):
 
     @pytest.mark.parametrize("status", ["parked", "discarded"])
     def test_a_run_that_does_not_wait_takes_no_steps(self, store: Store, status: str) -> None:
-        """A process that runs it meanwhile is stopped at its next commit."""
+        """A run that does not wait refuses steps, which stops a process that still runs it."""
         run, lease = begun(store)
         turn(store, run, status)  # pyright: ignore[reportArgumentType] - one of them
         for progress in (Step(run, 1, "note"), call(run)):
@@ -706,7 +718,7 @@ class ProgressLaws(Laws):
     # --- guards
 
     def test_there_must_be_such_a_run(self, store: Store) -> None:
-        """Of the key of the batch."""
+        """A step must name an existing run of the batch's key."""
         run, lease = begun(store)
         others = leased(store, BOB)
         every: list[Progress] = [
@@ -719,7 +731,7 @@ class ProgressLaws(Laws):
             refused(store, InvalidInput, batch(progress, scope=BOB, under=others))
 
     def test_a_zombie_tells_nothing_of_a_run(self, store: Store) -> None:
-        """Once its lease was taken over, or given back."""
+        """Steps without the valid lease are refused."""
         run, zombie = begun(store)
         self.kill_owner(store, "one")
         heir = leased(store, owner="two")
@@ -736,7 +748,7 @@ class ProgressLaws(Laws):
             store.commit(batch(progress, under=heir))
 
     def test_a_refused_step_leaves_nothing(self, store: Store) -> None:
-        """After any failure its position is free, its lease held, the run not begun."""
+        """A refused step leaves its position free, its lease held, and its run not begun."""
         run, lease = accept(store), leased(store)
         write(store, add("i"))
         step = Step(run, 0, "greet", outputs=["1"], begin=BEGIN, done=True)
@@ -752,7 +764,7 @@ class ProgressLaws(Laws):
         assert [output.event for output in store.outputs("helper", "app")] == ["1"]
 
     def test_what_contradicts_itself_is_no_batch(self) -> None:
-        """A step is named by its run, and done under a lease."""
+        """A step needs the name of its run and a lease."""
         step = Step(1, 0, "greet")
         for fields in ({"op": b"op", "epoch": 1}, {}, {"epoch": None, "release": True}):
             with pytest.raises(InvalidInput):
@@ -761,7 +773,7 @@ class ProgressLaws(Laws):
             Batch(scope=ADA, time=NOW, release=True)
 
     def test_places_have_bounds(self) -> None:
-        """So that a position in a run is a number."""
+        """Positions in a run are bounded numbers."""
         for bad in (-1, 1 << 20):
             with pytest.raises(TooLarge):
                 Step(1, bad, "greet")
@@ -773,7 +785,7 @@ class ProgressLaws(Laws):
     # --- writes outside a run
 
     def test_a_tree_is_not_changed_beside_its_run(self, store: Store) -> None:
-        """While somebody alive runs the key; items, and other keys, go in."""
+        """A tree cannot be changed from outside while a live owner runs the key. Items can."""
         lease = leased(store)
         assert refused(store, KeyBusy, PUT, add("i")).key == "ada"
         write(store, add("i"))
@@ -783,14 +795,14 @@ class ProgressLaws(Laws):
         write(store, Put(("a",), 2))
 
     def test_the_dead_hinder_nobody(self, store: Store) -> None:
-        """Their lease is as none, and is left as it is."""
+        """The lease of a dead owner blocks nobody, and stays as it is."""
         lease = leased(store)
         self.kill_owner(store, "one")
         write(store, PUT)
         assert leased(store, owner="two").epoch > lease.epoch
 
     def test_an_op_is_adopted_beside_a_run(self, store: Store) -> None:
-        """A repetition changes nothing, so it is in nobody's way."""
+        """A repeated op is adopted even while the key is run: it changes nothing."""
         work = batch(PUT, base=0, op=b"op")
         first = store.commit(work)
         leased(store)

@@ -1,4 +1,4 @@
-"""Laws of what search reads: the log of changes, features, vectors, screening."""
+"""Laws of the data for search: the log of changes, features, vectors, screening."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def waiting(item_id: str, text: str | None = None) -> ItemRecord:
 
 
 def features(store: Store, ref: SetRef = NOTES, at: int | None = None) -> list[Feature]:
-    """Return what search reads of a set."""
+    """Return the features of a set."""
     return list(store.features(info(store, ref).number, at=at))
 
 
@@ -52,10 +52,10 @@ def row(store: Store, item_id: str, ref: SetRef = NOTES) -> int:
 
 
 class FinderLaws(Laws):
-    """What search reads."""
+    """Laws of the data that search reads."""
 
     def test_a_feature_says_all_that_search_needs(self, store: Store) -> None:
-        """Every field of it, as it was added."""
+        """A feature has every field of its item, as added."""
         number = write(store, Add(NOTES, WHOLE)).number
         found = features(store)[0]
         for name in set(Feature._fields) & {f.name for f in fields(ItemRecord)}:
@@ -65,12 +65,12 @@ class FinderLaws(Laws):
         assert (found.row, found.first, found.begin_commit, found.end_commit) == expected
 
     def test_a_feature_has_the_time_of_its_item(self, store: Store) -> None:
-        """The commit's where none was given."""
+        """A feature without a time has the time of its item's commit."""
         write(store, add("i"), time=NOW + SECOND)
         assert features(store)[0].time == NOW + SECOND
 
     def test_features_are_of_live_items_by_row(self, store: Store) -> None:
-        """One for each, of its live version, in the order of rows."""
+        """A set has one feature for each live version, in the order of rows."""
         write(store, add("z", time=NOW + 1), add("y", time=NOW), add("x"))
         write(store, Replace(NOTES, 1, record("z", "new")), Retire(NOTES, "y", 1))
         assert [f.id for f in features(store)] == ["x", "z"]
@@ -78,7 +78,7 @@ class FinderLaws(Laws):
         assert [f.first for f in features(store)][1] == only(store, "z").first
 
     def test_features_go_on_past_a_row(self, store: Store) -> None:
-        """Without it."""
+        """Features after a row do not contain this row."""
         write(store, add("i"), add("j"), add("k"))
         number = info(store).number
         found = store.features(number, after=row(store, "i"))
@@ -86,7 +86,7 @@ class FinderLaws(Laws):
         assert list(store.features(number, after=row(store, "k"))) == []
 
     def test_features_of_the_past_are_those_that_lived_then(self, store: Store) -> None:
-        """Begun by then, and not ended by then."""
+        """Features at a commit are those begun by then and not ended by then."""
         first = write(store, add("i"), add("j")).number
         second = write(store, Replace(NOTES, 1, record("i", "new")), Retire(NOTES, "j", 1)).number
         third = write(store, add("k")).number
@@ -98,7 +98,7 @@ class FinderLaws(Laws):
         assert found == expected
 
     def test_features_are_of_one_set(self, store: Store) -> None:
-        """Each set, key and knowledge has a number; an unknown number has none."""
+        """Each set, key and knowledge has a number. An unknown number has no features."""
         refs = (NOTES, OTHERS, SetRef(BOB, "notes"), SetRef(HANDBOOK, "notes"))
         for i, ref in enumerate(refs):
             write(store, *(add(f"{i}{j}", to=ref) for j in range(i + 1)), scope=ref.scope)
@@ -108,7 +108,7 @@ class FinderLaws(Laws):
         assert list(store.features(unknown)) == []
 
     def test_reading_features_goes_on_while_others_write(self, store: Store) -> None:
-        """What lives all the time is seen once."""
+        """During writes, a reader sees each feature that stays live once."""
         write(store, *(add(f"{i}") for i in range(50)))
         reader = iter(store.features(info(store).number))
         found = [next(reader).id]
@@ -117,7 +117,7 @@ class FinderLaws(Laws):
         assert [f for f in found if f not in {"49", "new"}] == [f"{i}" for i in range(49)]
 
     def test_a_view_says_what_its_parts_say(self, store: Store) -> None:
-        """Whatever it brings along is what `seq_and_sets`, `changes`, `features` and notes say."""
+        """A view equals the answers of `seq_and_sets`, `changes`, `features` and the notes."""
         write(store, add("first"), add("j", to=OTHERS))
         store.put_note("about", "it", expected=None)
         seq = 0
@@ -141,7 +141,7 @@ class FinderLaws(Laws):
             write(store, *([Retire(OTHERS, f"j{i}", 1)] if i else []))
 
     def test_a_glance_is_of_now(self, store: Store) -> None:
-        """It says what `seq`, `set_info` and `set_infos` say, after each commit."""
+        """A glance equals `seq`, `set_info` and `set_infos` after each commit."""
         for i in range(3):
             for refs in ([NOTES, OTHERS], [OTHERS], []):
                 known = [known for ref in refs if (known := store.set_info(ref)) is not None]
@@ -155,7 +155,7 @@ class FinderLaws(Laws):
             write(store, *([Retire(OTHERS, f"j{i}", 1)] if i else []))
 
     def test_features_of_rows_include_what_ended(self, store: Store) -> None:
-        """In the set asked for only; what never was is left out."""
+        """Features by row include ended versions of the set. Unknown rows are left out."""
         write(store, add("i"), add("j", to=OTHERS))
         old = row(store, "i")
         number = write(store, Replace(NOTES, 1, record("i", "new"))).number
@@ -165,7 +165,7 @@ class FinderLaws(Laws):
         assert store.features_of(info(store).number, []) == []
 
     def test_stored_answers_in_the_order_asked(self, store: Store) -> None:
-        """Live and ended, of any set; what never was is left out."""
+        """`stored` includes live and ended versions of any set. Unknown rows are left out."""
         write(store, add("i"), add("j", to=OTHERS))
         rows = [row(store, "j", OTHERS), row(store, "i")]
         write(store, Retire(NOTES, "i", 1))
@@ -177,7 +177,7 @@ class FinderLaws(Laws):
     # --- the change log
 
     def test_an_item_is_found_in_any_key_of_its_space(self, store: Store) -> None:
-        """By its id alone, also after it was retired; not in knowledge, nor in another space."""
+        """An id finds live and retired items in all keys of a space, not in knowledge."""
         elsewhere = SetRef(Scope("elsewhere", "ada"), "notes")
         others = SetRef(BOB, "a"), SetRef(BOB, "n\0"), SetRef(Scope(ADA.space, "agent:é\n"), "b")
         for ref in (NOTES, *others, SetRef(HANDBOOK, "notes"), elsewhere):
@@ -190,7 +190,7 @@ class FinderLaws(Laws):
         assert store.sets_of_item(ADA.space, "odd") == store.sets_of_item("never", "other") == []
 
     def test_sets_are_found_by_the_metadata_of_an_item(self, store: Store) -> None:
-        """By a part of it, letter for letter, of a live item in a set of that name and space."""
+        """A part of the metadata of a live item finds its set, by exact letters."""
         marked = replace(record("i"), metadata='{"a":{"run":"é\\"_%\\\\"},"b":"Run"}')
         others = SetRef(BOB, "notes"), SetRef(Scope(ADA.space, "agent:é"), "notes")
         elsewhere = SetRef(HANDBOOK, "notes"), SetRef(Scope("elsewhere", "ada"), "notes")
@@ -210,12 +210,12 @@ class FinderLaws(Laws):
         assert found("é") == sorted(others)
 
     def test_the_log_starts_empty(self, store: Store) -> None:
-        """At 0, and nothing is past it."""
+        """A new log is at 0, without lines."""
         assert store.seq() == 0
         assert store.changes(0) == []
 
     def test_items_write_lines_and_the_tree_does_not(self, store: Store) -> None:
-        """One for what begins and one for what ends, of their sets."""
+        """A line is written for each begin and end of an item, with its set."""
         write(store, add("i"), add("j", to=OTHERS))
         first = store.seq()
         old = row(store, "i")
@@ -229,7 +229,10 @@ class FinderLaws(Laws):
         assert {(c.set_number, c.row, c.kind) for c in lines} == expected
 
     def test_lines_are_numbered_upwards(self, store: Store) -> None:
-        """`seq` is the last; `changes` gives those past a number, so many at a time."""
+        """`seq` is the number of the last line.
+
+        `changes` returns the lines after a number, by page.
+        """
         write(store, *(add(f"{i}") for i in range(5)))
         lines = present(store.changes(0))
         numbers = [line.seq for line in lines]
@@ -240,7 +243,7 @@ class FinderLaws(Laws):
         assert store.changes(store.seq()) == []
 
     def test_following_the_log_leads_to_the_features(self, store: Store) -> None:
-        """Of every set, however often and in whatever portions it is followed."""
+        """Following the log, in any portions, gives the features of every set."""
         follower = Follower()
         write(store, add("i"), Add(NOTES, waiting("w")), add("k", to=OTHERS), add("l"))
         follower.catch_up(store, limit=1)
@@ -265,7 +268,7 @@ class FinderLaws(Laws):
     # --- what waits
 
     def test_what_has_no_vectors_waits(self, store: Store) -> None:
-        """Empty vectors are an answer: such an item never waits."""
+        """Items without vectors wait. Empty vectors are vectors."""
         write(store, Add(NOTES, waiting("i", "a text")), add("k"), Add(NOTES, WHOLE_J))
         found = store.pending_vectors(limit=10)
         assert [(p.set_number, p.row, p.text) for p in found] == [
@@ -273,7 +276,7 @@ class FinderLaws(Laws):
         ]
 
     def test_live_and_earlier_ones_wait_first(self, store: Store) -> None:
-        """Then versions that ended, which searches of the past want too."""
+        """Live versions wait first, then ended ones, which searches of the past need too."""
         write(store, Add(NOTES, waiting("i", "old")), Add(NOTES, waiting("j")), time=NOW)
         write(store, Replace(NOTES, 1, waiting("i", "new")), Add(OTHERS, waiting("k")))
         found = [p.text for p in store.pending_vectors(limit=10)]
@@ -281,7 +284,7 @@ class FinderLaws(Laws):
         assert [p.text for p in store.pending_vectors(limit=2)] == found[:2]
 
     def test_pending_of_sets(self, store: Store) -> None:
-        """Those asked for alone; of no sets nothing."""
+        """Pending items are read for the given sets only."""
         write(store, Add(NOTES, waiting("i")), Add(OTHERS, waiting("j")))
         numbers = [info(store).number, info(store, OTHERS).number]
         texts = [
@@ -291,7 +294,7 @@ class FinderLaws(Laws):
         assert texts == [["text of j"], ["text of i", "text of j"], []]
 
     def test_vectors_are_filled_in(self, store: Store) -> None:
-        """The feature has them, the item waits no longer, the change log has a line."""
+        """Filled vectors are in the feature and the change log, and the item no longer waits."""
         write(store, Add(NOTES, waiting("i")))
         seq = store.seq()
         position = (info(store).number, row(store, "i"))
@@ -302,7 +305,7 @@ class FinderLaws(Laws):
         assert [(c.set_number, c.row, c.kind) for c in lines] == [(*position, "embedded")]
 
     def test_embedding_is_no_commit(self, store: Store) -> None:
-        """No number moves, the item does not change."""
+        """Filling vectors moves no number and changes no item."""
         number = write(store, Put(("a",), 1), Add(NOTES, waiting("i"))).number
         before = only(store)
         store.store_vectors([(info(store).number, before.row, b"\1")])
@@ -310,7 +313,7 @@ class FinderLaws(Laws):
         assert store.head(ADA) == store.commit_at(FAR) == number
 
     def test_vectors_are_filled_in_once(self, store: Store) -> None:
-        """What is there stays, given early or late; an embedder that comes second is ignored."""
+        """Existing vectors stay. A second embedder's are ignored."""
         write(store, Add(NOTES, waiting("i")), Add(NOTES, replace(WHOLE_J, time=NOW)), add("k"))
         number = info(store).number
         store.store_vectors([(number, row(store, "i"), b"")])
@@ -320,14 +323,14 @@ class FinderLaws(Laws):
         assert store.seq() == seq
 
     def test_one_row_in_one_call_twice(self, store: Store) -> None:
-        """The first stands."""
+        """Of two vectors for one row in one call, the first stands."""
         write(store, Add(NOTES, waiting("i")))
         position = (info(store).number, row(store, "i"))
         store.store_vectors([(*position, b"first"), (*position, b"second")])
         assert features(store)[0].vectors == b"first"
 
     def test_rows_that_are_gone_are_left_alone(self, store: Store) -> None:
-        """Or in another set; the others of the call are filled in."""
+        """Deleted rows and rows of other sets are skipped. The others are filled."""
         write(store, Add(NOTES, waiting("i")), add("k", to=OTHERS))
         position = row(store, "i")
         seq = store.seq()
@@ -342,7 +345,7 @@ class FinderLaws(Laws):
         assert features(store)[0].vectors == b"\2"
 
     def test_words_are_those_of_the_minute_of_the_commit(self, store: Store) -> None:
-        """A record may be made in the minute before, and a clock may be behind the last commit."""
+        """Words are indexed by the minute of the commit, not of the record or the clock."""
         minute = NOW // MINUTE_US
         made = terms_of("tea", NOW, None, "{}")
         early = replace(record("i", "tea"), terms=made.packed, tokens=made.tokens, minute=minute)
@@ -361,7 +364,7 @@ class FinderLaws(Laws):
         assert (last.id, last.terms) == ("again", read.packed)
 
     def test_an_ended_version_is_filled_in_too(self, store: Store) -> None:
-        """For searches of the past."""
+        """Ended versions get vectors too, for searches of the past."""
         first = write(store, Add(NOTES, waiting("i"))).number
         old = row(store, "i")
         write(store, Retire(NOTES, "i", 1))
@@ -370,7 +373,7 @@ class FinderLaws(Laws):
         assert store.pending_vectors(limit=9) == []
 
     def test_embedding_nothing_is_no_error(self, store: Store) -> None:
-        """And no line."""
+        """An empty call raises no error and writes no line."""
         store.store_vectors([])
         assert store.seq() == 0
 

@@ -1,4 +1,4 @@
-"""Laws of the exact tree: values come back as they were, objects nest, nodes expire."""
+"""Laws of the exact tree: values come back unchanged, objects nest, nodes expire."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ WORDS = (
     "a", "a.b", "a\0b", "\0", "a\\b", "\\", "\\.", ".", "..", " ", "%", "_", "'", '"', "🦊", "é",
     "e\u0301", "A", "x" * 4096, "🦊" * 1000,
 )  # fmt: skip
-"""Names that a store may mistake for something, or for each other."""
+"""Names that a store may confuse with others."""
 
 
 def node(store: Store, *path: str, at: int | None = None, scope: Scope = ADA) -> Node | None:
@@ -48,10 +48,10 @@ def fields(store: Store, *path: str, at: int | None = None) -> list[str]:
 
 
 class TreeLaws(Laws):
-    """What the exact tree of a key keeps."""
+    """Laws of the exact tree of a key."""
 
     def test_the_root_is_an_object_that_always_exists(self, store: Store) -> None:
-        """Before anything was written, in the past, and after all was deleted."""
+        """The root exists before the first write, in the past, and after all was deleted."""
         assert node(store) == OBJECT
         first = write(store, Put(("a",), 1)).number
         write(store, Clear(()))
@@ -61,7 +61,7 @@ class TreeLaws(Laws):
 
     @pytest.mark.parametrize("value", VALUES, ids=repr)
     def test_a_value_comes_back_as_it_was(self, store: Store, value: Value) -> None:
-        """Of the same types and with the order of its keys; NaN, bytes and long ints too."""
+        """Types and the order of keys are kept, for NaN, bytes and long ints too."""
         write(store, Put(("a",), value))
         found = present(node(store, "a"))
         assert not found.is_object
@@ -72,19 +72,19 @@ class TreeLaws(Laws):
         )
 
     def test_a_stored_none_is_not_nothing(self, store: Store) -> None:
-        """None is a value; where nothing is there is no node."""
+        """None is a value. A missing node is different."""
         write(store, Put(("a",), None))
         assert node(store, "a") == Node(is_object=False, value=None)
         assert node(store, "b") is None
 
     def test_a_dict_is_a_value_and_not_an_object(self, store: Store) -> None:
-        """Its keys are no fields."""
+        """The keys of a dict are not fields."""
         write(store, Put(("a",), {"b": 1}))
         assert node(store, "a", "b") is None
         assert fields(store, "a") == []
 
     def test_values_are_copied_in_and_out(self, store: Store) -> None:
-        """The caller may go on using what it passed, and what it got."""
+        """Later changes to a passed or returned value change nothing in the store."""
         value: list[Value] = [1, [2]]
         number = write(store, Put(("a",), value)).number
         value.append(3)
@@ -100,21 +100,21 @@ class TreeLaws(Laws):
                 cast("list[Value]", each.value).append(4)
 
     def test_a_batch_is_read_when_it_is_committed(self, store: Store) -> None:
-        """A list of changes that its maker reuses does not reach into the store."""
+        """Later changes to a committed list of changes change nothing in the store."""
         changes: list[AnyChange] = [Put(("a",), 1)]
         write(store, *changes)
         changes.clear()
         assert fields(store) == ["a"]
 
     def test_fields_come_in_the_order_they_were_made(self, store: Store) -> None:
-        """Whatever their names, and over several commits."""
+        """Fields are in the order of creation, whatever their names, over several commits."""
         write(store, Put(("z",), 1), Create(("m",)))
         write(store, Put(("a",), 1))
         write(store, Put(("k",), 1))
         assert fields(store) == ["z", "m", "a", "k"]
 
     def test_children_are_the_direct_fields_only(self, store: Store) -> None:
-        """Objects among them as objects; not what is below, not names that begin alike."""
+        """Children include objects, but no deeper nodes and no names with the same prefix."""
         write(store, Create(("a",)), Put(("a", "b"), 1), Create(("a", "c")), Put(("ab",), 1))
         write(store, Put(("a", "c", "d"), 1))
         expected = [("b", Node(is_object=False, value=1)), ("c", OBJECT)]
@@ -122,26 +122,26 @@ class TreeLaws(Laws):
         assert fields(store) == ["a", "ab"]
 
     def test_nothing_and_values_have_no_fields(self, store: Store) -> None:
-        """An empty list, not an error."""
+        """A missing node or a value has an empty list of fields."""
         write(store, Put(("a",), 1))
         assert fields(store, "a") == fields(store, "b") == fields(store, "a", "b") == []
 
     def test_a_put_over_a_value_keeps_its_position(self, store: Store) -> None:
-        """As assigning to a key of a dict does."""
+        """A replaced value keeps its position, like a key of a dict."""
         write(store, Put(("a",), 1), Put(("b",), 1))
         write(store, Put(("a",), 2))
         assert fields(store) == ["a", "b"]
         assert node(store, "a") == Node(is_object=False, value=2)
 
     def test_an_object_in_place_of_a_value_keeps_its_position(self, store: Store) -> None:
-        """It is empty, and takes fields at once."""
+        """An object that replaces a value is empty, and takes fields at once."""
         write(store, Put(("a",), 1), Put(("b",), 1))
         write(store, Create(("a",)), Put(("a", "x"), 1))
         assert fields(store) == ["a", "b"]
         assert fields(store, "a") == ["x"]
 
     def test_what_is_deleted_and_put_again_comes_last(self, store: Store) -> None:
-        """In one batch or in two."""
+        """A deleted and re-added node is last, in one batch or in two."""
         write(store, Put(("a",), 1), Put(("b",), 1), Put(("c",), 1))
         write(store, Delete(("a",)), Put(("a",), 2))
         assert fields(store) == ["b", "c", "a"]
@@ -150,13 +150,13 @@ class TreeLaws(Laws):
         assert fields(store) == ["c", "a", "b"]
 
     def test_an_object_created_again_keeps_its_fields(self, store: Store) -> None:
-        """Nothing happens."""
+        """Creating an existing object changes nothing."""
         write(store, Create(("a",)), Put(("a", "b"), 1))
         write(store, Create(("a",)))
         assert fields(store, "a") == ["b"]
 
     def test_a_value_does_not_replace_an_object(self, store: Store) -> None:
-        """Empty or not: it has to be deleted first."""
+        """A value cannot replace an object, empty or not: the object has to be deleted first."""
         write(store, Create(("a",)))
         error = refused(store, ObjectInTheWay, Put(("a",), 1))
         assert error.path == "a"
@@ -167,14 +167,14 @@ class TreeLaws(Laws):
         "parent", [("nothing",), ("value",), ("object", "nothing"), ("value", "x")]
     )
     def test_a_node_needs_an_object_above_it(self, store: Store, parent: Path) -> None:
-        """Not a value, not nothing; no object is made in passing."""
+        """A node needs an existing object above it. No object is made implicitly."""
         write(store, Put(("value",), 1), Create(("object",)))
         for change in (Put((*parent, "a"), 1), Create((*parent, "a"))):
             refused(store, NotAnObject, change)
         assert fields(store) == ["value", "object"]
 
     def test_deltas_apply_in_order(self, store: Store) -> None:
-        """Each sees what those before it did."""
+        """Each change sees the changes before it."""
         write(
             store,
             Put(("a",), 1),
@@ -189,7 +189,7 @@ class TreeLaws(Laws):
         assert tree(store, ADA, now=NOW) == [(("a",), ("object", None)), (("a", "c"), ("3", None))]
 
     def test_delete_takes_the_whole_subtree(self, store: Store) -> None:
-        """What is made there later is empty."""
+        """Delete removes the whole subtree. An object made there later is empty."""
         write(store, Create(("a",)), Create(("a", "b")), Put(("a", "b", "c"), 1), Put(("ab",), 1))
         write(store, Delete(("a",)))
         assert tree(store, ADA, now=NOW) == [(("ab",), ("1", None))]
@@ -198,19 +198,19 @@ class TreeLaws(Laws):
         assert fields(store, "a", "b") == []
 
     def test_deleting_nothing_is_no_error(self, store: Store) -> None:
-        """Nor below a value."""
+        """Deleting a missing node raises no error, below a value neither."""
         write(store, Put(("a",), 1))
         write(store, Delete(("b",)), Delete(("b", "c")), Delete(("a", "c")))
         assert fields(store) == ["a"]
 
     def test_clear_empties_an_object_that_stays(self, store: Store) -> None:
-        """At its position; its neighbours too."""
+        """A cleared object keeps its position."""
         write(store, Create(("a",)), Create(("a", "b")), Put(("a", "b", "c"), 1), Put(("d",), 1))
         write(store, Clear(("a",)))
         assert tree(store, ADA, now=NOW) == [(("a",), ("object", None)), (("d",), ("1", None))]
 
     def test_clearing_the_root_empties_the_tree(self, store: Store) -> None:
-        """Of this key alone."""
+        """Clearing the root empties the tree of this key only."""
         for scope in (ADA, BOB):
             write(store, Create(("a",)), Put(("a", "b"), 1), scope=scope)
         write(store, Clear(()))
@@ -218,13 +218,13 @@ class TreeLaws(Laws):
         assert len(tree(store, BOB, now=NOW)) == 2
 
     def test_clearing_a_value_or_nothing_is_no_error(self, store: Store) -> None:
-        """And changes nothing."""
+        """Clearing a value or a missing node changes nothing."""
         write(store, Put(("a",), 1))
         write(store, Clear(("a",)), Clear(("b",)))
         assert node(store, "a") == Node(is_object=False, value=1)
 
     def test_keys_and_spaces_are_apart(self, store: Store) -> None:
-        """Equal paths of different keys have nothing to do with each other."""
+        """Equal paths of different keys are independent."""
         scopes = (ADA, BOB, Scope("other app", "ada"), Scope("ada", "app"), Scope("ap", "pada"))
         for i, scope in enumerate(scopes):
             write(store, Put(("a",), i), scope=scope)
@@ -234,7 +234,7 @@ class TreeLaws(Laws):
         assert [node(store, "a", scope=s) is None for s in scopes] == [True, *[False] * 4]
 
     def test_a_key_that_never_wrote_has_an_empty_tree(self, store: Store) -> None:
-        """Also one that only has items, and knowledge."""
+        """A key without writes has an empty tree, as has a key with items only, and knowledge."""
         write(store, add("i"), scope=ADA)
         for scope in (ADA, BOB, HANDBOOK):
             assert node(store, scope=scope) == OBJECT
@@ -242,7 +242,7 @@ class TreeLaws(Laws):
             assert store.head(scope) == 0
 
     def test_odd_names_are_distinct(self, store: Store) -> None:
-        """Dots, NUL, backslashes, quotes, emoji, case, accents, thousands of characters."""
+        """Names may contain dots, NUL, backslashes, quotes and emoji; case and accents differ."""
         write(store, *(Create((word,)) for word in WORDS))
         write(
             store, *(Put((word, inner), i) for i, word in enumerate(WORDS) for inner in WORDS[:8])
@@ -257,7 +257,7 @@ class TreeLaws(Laws):
         assert fields(store, "a") == list(WORDS[:8])
 
     def test_odd_keys_are_distinct(self, store: Store) -> None:
-        """Keys and spaces take any characters."""
+        """Keys and spaces may contain any characters."""
         scopes = [Scope(space, key) for space in WORDS[:6] for key in WORDS]
         for i, scope in enumerate(scopes):
             write(store, Put(("a",), i), scope=scope)
@@ -265,7 +265,7 @@ class TreeLaws(Laws):
         assert found == list(range(len(scopes)))
 
     def test_deep_trees_work(self, store: Store) -> None:
-        """Beyond Python's limit of recursion, to write, read and delete."""
+        """Trees deeper than Python's recursion limit can be written, read and deleted."""
         path = tuple("d" * 300)
         write(store, *(Create(path[: i + 1]) for i in range(len(path))))
         assert node(store, *path) == OBJECT
@@ -276,7 +276,7 @@ class TreeLaws(Laws):
     # --- the past
 
     def test_the_past_is_read_at_its_commit(self, store: Store) -> None:
-        """Values, objects, what was deleted since and what was not there yet."""
+        """A read at a commit shows the values and objects of then, without later nodes."""
         first = write(store, Put(("a",), 1), Create(("o",)), Put(("o", "x"), 1)).number
         second = write(store, Put(("a",), 2), Delete(("o",)), Put(("b",), 1)).number
         write(store, Create(("a",)), Create(("o",)))
@@ -294,7 +294,7 @@ class TreeLaws(Laws):
         assert fields(store, "o", at=second) == fields(store, "o") == []
 
     def test_names_are_read_as_a_range(self, store: Store) -> None:
-        """By prefix, past a name, so many, in both directions; now, and as it was."""
+        """Names are read by prefix, after a name, up to a limit, in both directions."""
         write(store, Create(("o",)), *(Put(("o", word), word) for word in WORDS))
         write(store, Put(("o", "gone"), 1), Put(("o", "brief"), 1, NOW + SECOND), Put(("p",), 1))
         before = store.head(ADA)
@@ -317,9 +317,9 @@ class TreeLaws(Laws):
         assert store.names_in_range(BOB, ("o",), NameRange(), at=None, now=NOW) == []
 
     def test_the_commits_of_a_node_are_known(self, store: Store) -> None:
-        """Those that put it, replaced it, and removed it with what is above it; of no other.
+        """The commits of a node are those that put, replaced or removed it, also with its parent.
 
-        Of the root those that changed anything in its tree, and nothing else of its key.
+        The commits of the root are those that changed the tree of its key.
         """
         made = write(store, Create(("a",)), Put(("a", "b"), 1)).number
         other = write(store, Put(("a", "c"), 1)).number
@@ -333,7 +333,7 @@ class TreeLaws(Laws):
         assert store.node_commits(BOB, ()) == []
 
     def test_before_the_first_commit_there_was_nothing(self, store: Store) -> None:
-        """At 0 and at commits of other keys."""
+        """The tree is empty at 0 and at commits of other keys before its first."""
         before = write(store, Put(("a",), 1), scope=BOB).number
         write(store, Put(("a",), 1))
         for at in (0, before):
@@ -341,7 +341,7 @@ class TreeLaws(Laws):
             assert fields(store, at=at) == []
 
     def test_the_past_has_its_own_order(self, store: Store) -> None:
-        """A field that was deleted and made again stands where it stood."""
+        """In the past, a deleted and re-added field has its old position."""
         first = write(store, Put(("a",), 1), Put(("b",), 1)).number
         write(store, Delete(("a",)))
         third = write(store, Put(("a",), 2)).number
@@ -349,7 +349,7 @@ class TreeLaws(Laws):
         assert fields(store, at=third) == ["b", "a"]
 
     def test_a_read_at_the_latest_commit_is_the_present(self, store: Store) -> None:
-        """Commits of other keys lie between."""
+        """A read at the latest commit equals the present, with commits of other keys between."""
         write(store, Put(("a",), 1), Create(("o",)), Put(("o", "x"), 1))
         last = write(store, Put(("a",), 1), scope=BOB).number
         assert tree(store, ADA, now=NOW, at=last) == tree(store, ADA, now=NOW)
@@ -366,10 +366,10 @@ def names(store: Store, *, now: int, at: int | None = None) -> list[str]:
 
 
 class ExpiryLaws(Laws):
-    """What `expires`, `Refresh` and `sweep` do."""
+    """Laws of `expires`, `Refresh` and `sweep`."""
 
     def test_a_node_is_there_until_it_expires(self, store: Store) -> None:
-        """From the very microsecond on it is not."""
+        """A node disappears at the exact microsecond of its expiry."""
         write(store, Put(("a",), 1, SOON), Put(("b",), 1))
         assert store.node(ADA, ("a",), at=None, now=SOON - 1) == Node(
             is_object=False, value=1, expires=SOON
@@ -379,7 +379,7 @@ class ExpiryLaws(Laws):
         assert names(store, now=SOON) == ["b"]
 
     def test_an_expired_node_is_not_in_the_past_either(self, store: Store) -> None:
-        """What *now* says holds for every moment that is read."""
+        """An expiry before *now* hides a node at every moment that is read."""
         first = write(store, Put(("a",), 1, SOON)).number
         write(store, Put(("b",), 1))
         assert names(store, now=SOON, at=first) == []
@@ -387,7 +387,7 @@ class ExpiryLaws(Laws):
         assert names(store, now=NOW, at=first) == ["a"]
 
     def test_what_is_below_an_expired_object_is_not_there(self, store: Store) -> None:
-        """The object lives as long as its fields, so they go together."""
+        """An expired object hides its fields."""
         write(store, Create(("o",), SOON), Put(("o", "a"), 1, SOON))
         assert store.node(ADA, ("o", "a"), at=None, now=NOW) is not None
         assert store.node(ADA, ("o", "a"), at=None, now=SOON) is None
@@ -395,14 +395,14 @@ class ExpiryLaws(Laws):
         assert tree(store, ADA, now=SOON) == []
 
     def test_what_had_expired_is_deleted_by_who_puts_in_its_place(self, store: Store) -> None:
-        """Then it is a new node: at the end, without the old expiry."""
+        """A put over an expired node makes a new node at the end, without the old expiry."""
         write(store, Put(("a",), 1, SOON), Put(("b",), 1))
         write(store, Delete(("a",)), Put(("a",), 2), time=SOON)
         assert names(store, now=SOON) == ["b", "a"]
         assert store.node(ADA, ("a",), at=None, now=FAR) == Node(is_object=False, value=2)
 
     def test_applying_looks_at_no_expiry(self, store: Store) -> None:
-        """What was there when a batch was made is there for it, however late it is committed."""
+        """A commit ignores expiry: nodes that existed at planning exist for the batch."""
         write(store, Create(("o",), SOON), Put(("o", "a"), 1, SOON))
         write(store, Refresh(("o",), LATER), Put(("o", "b"), 2, LATER), time=SOON + 1)
         assert names(store, now=SOON + 1) == ["o"]
@@ -413,13 +413,13 @@ class ExpiryLaws(Laws):
         assert [path for path, _ in tree(store, ADA, now=FAR)] == [("o",), ("o", "b")]
 
     def test_a_put_before_the_expiry_keeps_the_position(self, store: Store) -> None:
-        """And sets the expiry anew, or none."""
+        """A put before the expiry keeps the position, and replaces the expiry."""
         write(store, Put(("a",), 1, SOON), Put(("b",), 1))
         write(store, Put(("a",), 2))
         assert names(store, now=FAR) == ["a", "b"]
 
     def test_a_refresh_moves_the_expiry(self, store: Store) -> None:
-        """Forwards, backwards, or away; value and position stay."""
+        """A refresh moves or removes the expiry. Value and position stay."""
         write(store, Put(("a",), 1, SOON), Put(("b",), 1))
         write(store, Refresh(("a",), LATER))
         assert names(store, now=SOON) == ["a", "b"]
@@ -430,27 +430,27 @@ class ExpiryLaws(Laws):
         assert names(store, now=SOON) == ["b"]
 
     def test_a_refresh_is_taken_back_with_its_batch(self, store: Store) -> None:
-        """Although it makes no version."""
+        """A refused batch undoes its refresh, although a refresh makes no version."""
         write(store, Put(("a",), 1, SOON))
         refused(store, NotAnObject, Refresh(("a",), LATER), Put(("no", "way"), 1))
         assert names(store, now=SOON) == []
 
     def test_refreshing_nothing_is_no_error(self, store: Store) -> None:
-        """Nothing comes to be by it."""
+        """Refreshing a missing node creates nothing and raises no error."""
         write(store, Refresh(("b",), None))
         assert names(store, now=NOW) == []
 
     def test_a_new_version_does_not_inherit_a_later_expiry_into_the_past(
         self, store: Store
     ) -> None:
-        """Each version keeps its expiry."""
+        """Each version keeps its expiry in the past."""
         first = write(store, Put(("a",), 1, SOON)).number
         write(store, Put(("a",), 2, LATER))
         assert names(store, now=SOON, at=first) == []
         assert names(store, now=SOON) == ["a"]
 
     def test_a_node_may_be_deleted_after_it_expired(self, store: Store) -> None:
-        """Nothing is there, so nothing happens; also to what is cleared."""
+        """Deleting or clearing an expired node raises no error."""
         write(store, Create(("o",), SOON), Put(("o", "a"), 1, SOON), Put(("b",), 1, SOON))
         write(store, Delete(("o",)), Clear(()), time=SOON)
         assert tree(store, ADA, now=SOON) == []
@@ -458,7 +458,7 @@ class ExpiryLaws(Laws):
     # --- sweeping
 
     def test_reads_are_the_same_before_and_after_a_sweep(self, store: Store) -> None:
-        """Of the present and, by its clock, of the past, and the change log; no number moves."""
+        """A sweep changes no read, of the present, of the past or of the change log."""
         write(store, Put(("a",), 1, SOON), Put(("b",), 1), Create(("o",), SOON), add("i"))
         write(store, Put(("o", "x"), 1, SOON), Put(("c",), 1, LATER), add("j"))
         write(store, Put(("a",), 2), Delete(("b",)), scope=ADA)
@@ -469,7 +469,7 @@ class ExpiryLaws(Laws):
         last = store.commit_at(FAR)
         assert store.sweep(now=SWEPT) > 0
         after = reads(store, now=SOON)
-        for answers in (before, after):  # they show that there was a past
+        for answers in (before, after):  # otherwise the test would have no past
             answers.pop("commits")
             answers.pop(f"floor of {ADA}")
             answers.pop(f"floor of {BOB}")
@@ -479,14 +479,14 @@ class ExpiryLaws(Laws):
         assert follower.agrees_with(store)
 
     def test_a_sweep_removes_for_good(self, store: Store) -> None:
-        """A day after it expired; reads with an earlier clock do not see it, nor the journal."""
+        """A sweep deletes nodes a day after their expiry, from the journal too."""
         number = write(store, Put(("a",), "secret", SOON), Put(("b",), 1, LATER)).number
         store.sweep(now=SWEPT)
         assert names(store, now=NOW) == ["b"]
         assert [path for path, _ in present(store.effects(number)).put_nodes] == [("b",)]
 
     def test_a_sweep_removes_past_versions_that_expired(self, store: Store) -> None:
-        """A version that was overwritten keeps its expiry."""
+        """A sweep also deletes overwritten versions that have expired."""
         first = write(store, Put(("a",), "secret", SOON)).number
         write(store, Put(("a",), 2))
         store.sweep(now=SWEPT)
@@ -494,14 +494,14 @@ class ExpiryLaws(Laws):
         assert store.node(ADA, ("a",), at=None, now=NOW) == Node(is_object=False, value=2)
 
     def test_a_sweep_with_nothing_to_do_does_nothing(self, store: Store) -> None:
-        """It says so: 0."""
+        """A sweep without expired nodes returns 0."""
         write(store, Put(("a",), 1, SOON), add("i"))
         assert store.sweep(now=SWEPT - 1) == 0
         assert store.sweep(now=SWEPT) > 0
         assert store.sweep(now=SWEPT) == 0
 
     def test_writing_goes_on_after_a_sweep(self, store: Store) -> None:
-        """At the position of a swept value too."""
+        """Writing continues after a sweep, also at the position of a swept value."""
         write(store, Create(("o",), SOON), Put(("o", "a"), 1, SOON), Put(("b",), 1))
         store.sweep(now=SWEPT)
         write(store, Create(("o",)), Put(("o", "a"), 2), time=SOON)
@@ -510,7 +510,7 @@ class ExpiryLaws(Laws):
     # --- shrinking
 
     def test_reads_are_the_same_before_and_after_shrinking(self, store: Store) -> None:
-        """Of the present and the past, also where there was something to give back."""
+        """Shrinking changes no read of the present or the past."""
         write(store, *[Put((f"n{n}",), "x" * 5_000, SOON) for n in range(40)], Put(("b",), 1))
         write(store, add("i"), add("j"))
         write(store, *[Delete((f"n{n}",)) for n in range(0, 40, 2)])
@@ -526,7 +526,7 @@ class ExpiryLaws(Laws):
         assert names(store, now=SWEPT) == ["b", "c"]
 
     def test_shrinking_tells_how_much_it_gave_back(self, store: Store) -> None:
-        """No more than asked for at once, but a page; at the end nothing, and nothing is free."""
+        """Shrinking returns the freed bytes: at most the request and a page, and 0 at the end."""
         write(store, *[Put((f"n{n}",), "x" * 5_000, SOON) for n in range(40)])
         store.sweep(now=SWEPT)
         free, given = store.stats().free_bytes, list[int]()

@@ -1,4 +1,4 @@
-"""What every memory of an agent's window promises, as a class to inherit from."""
+"""The promises of every memory of an agent's window, as a class to inherit from."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PROMPT = Message("what now?")
 
 THREADS = 8
 
-OFTEN_S = 1e-5  # of the interpreter: nothing is waited for
-"""How soon Python goes from one thread to another, while threads are in each other's way."""
+OFTEN_S = 1e-5  # of the interpreter; no test waits for it
+"""Switch interval of Python while threads compete."""
 
 
 def numbered(number: int, *, long: int = 1) -> Observation:
@@ -35,10 +35,10 @@ def numbered(number: int, *, long: int = 1) -> Observation:
 
 
 class ContextContract:
-    """What every memory promises that an agent's window is made of.
+    """The promises of every memory of an agent's window.
 
-    A test class inherits from it and says how to make a memory, and how many observations that
-    one shows at most::
+    A test class inherits from it, and defines how to make a memory and how many observations the
+    memory shows::
 
         class TestLongest(ContextContract):
             shows = 20
@@ -46,16 +46,15 @@ class ContextContract:
             def make(self):
                 return Longest(20)
 
-    A law that a memory breaks on purpose is left out by its name, with the reason::
+    A law that a memory breaks on purpose is left out by name, with the reason::
 
-            test_a_commit_keeps_a_copy = None  # its owner scores observations later
+        test_a_commit_keeps_a_copy = None  # its owner scores observations later
 
     Attributes:
-        shows: How many observations a context has at most; more have to be committed to it than
-            that before it leaves one out.
-        budget: By which contexts of the memory are measured, if it has one; large enough for
-            *shows* of those that `numbered` makes.
-        seconds: How long threads are in each other's way.
+        shows: The most observations of a context. The memory leaves none out before.
+        budget: The budget of the memory's contexts, if it has one; large enough for *shows*
+            observations of `numbered`.
+        seconds: How long threads compete.
     """
 
     shows: int = 20
@@ -63,44 +62,44 @@ class ContextContract:
     seconds: float = 1.0
 
     def make(self) -> ContextMemory:
-        """Return a memory that holds nothing."""
+        """Return an empty memory."""
         raise NotImplementedError
 
     @pytest.fixture
     def memory(self) -> ContextMemory:
-        """Return a memory that holds nothing."""
+        """An empty memory."""
         return self.make()
 
-    # --- what is shown ------------------------------------------------------------------------
+    # --- contexts -----------------------------------------------------------------------------
 
     def test_a_memory_begins_with_nothing(self, memory: ContextMemory) -> None:
-        """What it shows before the first commit is what it always begins with, and the prompt."""
+        """Before the first commit, a context contains the fixed messages and the prompt."""
         begins = memory.context(None)
         assert memory.context(PROMPT) == [*begins, PROMPT]
 
     def test_a_commit_is_seen_by_the_next_context(self, memory: ContextMemory) -> None:
-        """Whole: what was asked, and then what was answered."""
+        """The next context contains a committed observation whole: the query, then the reply."""
         begins, first = memory.context(None), numbered(1)
         memory.commit(first)
         pair = [*first.messages] if self.shows else []
         assert memory.context(PROMPT) == [*begins, *pair, PROMPT]
 
     def test_the_prompt_comes_last(self, memory: ContextMemory) -> None:
-        """Once; where there is none, what is remembered comes last."""
+        """The prompt is last, and occurs once. Without a prompt, the observations are last."""
         filled(memory, 3)
         context = memory.context(PROMPT)
         assert context[-1] == PROMPT
         assert context[:-1] == memory.context(None)
 
     def test_the_newest_is_shown_however_many_came(self, memory: ContextMemory) -> None:
-        """Whatever else was let go for it."""
+        """The newest observation is shown, whichever others were evicted."""
         begins = memory.context(None)
         newest = filled(memory, 3 * self.shows + 1)[-1]
         pair = [*newest.messages] if self.shows else []
         assert memory.context(None)[-2:] == (pair or begins)
 
     def test_so_many_are_shown_as_is_said(self, memory: ContextMemory) -> None:
-        """All, until so many were committed; no more after that."""
+        """All observations are shown up to `shows`, and no more afterwards."""
         begins = memory.context(None)
         for n in range(1, 3 * self.shows + 2):
             memory.commit(numbered(n))
@@ -109,14 +108,14 @@ class ContextContract:
     def test_observations_stand_in_the_order_in_which_they_were_made(
         self, memory: ContextMemory
     ) -> None:
-        """Whatever the order in which they were committed."""
+        """Observations are in the order of creation, whatever the order of commits."""
         begins, made = memory.context(None), [numbered(n) for n in range(min(self.shows, 6))]
         for observation in (*made[1::2], *made[::2]):
             memory.commit(observation)
         assert pairs(memory.context(None), begins) == [one.messages for one in made]
 
     def test_looking_changes_nothing(self, memory: ContextMemory) -> None:
-        """Two contexts are alike, and what is done to one is not done to the other."""
+        """Two contexts are equal, and changes to one do not affect the other."""
         filled(memory, self.shows)
         first = memory.context(PROMPT)
         expected = list(first)
@@ -124,7 +123,7 @@ class ContextContract:
         assert memory.context(PROMPT) == expected
 
     def test_calls_and_answers_stay_together(self, memory: ContextMemory) -> None:
-        """What answers a tool call is not shown without it, nor the call without its answer."""
+        """A tool call and its answer are shown together or not at all."""
         begins = memory.context(None)
         said = {message for one in filled(memory, 2) for message in one.messages}
         calls = Message("look it up", "assistant", calls=("call",))
@@ -136,12 +135,12 @@ class ContextContract:
             shown = [(m.calls, m.answers) for m in new if m.calls or m.answers]
             assert shown in ([], [(("call",), ()), ((), ("call",))])
 
-    # --- what is committed --------------------------------------------------------------------
+    # --- commits -------------------------------------------------------------------------------
 
     def test_an_observation_that_is_committed_again_is_there_once(
         self, memory: ContextMemory
     ) -> None:
-        """As it is when nobody knows whether the first time was done."""
+        """A repeated commit of an observation, as after a crash, changes nothing."""
         begins, first = memory.context(None), numbered(1)
         for observation in (first, numbered(2), first):
             memory.commit(observation)
@@ -149,7 +148,7 @@ class ContextContract:
         assert shown.count(first.messages) == min(1, self.shows)
 
     def test_a_commit_keeps_a_copy(self, memory: ContextMemory) -> None:
-        """What is done to an observation later does not change what the memory holds."""
+        """Later changes to an observation do not change the memory."""
         first = numbered(1)
         memory.commit(first)
         context = memory.context(PROMPT)
@@ -157,7 +156,7 @@ class ContextContract:
         assert memory.context(PROMPT) == context
 
     def test_purge_empties(self, memory: ContextMemory) -> None:
-        """What it always begins with stays, and it takes in what comes; `reset` is the same."""
+        """Purge keeps the fixed messages, and the memory accepts commits. `reset` is the same."""
         begins = memory.context(None)
         for forget in (memory.purge, memory.reset):
             filled(memory, 3)
@@ -168,7 +167,7 @@ class ContextContract:
     # --- budgets ------------------------------------------------------------------------------
 
     def test_a_context_is_never_over_its_budget(self, memory: ContextMemory) -> None:
-        """Whatever the sizes; the newest is shown wherever it fits beside what is always there."""
+        """A context never exceeds its budget. The newest observation is shown if it fits."""
         budget, random = self.budget or Budget(), Random(1)
         most = math.inf if budget.tokens is None else budget.tokens
         begins = memory.context(None)
@@ -183,7 +182,7 @@ class ContextContract:
             assert (newest.messages in pairs(context, begins)) == (fits and self.shows > 0)
 
     def test_a_prompt_is_never_cut(self, memory: ContextMemory) -> None:
-        """One that is over the budget is refused; where there is none, it is there as it is."""
+        """A prompt over the budget is refused; any other is shown whole."""
         most = None if self.budget is None else self.budget.tokens
         prompt = Message("and so on " * (1000 if most is None else most))
         if most is None:
@@ -195,11 +194,13 @@ class ContextContract:
     # --- threads ------------------------------------------------------------------------------
 
     def test_threads_may_share_it(self, memory: ContextMemory) -> None:
-        """Each context is of one moment: so many as were committed, whole, in order, and once.
+        """Each context shows one moment: complete observations, in order, each once.
 
-        Eight threads commit and look. A context has no fewer than were acknowledged before it was
-        asked for, and no more than were begun by its end. Where commits return what they let go,
-        each observation was let go or is there, and once.
+        Eight threads commit and read. A context has at least the observations acknowledged before
+        the
+        call, and at most those begun before its end. Where commits return the evicted observations,
+        each
+        observation is either evicted or held, once.
         """
         begins, gone = memory.context(None), list[object]()
         begun, done, made = CallCounter(), CallCounter(), dict[Message, str]()
@@ -243,7 +244,7 @@ def _switching_often() -> Generator[None]:
 
 
 def filled(memory: ContextMemory, most: int) -> list[Observation]:
-    """Commit observations, numbered from 1; return them."""
+    """Commit observations, numbered from 1. Return them."""
     made = [numbered(n) for n in range(1, most + 1)]
     for observation in made:
         memory.commit(observation)
@@ -251,7 +252,7 @@ def filled(memory: ContextMemory, most: int) -> list[Observation]:
 
 
 def pairs(messages: Sequence[Message], begins: Sequence[Message]) -> list[tuple[Message, Message]]:
-    """Return what is remembered in a context without a prompt, query by reply."""
+    """Return the observations of a context without a prompt, as pairs of query and reply."""
     assert list(messages[: len(begins)]) == list(begins)
     left = messages[len(begins) :]
     assert len(left) % 2 == 0, "half of an observation"
@@ -259,7 +260,7 @@ def pairs(messages: Sequence[Message], begins: Sequence[Message]) -> list[tuple[
 
 
 class CallCounter:
-    """Counts for every caller."""
+    """A counter shared by all callers."""
 
     def __init__(self) -> None:
         self._mutex, self._numbers, self.total = threading.Lock(), count(1), 0

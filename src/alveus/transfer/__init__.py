@@ -1,7 +1,7 @@
-"""Import and export: a memory as JSON lines and back, and the memories of others as items.
+"""Import and export: a memory as JSON lines, and the memories of other systems as items.
 
-docs/import-export.md describes the formats. An import first reads its whole file and writes only
-if every record can be used; it adds nothing twice, however often it is repeated.
+docs/import-export.md describes the formats. An import first reads its whole file, and writes only
+if every record can be used. A repeated import adds nothing twice.
 """
 
 from alveus.transfer.export import (

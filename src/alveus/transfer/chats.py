@@ -1,9 +1,9 @@
-"""Messages as models exchange them, conversations of messages, and the data export of ChatGPT.
+"""Messages in the form of model APIs, conversations of messages, and the data export of ChatGPT.
 
-ChatGPT's ``conversations.json`` has no published schema. Alveus reads what public tools for such
-files agree on: ``mapping`` has the messages by id, each with its ``parent``; ``current_node`` is
-the last message of the branch that the chat shows. Other kinds of messages are left out and
-counted.
+ChatGPT's ``conversations.json`` has no published schema. Alveus reads the fields on which public
+tools for such files agree: ``mapping`` contains the messages by id, each with its ``parent``.
+``current_node`` is the last message of the branch that the chat shows. Other kinds of messages are
+left out and counted.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ FIELDS = {"id", "role", "content", "speaker", "session", "metadata", "importance
 """Fields of a message that become fields of an item; the others become metadata."""
 
 OTHER_CONTENT = ("tool_calls", "function_call", "refusal", "audio")
-"""What a message may have instead of a text."""
+"""Fields that a message may have instead of a text."""
 
 _DATE = re.compile(r"(\d{1,2}):(\d\d) ([ap]m) on (\d{1,2}) ([A-Z][a-z]+), (\d{4})")
 _SESSION = re.compile(r"session_([0-9]{1,6})")
 
 SHOWN = ("text", "multimodal_text", "code", "execution_output")
-"""ChatGPT's kinds of content that the chat shows as messages."""
+"""ChatGPT's kinds of content that a chat shows as messages."""
 
 THOUGHT = "is a model's thought"
 INLINE_IMAGE = "is a picture inside a message: its data is left out"
@@ -51,11 +51,11 @@ HIDDEN = "is hidden in the chat"
 
 @dataclass(slots=True)
 class Content:
-    """What a message contains.
+    """The content of a message.
 
     Attributes:
-        inline_images: How many images were in the message itself; their data is left out.
-        thoughts: How many parts were a model's thoughts, which are left out.
+        inline_images: The number of images inside the message. Their data is left out.
+        thoughts: The number of parts with a model's thoughts, which are left out.
     """
 
     texts: list[str] = field(default_factory=list[str])
@@ -116,7 +116,7 @@ class ChatReader(Reader):
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it is a message, or contains messages."""
+        """Return whether the record is a message, or contains messages."""
         fields = record.fields
         return (
             ("role" in fields and ("content" in fields or "tool_calls" in fields))
@@ -146,7 +146,7 @@ class ChatReader(Reader):
     def _numbered(
         self, number: int, message: Value, chat: dict[str, Value], session: str
     ) -> Iterator[ReadPart]:
-        """Yield a message of a conversation; without an id it is named by its number."""
+        """Yield a message of a conversation. Its number replaces a missing id."""
         fields = checked_object(message)
         item_id = f"{session}/{name_of(fields, 'id') or number}"
         yield from self._message(fields, chat, item_id, session)
@@ -158,7 +158,7 @@ class ChatReader(Reader):
         item_id: str | None,
         session: str | None,
     ) -> Iterator[ReadPart]:
-        """Yield a message of a conversation; alone, it names its id and session itself."""
+        """Yield a message. Without a conversation, the message names its id and session itself."""
         role, text_or_parts = fields.get("role"), fields.get("content")
         has_more = any(fields.get(name) for name in OTHER_CONTENT)
         readable = isinstance(text_or_parts, (str, list)) or (text_or_parts is None and has_more)
@@ -210,7 +210,7 @@ class ChatReader(Reader):
             raise InvalidInput('a conversation has an "id" or a "conversation_id"')
         nodes = {i: node for i, node in _object(chat, "mapping").items() if isinstance(node, dict)}
         branch = _branch(nodes, _last_node(chat, nodes))
-        timed: dict[str, Value] = {}  # the last message that has a time
+        timed: dict[str, Value] = {}  # the last message with a time
         for node_id in branch:
             message = nodes[node_id].get("message")
             if isinstance(message, dict):
@@ -317,7 +317,7 @@ class ConversationReader(Reader):
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it has sessions."""
+        """Return whether the record has sessions."""
         return isinstance(record.fields.get("sessions"), list)
 
     def read(self, record: JsonRecord) -> Iterator[ReadPart]:
@@ -336,7 +336,7 @@ class ConversationReader(Reader):
             yield f"session {number}", session
 
     def _session(self, session: Value, name: str, fields: dict[str, Value]) -> Iterator[ReadPart]:
-        """Yield the turns of a session; one without a time has that of the session."""
+        """Yield the turns of a session. A turn without a time gets the session's time."""
         inner = checked_object(session)
         session_id = checked_name(inner.get("session_id"), "a session_id")
         turns = list_of(inner, "turns")
@@ -373,7 +373,7 @@ class ConversationReader(Reader):
         yield self.item_line(item, fields, *around)
 
     def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
-        """Return a time, also one like ``7:42 pm on 5 February, 2025``, by default in UTC."""
+        """Return a time, in ISO 8601 or like ``7:42 pm on 5 February, 2025``, by default in UTC."""
         found = _DATE.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             return time_of(value, zone)
@@ -394,8 +394,8 @@ class ConversationReader(Reader):
 class LocomoReader(ConversationReader):
     """Reads samples of LoCoMo: ``session_1``, ``session_1_date_time``, … of two speakers.
 
-    Questions, observations and summaries, which its authors added, are not read, nor is the
-    ``query`` that found a picture: nobody said them.
+    Questions, observations and summaries of its authors are not read, nor is a picture's ``query``:
+    no speaker said them.
     """
 
     TURN_ID = "dia_id"
@@ -403,7 +403,7 @@ class LocomoReader(ConversationReader):
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it has numbered sessions."""
+        """Return whether the record has numbered sessions."""
         talk = record.fields.get("conversation")
         return isinstance(talk, dict) and any(_SESSION.fullmatch(name) for name in talk)
 

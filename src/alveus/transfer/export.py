@@ -1,4 +1,4 @@
-"""Export: a memory as JSON lines, from one unmoving state, without or with its history."""
+"""Export: a memory as JSON lines, from one snapshot, without or with its history."""
 
 from __future__ import annotations
 
@@ -43,21 +43,21 @@ from alveus.values.storable import Path, Value, checked_name
 PAGE = 256
 
 LAST = (1 << 62) - 1
-"""A time past every commit, in microseconds."""
+"""A time after every commit, in microseconds."""
 
 
 def scope_of(memory: Memory, key: str | None) -> Scope:
-    """Return the scope of a key, or that of the memory's knowledge for None."""
+    """Return the scope of a key. None means the memory's knowledge."""
     return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to export: of these keys (None: all of the space), these sets (None: all).
+    """The contents to export: keys (None means all of the space) and sets (None means all).
 
     Attributes:
-        knowledge: Whether to export the knowledge too.
-        trees: Whether to export exact memory.
+        knowledge: True to export the knowledge too.
+        trees: True to export exact memory.
     """
 
     keys: Sequence[str] | None = None
@@ -84,9 +84,9 @@ class Selection:
 
 
 def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator[str]:  # noqa: B008 - frozen
-    """Yield the lines of an export, without line ends: one unmoving state of the memory.
+    """Yield the lines of an export, without line ends, from one snapshot of the memory.
 
-    The same memory gives the same lines, byte for byte, also after an export and an import.
+    Equal memories give equal lines, byte for byte, also after an export and an import.
     """
     export = _Export(memory, selection, memory.store.commit_at(LAST), memory.engine.clock())
     yield wire.encode({"type": "alveus", "format": FORMAT})
@@ -95,7 +95,7 @@ def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator
 
 
 def exported_items(memory: Memory, selection: Selection) -> int:
-    """Return how many items `export_lines` writes at most: expired items are left out."""
+    """Return the most items that `export_lines` writes. Expired items are left out."""
     scopes = selection.scopes(memory)
     return sum(info.items for scope in scopes for info in _set_infos(memory, scope, selection))
 
@@ -103,7 +103,7 @@ def exported_items(memory: Memory, selection: Selection) -> int:
 def walk_tree(
     store: Store, scope: Scope, *, at: int | None, now: int, start: Path = ()
 ) -> Iterator[tuple[Path, Node]]:
-    """Yield every node below *start*: an object before its fields, those as they were made."""
+    """Yield every node below *start*: an object before its fields, fields in order of creation."""
     for name, node in store.children(scope, start, at=at, now=now):
         path = (*start, name)
         yield path, node
@@ -130,8 +130,8 @@ class _Export:
     """One export.
 
     Attributes:
-        at: The commit after which the memory is read.
-        now: Items that expired by then are left out, in microseconds.
+        at: The commit whose state is exported.
+        now: In microseconds. Items that expired before are left out.
     """
 
     memory: Memory
@@ -161,7 +161,7 @@ class _Export:
             yield ItemLine(key, name, item_of(stored), linked if has_sources else None).fields()
 
     def _learnt(self, ref: SetRef) -> Iterator[dict[str, Value]]:
-        """Yield which messages of a conversation were learnt from, if the facts are exported."""
+        """Yield the learnt messages of a conversation, if the facts are exported."""
         key, store = ref.scope.key, self.memory.store
         if key is None or not self.selection.includes_set(self.memory, SetRef(ref.scope, FACTS)):
             return
@@ -188,7 +188,7 @@ class _Export:
         return item.record.expires is not None and item.record.expires <= self.now
 
     def _sources(self, page: Sequence[StoredItem]) -> dict[int, list[ItemLocation]]:
-        """Return the exported items that versions were derived from, by row."""
+        """Return the exported sources of each version, by row."""
         store = self.memory.store
         pairs = store.source_links([item.row for item in page])
         versions = store.items_by_row(sorted({source for _, source in pairs}))
@@ -205,7 +205,7 @@ class _Export:
         }
 
     def _is_exported(self, version: StoredItem) -> bool:
-        """Return whether the item of a version is exported, in whatever version."""
+        """Return whether any version of the item is exported."""
         if is_hidden(version.set) or not self.selection.includes_set(self.memory, version.set):
             return False
         (live,) = self.memory.store.get(version.set, [version.record.id], at=self.at)
@@ -217,26 +217,29 @@ class _Export:
 MEANWHILE = "something was erased or purged while the history was exported; export it again"
 
 EVER = -(1 << 61)
-"""A time at which nothing has expired, not even a node that stands for another."""
+"""A time before every expiry, of placeholder nodes too."""
 
 POSITION_MASK = (1 << ROW_BITS) - 1
 
 
 def history_lines(memory: Memory, selection: Selection | None = None) -> Iterator[str]:
-    """Yield the lines of an export of history, without line ends: one unmoving state.
+    """Yield the lines of an export of history, without line ends, from one snapshot.
 
-    Commits that neither belong to the selection nor reach its sets are left out. What was erased
-    or purged is missing; a placeholder stands for it where the order of others needs one.
+    Commits outside the selection are left out. Erased and purged data is missing. A placeholder
+    replaces it if the order of later rows depends on it.
 
     Raises:
-        Conflict: Something was erased or purged during the export.
+        Conflict: Data was erased or purged during the export.
     """
     for fields in _HistoryExport(memory, selection or Selection()).lines():
         yield wire.encode(fields)
 
 
 class _HistoryExport:
-    """An export of history. It reads every commit twice, first for the references of later ones."""
+    """An export of history.
+
+    It reads every commit twice, first for the references of later commits.
+    """
 
     def __init__(self, memory: Memory, selection: Selection) -> None:
         self._memory, self._selection, self._store = memory, selection, memory.store
@@ -269,13 +272,13 @@ class _HistoryExport:
             raise Conflict(MEANWHILE)
         yield {"type": "end", "commits": len(self._numbers)}
 
-    # --- what is selected
+    # --- selection
 
     def _includes(self, scope: Scope) -> bool:
         return self._selection.includes(self._memory, scope)
 
     def _names(self, effects: Effects) -> bool:
-        """Return whether the line of a commit names its key: not if it was forgotten since."""
+        """Return whether the line of a commit names its key. A forgotten key is not named."""
         number, scope = effects.commit.number, effects.scope
         forgotten = is_bare(effects) and self._forgotten.cover(number, scope)
         return self._includes(scope) and not forgotten
@@ -317,12 +320,12 @@ class _HistoryExport:
         return [change.set for change in changes if self._includes_set(change.set)]
 
     def _scan_gone(self, effects: Effects) -> None:
-        """Note nodes that are no longer kept, but precede kept ones or were replaced by them."""
+        """Record deleted nodes that precede kept nodes or were replaced by kept nodes."""
         nodes = zip(effects.put_nodes, effects.positions, effects.end_commits, strict=True)
         for (path, node), position, end in nodes:
             made = position >> ROW_BITS
             if node.expires == PLACEHOLDER_EXPIRY:
-                continue  # kept nodes show where one is needed, as in the first store
+                continue  # kept nodes show the needed objects, as in the source store
             if made != effects.commit.number and path not in self._paths(made):
                 self._note_gone(made, position, effects.scope, path)
             if end is not None and path not in self._paths(end):
@@ -343,9 +346,9 @@ class _HistoryExport:
         return frozenset([*effects.removed_paths, *put])
 
     def _read_complete_from(self) -> dict[Scope | SetRef, tuple[int, int]]:
-        """Return the commits and times from which the past of selected trees and sets is complete.
+        """Return the commit and time from which the past of each selected tree and set is complete.
 
-        Trees and sets that are complete from the first commit are left out. Of sets the time is 0.
+        Trees and sets with a complete past are left out. For sets the time is 0.
         """
         starts: dict[Scope | SetRef, tuple[int, int]] = {}
         for scope in self._selection.scopes(self._memory):
@@ -366,7 +369,7 @@ class _HistoryExport:
         return starts
 
     def _definitions(self) -> dict[Scope, list[SetLine]]:
-        """Return the definitions of all sets, hidden ones and empty ones too, by scope."""
+        """Return the definitions of all sets by scope, with hidden and empty sets."""
         scopes = self._selection.scopes(self._memory)
         listed = [info.ref for scope in scopes for info in self._store.set_infos(scope)]
         refs = {ref for ref in [*listed, *self._sets] if self._includes_set(ref)}
@@ -381,7 +384,7 @@ class _HistoryExport:
     # --- the lines of a commit
 
     def _name(self, row: int) -> RowName:
-        """Return the name of a row in the lines: its commit, and its position in that commit."""
+        """Return the name of a row in the lines: its commit, and its position in the commit."""
         number = row >> ROW_BITS
         index = bisect_left(self._numbers, number)
         if index == len(self._numbers) or self._numbers[index] != number:
@@ -389,9 +392,9 @@ class _HistoryExport:
         return RowName(index + 1, row & POSITION_MASK)
 
     def _row(self, row: int) -> int:
-        """Return a row that an item names, counted by the commits of the export.
+        """Return the row of an item's reference, counted by the commits of the export.
 
-        One whose commit is left out becomes the last row before it.
+        A row of a left-out commit becomes the last row before it.
         """
         number = row >> ROW_BITS
         index = bisect_left(self._numbers, number)
@@ -432,7 +435,7 @@ class _HistoryExport:
             if gone_scope == scope
         ]
         removed = set(effects.removed_paths)
-        removed.update(  # a node at this path may be there for one that is no longer kept
+        removed.update(  # a node at this path may be a placeholder
             node.path
             for position, node in nodes
             if position >> ROW_BITS == number and (scope, node.path) in self._replaced
@@ -447,7 +450,7 @@ class _HistoryExport:
         return parent is not None
 
     def _links(self, rows: Sequence[int]) -> dict[int, list[int]]:
-        """Return the rows, of a selected set, that versions were derived from."""
+        """Return the sources of versions, as rows of selected sets."""
         pairs = self._store.source_links(rows) if rows else []
         stored = self._store.items_by_row(sorted({source for _, source in pairs}))
         selected = {item.row for item in stored if self._includes_set(item.set)}
@@ -493,7 +496,7 @@ class _HistoryExport:
         )
 
     def _accesses(self) -> Iterator[AccessedLine]:
-        """Yield when live items were last read."""
+        """Yield the last access of live items."""
         for ref in sorted(self._sets, key=_by_name):
             for item in (i for page in set_pages(self._store, ref, at=self._at) for i in page):
                 if item.accessed is not None:

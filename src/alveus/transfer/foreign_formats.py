@@ -29,12 +29,12 @@ NO_TEXT = "has no text"
 """Why an item is left out: search could not find it."""
 
 TIMES = ("time", "timestamp", "created_at")
-"""The fields in which a message says when it was sent."""
+"""The fields for the time of a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """Something that is left out on purpose, and why."""
+    """A part that is left out on purpose, and the reason."""
 
     reason: str
 
@@ -71,7 +71,7 @@ class Target:
 
 
 ReadPart: TypeAlias = ItemLine | Skipped | UnusablePart
-"""What a reader makes of a part of a record."""
+"""The result of a reader for a part of a record."""
 
 
 class Reader(ABC):
@@ -79,7 +79,7 @@ class Reader(ABC):
 
     Attributes:
         LISTS: Fields of a document whose lists contain records.
-        PREPARES: Whether `prepare` has to read all records before the first call of `read`.
+        PREPARES: True if `prepare` has to read all records before the first call of `read`.
     """
 
     LISTS: ClassVar[frozenset[str]] = frozenset()
@@ -92,7 +92,7 @@ class Reader(ABC):
     @classmethod
     @abstractmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether a record looks like one of this format."""
+        """Return whether a record has this format."""
 
     def prepare(self, records: Iterable[JsonRecord | Invalid]) -> None:  # noqa: B027 - most formats need not
         """Read all records before the first call of `read`, where `PREPARES` is true."""
@@ -110,7 +110,7 @@ class Reader(ABC):
         """Yield the items of a part of a record, or one `UnusablePart` if it cannot be used.
 
         Args:
-            what: How the part is named.
+            what: The name of the part in errors.
         """
         try:
             yield from list(parts)
@@ -123,11 +123,11 @@ class Reader(ABC):
         """Return an item with its key and set.
 
         Args:
-            records: Where the fields that the target names are looked up, the first one first.
-            keep: Whether to import it even without a text, for its other contents.
+            records: The records in which the target's fields are looked up, in this order.
+            keep: True to import an item without a text, for its other contents.
 
         Raises:
-            InvalidInput: The item cannot be stored, or a field of the target has no such value.
+            InvalidInput: The item cannot be stored, or a field of the target has no usable value.
         """
         target = self.target
         if target.text_from is not None:
@@ -158,15 +158,15 @@ class Reader(ABC):
     def when(
         self, *records: dict[str, Value], names: Iterable[str] = TIMES, zone: tzinfo | None = None
     ) -> datetime | None:
-        """Return the time in the target's field, or else the time of the first record that has one.
+        """Return the time in the target's field, or else the first time in the records.
 
         Args:
-            records: The message first, then what it is part of.
+            records: The message first, then the objects that contain it.
             names: The fields that may hold a time, the preferred one first.
             zone: The zone of a time without one, if the target names none.
 
         Raises:
-            InvalidInput: The field holds no time, or one without a zone.
+            InvalidInput: The field holds no time, or a time without a zone.
         """
         zone = self.target.zone or zone
         if self.target.time_from is not None:
@@ -183,7 +183,7 @@ class Reader(ABC):
         return None
 
     def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
-        """Return the time that a field holds; None for null."""
+        """Return the time in a field. None means null."""
         return time_of(value, zone)
 
 
@@ -200,21 +200,21 @@ def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
 # --- plain items ------------------------------------------------------------------------------
 
 SPANS = ("expire_at", "valid_from", "valid_to")
-"""Times of an item besides the one at which it happened."""
+"""Times of an item besides `time`."""
 
 ITEM_FIELDS = frozenset(("id", "text", "value", "metadata", "importance", *LABELS, *SPANS))
 """Fields that become fields of an item; the others become metadata."""
 
 
 class ItemReader(Reader):
-    """Reads items; one that has a `set` goes there, unless the target names another field."""
+    """Reads items. The `set` of an item is its set, unless the target names another field."""
 
     def __init__(self, target: Target) -> None:
         super().__init__(replace(target, set_from=target.set_from or "set"))
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it has a text."""
+        """Return whether the record has a text."""
         return isinstance(record.fields.get("text"), str)
 
     def read(self, record: JsonRecord) -> Iterator[ReadPart]:
@@ -247,7 +247,7 @@ class ItemReader(Reader):
         yield self.item_line(item, fields)
 
     def _contents(self, fields: dict[str, Value]) -> tuple[str | None, Value]:
-        """Return the text of an item, None if it is the value, and its value."""
+        """Return the text and the value of an item. The text is None if it equals the value."""
         text = fields.get("text")
         if text is None and self.target.text_from is not None:
             text = value_at(self.target.text_from, [fields])
@@ -275,7 +275,7 @@ UNKNOWN_ENTITY = "is a relation of an entity that is not in the file"
 
 
 class McpMemoryReader(Reader):
-    """Reads entities, each an item; relations go to the metadata of the entity they start from."""
+    """Reads entities as items. A relation becomes metadata of its first entity."""
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"entities", "relations"})
     PREPARES: ClassVar[bool] = True
@@ -287,13 +287,13 @@ class McpMemoryReader(Reader):
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it is an entity or a relation."""
+        """Return whether the record is an entity or a relation."""
         return _kind(record) == "entity" or (
             _kind(record) == "relation" and "relationType" in record.fields
         )
 
     def prepare(self, records: Iterable[JsonRecord | Invalid]) -> None:
-        """Collect the relations, which come after the entities."""
+        """Collect the relations, which follow the entities in the file."""
         for record in records:
             if isinstance(record, Invalid):
                 continue
@@ -338,6 +338,6 @@ class McpMemoryReader(Reader):
 
 
 def _kind(record: JsonRecord) -> Value:
-    """Return the type of a record, which its list or the record itself names."""
+    """Return the type of a record, from its list or the record itself."""
     under = {"entities": "entity", "relations": "relation"}.get(record.list_name)
     return cast("Value", under) or record.fields.get("type")

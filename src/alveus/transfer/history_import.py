@@ -49,10 +49,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import call_with_retries
 
 TOGETHER = 200
-"""Commits that are repeated in one transaction."""
+"""Commits of one transaction."""
 
 MARK = "history"
-"""The field of a repeated commit's result that holds the digest of the file up to it."""
+"""The field of a repeated commit's result with the digest of the file up to the commit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,11 @@ class Replayed:
 
 
 class Replay:
-    """An import of history into one memory; `run` may be called again, and repeats no commit twice.
+    """An import of history into one memory. A repeated `run` repeats no commit.
 
-    A commit is repeated only where the one before it in the file is the last one of the store, so
-    that no other comes between. The results of the commits say how far an import has come.
+    A commit is repeated only if the commit before it in the file is the last commit of the store,
+    so
+    no other commit comes between. The results of the commits record the progress of the import.
     """
 
     def __init__(
@@ -85,10 +86,10 @@ class Replay:
         self._commits = self._versions = 0
 
     def run(self) -> Replayed:
-        """Repeat every commit of the file that was not repeated yet.
+        """Repeat the remaining commits of the file.
 
         Raises:
-            Conflict: The store has other, later commits; nothing was written since.
+            Conflict: The store has other, later commits. This call wrote nothing since then.
         """
         kept = self._done()
         call_with_retries(lambda: self._rest(self._done()), on=StaleRun)
@@ -100,7 +101,7 @@ class Replay:
         return (e for _, e in entries(self._source, "alveus", None) if isinstance(e, CommitLine))
 
     def _done(self) -> int:
-        """Return how many commits of the file the store ends with."""
+        """Return how many commits of the file the store already has."""
         last = self._store.commit_at(LAST)
         effects = self._store.effects(last)
         if effects is None:
@@ -118,7 +119,7 @@ class Replay:
         return 0
 
     def _refuse_later(self, time: int) -> None:
-        """Refuse a store with commits that the history would have to precede."""
+        """Refuse a store with commits later than the history."""
         for line in self._lines():
             if line.time <= time:
                 raise Conflict(
@@ -213,7 +214,7 @@ class Replay:
                 self._apply(part, ref, changes.setdefault(ref, _SetChanges()), line, records)
         pasts = [change.to_past(ref) for ref, change in changes.items()]
         links = [Past(ref, links=change.links) for ref, change in changes.items()]
-        return [*pasts, *(past for past in links if past.links)]  # of one set to another too
+        return [*pasts, *(past for past in links if past.links)]  # to another set
 
     def _item(self, part: ItemBegun) -> Item:
         if part.set != RECORDS:
@@ -296,7 +297,7 @@ class _SetChanges:
 
 
 def _deltas(part: CommitPart) -> Iterator[TreeDelta]:
-    """Yield the change of exact memory that a line describes."""
+    """Yield the changes of exact memory in a line."""
     match part:
         case NodeRemoved(path=path):
             yield Delete(path)

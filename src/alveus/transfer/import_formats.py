@@ -42,19 +42,19 @@ Layout: TypeAlias = Literal[
 """The format of a file: see docs/import-export.md."""
 
 PLAIN: Layout = "items"
-"""The format of a record that has a text, and fits no other format."""
+"""The format of a record with a text that fits no other format."""
 
 OWN_TARGETS: Mapping[Layout, Target] = {
     "items": Target(key_from="key"),
     "mem0": Target(key_from=OWN_KEY),
 }
-"""The targets of formats whose records name their keys, for imports without a key."""
+"""The default targets of formats whose records name their keys."""
 
 Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
 """A part of a file that an import writes."""
 
 LeftOut: TypeAlias = Skipped | Invalid
-"""A part of a file that an import leaves out: on purpose, or because it cannot be used."""
+"""A part of a file that an import leaves out, on purpose or as unusable."""
 
 LAYOUTS: tuple[Layout, ...] = get_args(Layout)
 
@@ -78,10 +78,10 @@ REMEDY_OF_LINE = "correct the line and import again"
 
 
 def layout_of(source: Source) -> Layout:
-    """Return the format of a file, by its first record.
+    """Return the format of a file, from its first record.
 
     Raises:
-        InvalidInput: It fits none of the formats, or several.
+        InvalidInput: The record fits none of the formats, or several.
     """
     if isinstance(source, LangGraphFile):
         return "langgraph"
@@ -109,7 +109,7 @@ def layout_of(source: Source) -> Layout:
 def _fits(source: Source, layout: Layout, first: JsonRecord) -> bool:
     reader = READERS[layout]
     if first.list_name and first.list_name not in reader.LISTS:
-        return False  # this format would read the list, which may be long, as one record
+        return False  # this format would read the whole list as one record
     record = next(source.records(reader.LISTS), None)
     return isinstance(record, JsonRecord) and reader.recognises(record)
 
@@ -119,15 +119,15 @@ def entries(
 ) -> Iterator[tuple[int, Entry | LeftOut]]:
     """Yield the entries of a file, with the numbers of their lines or records.
 
-    A record that cannot be used is invalid; none of its parts is an entry, but for the messages of
-    a conversation, each of which is an item.
+    A record that cannot be used is invalid, and none of its parts is an entry. In a conversation,
+    each message is checked alone.
 
     Args:
-        target: Needed for every format but "alveus", which names its keys, and those of
-            `OWN_TARGETS`, whose records may.
+        target: Required, except for "alveus" and the formats of `OWN_TARGETS`, whose records may
+            name their keys.
 
     Raises:
-        InvalidInput: The file cannot be read on; the message names where and what to do.
+        InvalidInput: The rest of the file is unreadable. The message names the line and the remedy.
     """
     if layout == "alveus":
         yield from _history_entries(source) if has_history(source) else _export_entries(source)
@@ -144,7 +144,7 @@ def entries(
             yield 0, record
             continue
         try:
-            parts = list(reader.read(record))  # none, if a later one cannot be used
+            parts = list(reader.read(record))  # empty if a later part cannot be used
         except AlveusError as error:
             parts = [UnusablePart(str(error))]
         for part in parts:
@@ -177,8 +177,7 @@ def _export_entries(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
     """Yield the entries of an export.
 
     Raises:
-        InvalidInput: The first line or the definition of a set cannot be used: the file is of
-            another version, or items would go into a set of another definition.
+        InvalidInput: The file has another version, or a set's definition cannot be used.
     """
     ids, seen = Ids(), _SeenEntries(source)
     for number, fields in source.objects():
@@ -200,7 +199,7 @@ def _export_entries(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
 
 
 def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
-    """Yield the entries of a history; each commit follows the one before it, so all must be valid.
+    """Yield the entries of a history. Each commit depends on the one before, so all must be valid.
 
     Raises:
         InvalidInput: A line cannot be used, or is missing.
@@ -221,16 +220,16 @@ def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
 
 
 def has_history(source: Source) -> bool:
-    """Return whether an export of alveus contains history, by its first line."""
+    """Return whether an alveus export contains history, from its first line."""
     try:
         first: Value = wire.parse(next(source.lines(), (0, "null"))[1])
     except (ValueError, RecursionError):
-        return False  # reading the whole file raises the error
+        return False  # the later read of the whole file raises the error
     return isinstance(first, dict) and first.get("history") is True
 
 
 def identity(entry: Entry) -> tuple[object, ...]:
-    """Return the identity of an entry in its file; its last part is the name that errors show."""
+    """Return the identity of an entry in its file. The last part is its name in errors."""
     match entry:
         case ItemLine():
             return ("item", entry.key, entry.set, entry.item.id)
@@ -247,20 +246,23 @@ def identity(entry: Entry) -> tuple[object, ...]:
 
 
 class _SeenEntries:
-    """The entries of a file so far, as a few numbers for each."""
+    """The entries read so far, as a few numbers for each."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
         self._entries: dict[int, tuple[int, int]] = {}
 
     def first(self, number: int, entry: Entry, digest: int = 0) -> tuple[int | None, int]:
-        """Add an entry; return the number and digest of an earlier one of its identity, or None."""
+        """Add an entry.
+
+        Return the number and digest of an earlier entry with its identity, or None.
+        """
         new = (number, digest)
         known = self._entries.setdefault(hash(identity(entry)), new)
         return (None, digest) if known is new else known
 
     def check(self, number: int, entry: Entry) -> None:
-        """Add an entry; raise `InvalidInput` if one of its identity was there before."""
+        """Add an entry. Raise `InvalidInput` if its identity occurred before."""
         first, _ = self.first(number, entry)
         if first is not None:
             raise InvalidInput(

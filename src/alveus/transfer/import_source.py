@@ -15,23 +15,23 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 
 FIRST_LINE_BYTES = 1 << 20
-"""How much of the first line is read to decide whether each line is a record."""
+"""Bytes of the first line that are read to decide whether each line is a record."""
 
 BLOCK = 1 << 16
-"""Bytes that are read at once, at least."""
+"""Fewest bytes of one read."""
 
 LONGEST = 64 << 20
-"""Characters that one record may have."""
+"""Most characters of one record."""
 
 AN_OBJECT = '{"text": "Prefers window seats."}'
-"""The plainest record, which an error shows where there is none."""
+"""The simplest record, as an example in errors."""
 
 UNREADABLE = {
     b"\x1f\x8b": "is compressed; unpack it (zcat FILE | alveus import -)",
     b"PK\x03\x04": "is a zip archive; unpack it and import the .json or .jsonl file in it",
     b"SQLite format 3\0": "is an SQLite file; name the file itself, which is read through SQLite",
 }
-"""What is wrong with a file that begins with these bytes."""
+"""The problem of a file, by its first bytes."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -45,7 +45,7 @@ def numbered_lines(
     """Yield the number and text of every line that is not blank.
 
     Args:
-        lines_before: How many lines came before.
+        lines_before: The number of lines before *raw*.
 
     Raises:
         InvalidInput: A line is not UTF-8.
@@ -59,7 +59,7 @@ def numbered_lines(
 def _lines(
     name: str, raw: Iterable[bytes], lines_before: int = 0
 ) -> Iterator[tuple[int, str | InvalidInput]]:
-    """Yield the number and text of every line that is not blank; of one not in UTF-8 the error."""
+    """Yield the number and text of every line that is not blank, or the error of non-UTF-8."""
     for number, line in enumerate(raw, start=lines_before + 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -81,10 +81,10 @@ class JsonRecord:
     """One object of a file.
 
     Attributes:
-        number: The number of its line, or of the record where records are not lines.
+        number: The number of its line, or of the record if records are not lines.
         line: The line on which it begins.
-        list_name: The field of the document whose list contains it; "" for none.
-        document: The fields of the document that come before that list.
+        list_name: The field of the document whose list contains it. "" means none.
+        document: The fields of the document before that list.
     """
 
     number: int
@@ -96,10 +96,10 @@ class JsonRecord:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """A record, or a part of one, that cannot be used.
+    """A record, or a part of a record, that cannot be used.
 
     Attributes:
-        error: The error that names it, and says what to do.
+        error: The error with its name and the remedy.
     """
 
     error: InvalidInput
@@ -109,8 +109,8 @@ class Source:
     """A file of JSON: a record per line, or one document.
 
     Attributes:
-        name: How errors name it.
-        unit: What its records are numbered by: "line" or "record"; known once it was read.
+        name: Its name in errors.
+        unit: The unit of record numbers, "line" or "record". Known after the first read.
     """
 
     def __init__(self, name: str, handle: IO[bytes]) -> None:
@@ -128,10 +128,10 @@ class Source:
         return numbered_lines(self.name, self._handle)
 
     def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value] | Invalid]]:
-        """Yield the number and contents of every line, each a JSON object or invalid.
+        """Yield the number and contents of every line: a JSON object, or invalid.
 
         Args:
-            wired: Whether values are in the wire form of alveus.
+            wired: True if values are in the wire form of alveus.
         """
         self._handle.seek(0)
         for number, text in _lines(self.name, self._handle):
@@ -146,7 +146,7 @@ class Source:
         remedy = "write one JSON object per line"
         try:
             contents: Value = _DECODER.decode(text)
-            if wired and '"$' in text:  # else both forms are the same
+            if wired and '"$' in text:  # otherwise both forms are equal
                 contents = wire.parse(text)
         except (ValueError, RecursionError) as error:
             reason = error
@@ -159,12 +159,12 @@ class Source:
         return contents
 
     def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
-        """Yield the objects of the file, a line each or as `Document.records` finds them.
+        """Yield the objects of the file: one per line, or as `Document.records` finds them.
 
         A record that is not an object is invalid, as is a line that is not JSON.
 
         Raises:
-            InvalidInput: The file is packed, or a document that is not JSON.
+            InvalidInput: The file is compressed, or a document that is not JSON.
         """
         if self._has_record_per_line(lists):
             self.unit = "line"
@@ -191,7 +191,7 @@ class Source:
         return isinstance(first, dict) and not _lists_in(first, lists)
 
     def at(self, number: int) -> str:
-        """Return how a message names a record."""
+        """Return the name of a record in messages."""
         return f"{self.unit} {number:,}" if self.unit != "line" else f"line {number}"
 
     def wrong(
@@ -200,7 +200,7 @@ class Source:
         """Return the error about a record.
 
         Args:
-            line: The line on which it begins, if that is not its number.
+            line: The line on which it begins, if it differs from the number.
         """
         if self.unit == "line":
             return line_error(self.name, number, problem, remedy)
@@ -213,13 +213,13 @@ def _lists_in(fields: dict[str, Value], lists: Collection[str]) -> list[str]:
 
 
 class Document:
-    """The JSON of a file, read as far as it is needed: one long list need not fit in memory."""
+    """The JSON of a file, read only as far as needed. A long list need not fit in memory."""
 
     def __init__(self, name: str, handle: IO[bytes]) -> None:
         self._name, self._handle = name, handle
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._position = "", 0
-        self._line, self._column = 1, 1  # of the beginning of the text
+        self._line, self._column = 1, 1  # the position of the start of the text
         self._at_end = False
         self._records = 0
 
@@ -253,7 +253,7 @@ class Document:
             yield self._record(line, fields, "", {})
 
     def _field_names(self) -> Iterator[str]:
-        """Yield the names of an object's fields; the caller reads the value after each name."""
+        """Yield the names of an object's fields. The caller reads the value after each name."""
         self._expect("{")
         seen = set[str]()
         while self._peek() != "}":
@@ -306,7 +306,7 @@ class Document:
     # --- the text -----------------------------------------------------------------------------
 
     def _peek(self) -> str:
-        """Return the next character that is no space; "" at the end of the file."""
+        """Return the next character that is not a space. "" means the end of the file."""
         while True:
             match = _SPACE.match(self._text, self._position)
             self._position = match.end() if match else self._position
@@ -335,12 +335,12 @@ class Document:
                     continue
                 raise self._unreadable(error, self._position + offset) from None
             if end == len(self._text) and self._read_on():
-                continue  # a number may go on
+                continue  # a number may continue
             self._position = end
             return cast("Value", value)
 
     def _read_on(self) -> bool:
-        """Read at least as much as is left of the text; return whether there was more."""
+        """Read at least as much as is left of the text. Return whether the file had more."""
         rest = self._text[self._position :]
         if self._at_end or len(rest) > LONGEST:
             return False

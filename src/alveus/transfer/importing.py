@@ -1,4 +1,4 @@
-"""Import: a file is checked whole, then committed in chunks, each of them once."""
+"""Import: a file is checked whole, then committed in chunks, each chunk once."""
 
 from __future__ import annotations
 
@@ -50,31 +50,31 @@ from alveus.values.retries import TRIES, call_with_retries
 from alveus.values.storable import microseconds, moment
 
 CHUNK = 500
-"""Lines that one commit holds, and entries after which progress is reported."""
+"""Lines of one commit, and entries between two progress reports."""
 
 WINDOW = 8 * CHUNK
-"""Items of several keys that are sorted by key before they are written."""
+"""Items of several keys that are sorted by key before the write."""
 
 SAMPLE = 3
-"""Items that a survey shows."""
+"""Items in the sample of a survey."""
 
 NAMED = 1_000
-"""Records that cannot be used that a survey names; it counts all."""
+"""Most unusable records that a survey names. It counts all."""
 
 OnInvalid: TypeAlias = Literal["skip", "error"]
-"""The treatment of a record that cannot be used: it is left out and named, or all is refused."""
+"""The treatment of an unusable record: leave out and name it, or refuse the file."""
 
 
 @contextmanager
 def opened(path: str | os.PathLike[str]) -> Generator[Source]:
     """Open a file to import: JSON, or the SQLite file of a LangGraph store.
 
-    This process must not have that SQLite file open itself: closing a file drops the locks that
-    the process has on it.
+    This process must not have that SQLite file open: closing a file drops the process's locks on
+    it.
 
     Raises:
-        InvalidInput: It is a folder or a pipe, or an SQLite file of something else.
-        OSError: It cannot be opened.
+        InvalidInput: The path is a folder or a pipe, or an SQLite file of another program.
+        OSError: The file cannot be opened.
     """
     path = Path(path)
     if path.is_dir():
@@ -95,13 +95,14 @@ class Survey:
 
     Attributes:
         layout: Its format.
-        entries: What would be written: items, sets, nodes of exact memory.
-        items: How many items, by key and set; the key None is knowledge. In a history, versions.
-        skipped: How much is left out, by the reason.
+        entries: The number of entries to write: items, sets, nodes of exact memory.
+        items: The number of items (in a history: versions) by key and set. The key None is
+            knowledge.
+        skipped: The number of left-out parts, by reason.
         sample: The first items, each with its key and set.
-        invalid: How many records, or messages of them, cannot be used.
-        problems: What is wrong with each of the first `NAMED` of these: file, line and reason.
-        replaced: How many characters were no text, and became U+FFFD.
+        invalid: The number of unusable records, or messages of them.
+        problems: File, line and reason of the first `NAMED` unusable records.
+        replaced: The number of characters that were not text, and became U+FFFD.
     """
 
     layout: Layout
@@ -115,7 +116,7 @@ class Survey:
 
     @property
     def keys(self) -> int:
-        """How many keys have items."""
+        """The number of keys with items."""
         return len({key for key, _ in self.items if key is not None})
 
 
@@ -127,12 +128,12 @@ def survey(
     on_invalid: OnInvalid = "error",
     progress: Callable[[int], None] = lambda _count: None,
 ) -> Survey:
-    """Return the contents of a file, after reading all of it; nothing is written.
+    """Read a whole file and return its contents. Nothing is written.
 
     Args:
-        on_invalid: "error" refuses a file with a record that cannot be used, or that names an item
-            or a field a second time. "skip" counts and names such records. A file without a single
-            usable record is refused, as is a history with an invalid line.
+        on_invalid: "error" refuses a file with an unusable record, or with two records of one item
+            or field. "skip" counts and names such records. A file without any usable record is
+            refused, as is a history with an invalid line.
         progress: Called with the number of entries read since the last call.
 
     Raises:
@@ -194,18 +195,18 @@ class Loaded:
     """The counts of an import.
 
     Attributes:
-        added: Items that are new.
-        kept: Items that were there already, and stay as they are.
-        updated: Items that were there already, and were replaced.
+        added: New items.
+        kept: Existing items that stay unchanged.
+        updated: Existing items that were replaced.
         sets: Sets that were made, or got another definition.
         values: Values and objects of exact memory that were written.
-        values_kept: Values and objects that were there already, and stay.
-        expired: Items, values and objects that expired before they could be written.
-        commits: Commits of a history that were repeated; `added` are their versions of items.
-        commits_kept: Commits of a history that had been repeated before.
+        values_kept: Existing values and objects that stay unchanged.
+        expired: Items, values and objects that expired before the write.
+        commits: Repeated commits of a history. `added` counts their versions of items.
+        commits_kept: Commits of a history that were repeated before.
         linked: Items that were linked to their sources.
-        unlinked: Items with a source that is not there. Their lineage ends there, and forgetting
-            the source does not reach them. They keep its id in `sources`.
+        unlinked: Items with a missing source. Their lineage ends there, and forgetting the source
+            does not reach them. They keep its id in `sources`.
     """
 
     added: int = 0
@@ -221,14 +222,14 @@ class Loaded:
     unlinked: int = 0
 
     def plus(self, other: Loaded) -> Loaded:
-        """Return the sums."""
+        """Return the sums of both counts."""
         names = [field.name for field in fields(Loaded)]
         return Loaded(*(getattr(self, name) + getattr(other, name) for name in names))
 
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The contents of a file, and what an import of it did."""
+    """The contents of a file, and the counts of its import."""
 
     survey: Survey
     done: Loaded
@@ -245,13 +246,13 @@ def import_file(
 ) -> Imported:
     """Import a file; see docs/import-export.md.
 
-    The whole file is read and checked before anything is written. It is written in chunks, each of
-    them one commit; the same call again adds nothing twice.
+    The whole file is read and checked before the first write. It is written in chunks, each of them
+    one commit. A repeated call adds nothing twice.
 
     Args:
-        target: The key and set of the items; needed for every format but "alveus", and "items" and
+        target: The key and set of the items. Required, except for "alveus", and for "items" and
             "mem0" whose records name their keys.
-        on_invalid: What is done with a record that cannot be used; see `survey`.
+        on_invalid: The treatment of an unusable record; see `survey`.
 
     Raises:
         InvalidInput: See `survey`; or the format is not recognised.
@@ -266,7 +267,7 @@ def import_file(
 
 
 class Load:
-    """An import into one memory; `run` may be repeated, and adds nothing twice."""
+    """An import into one memory. A repeated `run` adds nothing twice."""
 
     def __init__(
         self, memory: Memory, *, on_existing: OnExisting = "keep", on_invalid: OnInvalid = "error"
@@ -291,9 +292,9 @@ class Load:
         *,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> Loaded:
-        """Import a file that was checked. Return the counts of this call, all durable.
+        """Import a checked file. Return the counts of this call, all durable.
 
-        If it fails on the way, the error has a note of how far it came.
+        If it fails midway, a note of the error contains the progress.
 
         Args:
             progress: Called with the number of entries done since the last call.
@@ -317,9 +318,7 @@ class Load:
                 links = _Linking(self._memory).run(source)
                 self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
         except BaseException as error:
-            if begun or not isinstance(
-                error, AlveusError
-            ):  # a commit that was cut off may be durable
+            if begun or not isinstance(error, AlveusError):  # an interrupted commit may be durable
                 extent = f"up to {source.at(last)} at least" if last else "in part"
                 error.add_note(
                     f"{source.name} was imported {extent}; "
@@ -332,7 +331,7 @@ class Load:
         """Yield the entries that can be written.
 
         Raises:
-            InvalidInput: A record cannot be used, and that is an error.
+            InvalidInput: A record is unusable, and `on_invalid` is "error".
         """
         for number, entry in found:
             if isinstance(entry, Invalid):
@@ -359,7 +358,7 @@ class Load:
         return SetRef(scope_of(self._memory, line.key), line.set)
 
     def define(self, line: SetLine) -> Loaded:
-        """Make a set, or look whether one that is there has this definition."""
+        """Make a set, or check the definition of an existing set."""
         ref, store = self._ref(line), self._memory.store
         info = store.set_info(ref)
         if info is not None and info.definition == line.definition:
@@ -369,7 +368,7 @@ class Load:
         if info is not None:
             store.commit(batch)
             return Loaded(sets=1)
-        # A set is made once, so the op is named after it: of two imports, one makes the set.
+        # The op is named after the set: of two concurrent imports, one makes the set.
         op = wire.digest(["import", ref.scope.space, ref.scope.key, ref.name], salt=store.salt())
         if store.commit(replace(batch, op=op)).adopted:
             store.commit(batch)  # refused if the other import made another definition
@@ -379,7 +378,7 @@ class Load:
     # --- items --------------------------------------------------------------------------------
 
     def _add(self, line: ItemLine, items: Sequence[Item]) -> Loaded:
-        """Write new items, then changed ones; return the counts."""
+        """Write new items, then changed items. Return the counts."""
         now, total = self._memory.engine.clock(), len(items)
         items = [i for i in items if i.expire_at is None or microseconds(i.expire_at) > now]
         expired = total - len(items)
@@ -388,7 +387,7 @@ class Load:
         add = target_set.add_back if self._exported else target_set.add_many
         if self._on_existing == "error":
             return Loaded(added=len(add(items)), expired=expired)
-        # Another process may import the same file: one of the two finds that an id is in use.
+        # Another process may import the same file; one of the two finds an id in use.
         existing = call_with_retries(lambda: self._add_new(add, ref, items), on=DuplicateItem)
         changed: list[Item] = []
         if self._on_existing == "update":
@@ -405,14 +404,14 @@ class Load:
     def _add_new(
         self, add: Callable[[Sequence[Item]], object], ref: SetRef, items: Sequence[Item]
     ) -> dict[str, Item]:
-        """Add the new items in one commit; return the existing ones by id."""
+        """Add the new items in one commit. Return the existing items by id."""
         stored = self._memory.store.get(ref, [item.id or "" for item in items])
         existing = {s.record.id: item_of(s) for s in stored if s is not None}
         add([item for item in items if item.id not in existing])
         return existing
 
     def _mark(self, line: LearntLine, lines: Sequence[LearntLine]) -> Loaded:
-        """Note which messages were learnt from, so that nobody learns from them again."""
+        """Mark messages as learnt, so that no later call learns from them again."""
         ref = self._ref(line)
         writer = CommitWriter(self._memory.engine, ref.scope)
         learnt = {item_id for one in lines for item_id in one.ids}
@@ -435,7 +434,7 @@ class Load:
         return Loaded(values=written, values_kept=kept, expired=expired)
 
     def _put(self, batch: KeyBatch, line: NodeLine) -> bool:
-        """Write a node, unless an existing one has to stay; return whether it was written."""
+        """Write a node, unless an existing node has to stay. Return whether it was written."""
         tree, node = batch.short_term, line.node
         if line.path in tree and (node.is_object or self._on_existing != "update"):
             if self._on_existing == "error":
@@ -450,19 +449,19 @@ class Load:
 
 
 def _group(entry: Entry) -> tuple[object, ...]:
-    """Return a key that the entries of one commit share."""
+    """Return a key shared by the entries of one commit."""
     return identity(entry) if isinstance(entry, SetLine) else identity(entry)[:-1]
 
 
 def _chunks(
     lines: Iterator[tuple[int, Entry]], *, mixed: bool
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Yield the entries of one commit each, and the record up to which all is done then.
+    """Yield the entries of one commit, and the last record before which all is then done.
 
-    The number of that record is 0 where it is not known.
+    The number of that record is 0 if it is unknown.
 
     Args:
-        mixed: Whether keys may alternate, and their order among each other means nothing.
+        mixed: True if keys may alternate, in any order.
     """
     if not mixed:
         for _, alike in groupby(lines, key=lambda line: _group(line[1])):
@@ -494,9 +493,9 @@ def _has_sources(line: ItemLine) -> bool:
 
 
 class _Linking:
-    """Links the items of an import to their sources; `run` again links nothing twice.
+    """Links the items of an import to their sources. A repeated `run` links nothing twice.
 
-    An item is linked if the store has it as the file has it.
+    An item is linked if the stored item equals the item of the file.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -504,7 +503,7 @@ class _Linking:
         self._linked = self._unlinked = 0
 
     def run(self, source: Source) -> Loaded:
-        """Link the items of a file, all of which was imported.
+        """Link the items of a file that was imported whole.
 
         Raises:
             Conflict: Other writers changed the same items again and again.
@@ -538,7 +537,7 @@ class _Linking:
     def _missing(
         self, lines: Sequence[ItemLine]
     ) -> tuple[dict[SetRef, list[tuple[int, int]]], int]:
-        """Return the missing links by set, and how many items have a source that is not there."""
+        """Return the missing links by set, and the number of items with a missing source."""
         missing: dict[SetRef, list[tuple[int, int]]] = {}
         unlinked = 0
         for line in lines:
@@ -558,7 +557,7 @@ class _Linking:
 
 
 def _source_locations(line: ItemLine) -> list[ItemLocation]:
-    """Return the sources of an item but itself: `linked`, else items of the same set."""
+    """Return the sources of an item without itself: `linked`, or else items of the same set."""
     ids = dict.fromkeys(line.item.sources)
     locations = line.linked
     if locations is None:

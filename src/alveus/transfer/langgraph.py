@@ -24,7 +24,7 @@ from alveus.values.storable import Value, checked_name
 
 EXPIRED = "had expired"
 PAGE = 500
-"""Rows that are read at once."""
+"""Rows of one read."""
 
 MAGIC = b"SQLite format 3\0"
 
@@ -38,7 +38,7 @@ class LangGraphReader(Reader):
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it is an item."""
+        """Return whether the record is an item."""
         return isinstance(record.fields.get("namespace"), list) and {"key", "value"} <= set(
             record.fields
         )
@@ -59,7 +59,7 @@ class LangGraphReader(Reader):
                 metadata[name] = fields[name]
         time = None
         if self.target.time_from is None and isinstance(value.get("role"), str):
-            time = self.when(value)  # a message says itself when it was sent
+            time = self.when(value)  # a message contains its time
         item = Item(
             value=value,
             id=item_id(namespace, key),
@@ -72,7 +72,7 @@ class LangGraphReader(Reader):
 
 
 def item_id(namespace: Collection[str], key: str) -> str:
-    """Return the id of an item: its namespace, with dots between, a slash and its key."""
+    """Return the id of an item: its dotted namespace, a slash, and its key."""
     labels = (_SPECIAL.sub(lambda match: f"%{ord(match[0]):02X}", label) for label in namespace)
     return f"{'.'.join(labels)}/{key}"
 
@@ -100,11 +100,11 @@ FROM store ORDER BY created_at, prefix, key
 """
 
 ALVEUS = 0x616C7665
-"""The application id in the files of alveus itself."""
+"""The application id of alveus's SQLite files."""
 
 
 class LangGraphFile(Source):
-    """The SQLite file of a LangGraph store; it is only read, and nothing is left beside it."""
+    """The SQLite file of a LangGraph store. It is only read, and no file is created beside it."""
 
     def __init__(self, path: Path, db: apsw.Connection, *, immutable: bool) -> None:
         self.name = str(path)
@@ -115,7 +115,7 @@ class LangGraphFile(Source):
         self._columns = self._checked()
 
     def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
-        """Yield the rows of the store, oldest first; one that cannot be read is invalid.
+        """Yield the rows of the store, oldest first. An unreadable row is invalid.
 
         Raises:
             StoreBusy: The file changed, or is locked.
@@ -183,14 +183,14 @@ class LangGraphFile(Source):
 
 @contextmanager
 def langgraph_file(path: Path) -> Generator[LangGraphFile]:
-    """Open the file of an `SqliteStore`, as one unmoving state.
+    """Open the file of an `SqliteStore`, as one snapshot.
 
     Raises:
-        InvalidInput: It is no such file.
+        InvalidInput: The file is not a LangGraph store.
     """
-    # Opened the ordinary way, a closed file in WAL mode would get a -wal and a -shm beside it that
-    # stay, and a lock would delay writers. So a file without a log is read as immutable and checked
-    # for changes; one with a log is read in a transaction.
+    # An ordinary open of a closed file in WAL mode would leave a -wal and a -shm file beside it,
+    # and a lock would delay writers. So a file without a log is read as immutable and checked for
+    # changes. A file with a log is read in a transaction.
     immutable = not _in_use(path)
     name = f"{path.absolute().as_uri()}?{'immutable=1' if immutable else 'mode=ro'}"
     try:
@@ -211,13 +211,13 @@ def _page(cursor: Iterator[Any]) -> list[tuple[Any, ...]]:
 
 
 def is_sqlite(path: Path) -> bool:
-    """Return whether a file is one of SQLite. Not for a file that this process has open."""
+    """Return whether a file is an SQLite file. Unsafe for a file that this process has open."""
     with path.open("rb") as handle:
         return handle.read(len(MAGIC)) == MAGIC
 
 
 def _in_use(path: Path) -> bool:
-    """Return whether there is a log beside the file, without which it may be incomplete."""
+    """Return whether a log exists beside the file. Without the log, the file may be incomplete."""
     wal, journal = (path.with_name(f"{path.name}-{kind}") for kind in ("wal", "journal"))
     return wal.exists() or (journal.exists() and journal.stat().st_size > 0)
 
@@ -228,7 +228,7 @@ def _stat(path: Path) -> tuple[int, int]:
 
 
 def _iso_time(text: Any) -> str | None:  # noqa: ANN401 - a column of another program's table
-    """Return a time of SQLite, which is UTC and has no zone, as ISO 8601."""
+    """Return a time of SQLite (UTC, without a zone) as ISO 8601."""
     if text is None:
         return None
     time = datetime.fromisoformat(text)

@@ -1,7 +1,7 @@
-"""The lines of an export: the present state, or with its history, as commits and their changes.
+"""The lines of an export: the present state, or the history as commits and their changes.
 
-Numbers of commits differ from store to store; in the lines they count from 1. A version of an item
-or a compaction is named by its commit and its position in that commit.
+Commit numbers differ from store to store. In the lines they count from 1. A version of an item or
+a compaction is named by its commit and its position in the commit.
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ ITEM_FIELDS = (
 )
 LABELS = ("speaker", "role", "session")
 TIMES = ("until", "expire_at", "valid_from", "valid_to")
-"""Times of an item that most items do not have."""
+"""Optional times of an item, which most items lack."""
 
 VERSION = ("place", "version", "first", "created", "updated", "links")
-"""Fields of a version in addition to those of an item."""
+"""Fields of a version in addition to the fields of an item."""
 
 
 class ItemLocation(NamedTuple):
@@ -101,7 +101,7 @@ def _key(value: Value, name: str = "key") -> str | None:
 
 
 def _owner(fields: dict[str, Value]) -> tuple[str | None, str]:
-    """Return the key (None: knowledge) and the set that a line names."""
+    """Return the key (None means knowledge) and the set of a line."""
     if "key" not in fields:
         raise InvalidInput('"key" is missing; it is null for knowledge')
     name = checked_name(fields.get("set"), '"set"')
@@ -164,7 +164,7 @@ _READERS: Mapping[str, Callable[[Value, str, int], Any]] = {
     "version": lambda value, name, _: counted(value, f'"{name}"'),
     "purged": lambda value, _name, _: value is True,
 }
-"""How each field of a history line is read: from its JSON, its name, and the commits so far."""
+"""The reader of each history field: from its JSON, its name, and the number of commits so far."""
 
 _ITEM_READERS: Mapping[str, Callable[[dict[str, Value], str], object]] = {
     **dict.fromkeys(("id", "text", "importance", *LABELS), lambda fields, name: fields[name]),
@@ -173,7 +173,7 @@ _ITEM_READERS: Mapping[str, Callable[[dict[str, Value], str], object]] = {
     "compacted": lambda fields, name: fields[name] is True,
     **dict.fromkeys(("time", *TIMES), lambda fields, name: time_of(fields[name])),
 }
-"""How each field of an item but its value is read: from the fields of its line, and its name."""
+"""The reader of each item field except its value: from the line's fields, and its name."""
 
 
 def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any of the classes
@@ -189,14 +189,14 @@ def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any o
 
 @dataclass(frozen=True, slots=True)
 class SetLine:
-    """A set and its definition; the key None is knowledge."""
+    """A set and its definition. The key None is knowledge."""
 
     key: str | None
     set: str
     definition: Definition
 
     def fields(self) -> dict[str, Value]:
-        """Return the line."""
+        """Return the line's fields."""
         fields: dict[str, Value] = {"type": "set", "key": self.key, "set": self.set}
         return fields | self.definition.to_json()
 
@@ -216,8 +216,8 @@ class ItemLine:
     """An item of a set.
 
     Attributes:
-        linked: Its sources; None: the items of its set that it names as `sources`.
-        replaced: How many characters of the file were no text; see `counted_valid_item`.
+        linked: Its sources. None means the items of its set that it names as `sources`.
+        replaced: The number of characters of the file that were not text; see `counted_valid_item`.
     """
 
     key: str | None
@@ -227,7 +227,10 @@ class ItemLine:
     replaced: int = 0
 
     def fields(self) -> dict[str, Value]:
-        """Return the line, without defaults and without a text that follows from the value."""
+        """Return the line's fields.
+
+        Defaults, and a text that follows from the value, are left out.
+        """
         item = self.item
         fields: dict[str, Value] = {"type": "item", "key": self.key, "set": self.set, "id": item.id}
         if item.time is not None:
@@ -250,7 +253,7 @@ class ItemLine:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
-        """Return the item of a line; one without an id gets one of *ids*."""
+        """Return the item of a line. An item without an id gets one of *ids*."""
         check_field_names(fields, f"{ITEM_FIELDS} linked")
         key, name = _owner(fields)
         if "value" not in fields:
@@ -270,8 +273,8 @@ class LearntLine:
     """Messages of a conversation that facts were learnt from.
 
     Attributes:
-        ids: Their ids.
-        set_aside: Ids of messages that a model gave no usable answer about: in how many calls.
+        ids: The ids of the messages.
+        set_aside: The number of calls without a usable answer, by the id of the message.
     """
 
     key: str
@@ -280,7 +283,7 @@ class LearntLine:
     set_aside: Mapping[str, int]
 
     def fields(self) -> dict[str, Value]:
-        """Return the line."""
+        """Return the line's fields."""
         fields: dict[str, Value] = {"type": "learnt", "key": self.key, "set": self.set}
         fields["ids"] = [*self.ids]
         if self.set_aside:
@@ -303,7 +306,7 @@ class LearntLine:
 
 @dataclass(frozen=True, slots=True)
 class NodeLine:
-    """A node of the exact tree of a key; *replaced* as of an `ItemLine`."""
+    """A node of the exact tree of a key. *replaced* counts as in `ItemLine`."""
 
     key: str
     path: Path
@@ -311,7 +314,7 @@ class NodeLine:
     replaced: int = 0
 
     def fields(self) -> dict[str, Value]:
-        """Return the line."""
+        """Return the line's fields."""
         kind = "object" if self.node.is_object else "value"
         fields: dict[str, Value] = {"type": kind, "key": self.key, "path": list(self.path)}
         if not self.node.is_object:
@@ -338,7 +341,7 @@ ExportLine: TypeAlias = SetLine | ItemLine | LearntLine | NodeLine
 
 
 def export_line(fields: dict[str, Value], ids: Ids) -> ExportLine | None:
-    """Return the contents of a line of an export without history; None for its first line.
+    """Return the contents of a line of an export without history. None for the first line.
 
     Raises:
         InvalidInput: The line cannot be imported.
@@ -362,7 +365,7 @@ def export_line(fields: dict[str, Value], ids: Ids) -> ExportLine | None:
 
 
 def _check_header(fields: dict[str, Value]) -> None:
-    """Refuse a file of a format that this version of alveus does not read."""
+    """Refuse a file whose format this version of alveus cannot read."""
     if fields.get("format") != FORMAT:
         raise InvalidInput(
             f"the format is {fields.get('format')!r}, this alveus reads {FORMAT}; "
@@ -371,7 +374,7 @@ def _check_header(fields: dict[str, Value]) -> None:
 
 
 def checked_item(item: Item) -> Item:
-    """Return *item* if every part of it can be stored; a store would refuse it later."""
+    """Return *item* if every part of it can be stored. A store would refuse it later."""
     checked_name(item.id, "an item's id")
     checked(item.value)
     if item.metadata:
@@ -381,7 +384,7 @@ def checked_item(item: Item) -> Item:
         for name in ("time", *TIMES)
         if (time := getattr(item, name)) is not None
     }
-    if item.until is not None and item.time is None:  # the time of the import is no beginning
+    if item.until is not None and item.time is None:  # a time of import is no begin
         raise InvalidInput("until needs a time: it ends the span that time begins")
     if len(times) > 1:
         check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
@@ -404,7 +407,7 @@ def _check_text(item: Item) -> None:
 
 
 def differs(item: Item, stored: Item) -> bool:
-    """Return whether the item of a file differs from the stored one; a missing time does not."""
+    """Return whether the item of a file differs from the stored one. A missing time is equal."""
     timed = replace(item, time=item.time or stored.time)
     return ItemLine(None, "", timed).fields() != ItemLine(None, "", stored).fields()
 
@@ -423,7 +426,7 @@ def _locations(linked: Value) -> list[ItemLocation]:
 
 
 def _definition(given: dict[str, Value]) -> Definition:
-    """Return a definition, checked as a set's arguments are."""
+    """Return a definition, checked like the arguments of a set."""
     options: dict[str, object] = {"high_water": HIGH_WATER, **given}
     for name in ("capacity", "capacity_tokens", "capacity_bytes", "retention"):
         limit = options.get(name, 1)
@@ -447,7 +450,7 @@ def _definition(given: dict[str, Value]) -> Definition:
 def _check_compaction(plan: Value) -> None:
     if not isinstance(plan, dict):
         raise InvalidInput(f'"compaction" must be "trim", "reject" or a strategy, not {plan!r}')
-    if plan.get("name") != OWN:  # a user's strategy is looked up when the set is compacted
+    if plan.get("name") != OWN:  # a user's strategy is looked up at compaction
         restored(plan, {})
 
 
@@ -467,22 +470,22 @@ def _check_admission(rules: Value) -> None:
 class _HistoryLine:
     """A line of the history. Its dataclass fields are the fields of the line.
 
-    A field with a default is left out of the line if it has that value.
+    The line leaves out a field with its default value.
     """
 
     __slots__ = ()
     KIND: ClassVar[str]
 
     def fields(self) -> dict[str, Value]:
-        """Return the line."""
+        """Return the line's fields."""
         return {"type": self.KIND} | self._more_fields()
 
     @classmethod
     def from_fields(cls, fields: dict[str, Value], commits: int) -> Self:
-        """Return the contents of a line that follows so many commits.
+        """Return the contents of a line after *commits* commits.
 
         Raises:
-            InvalidInput: A field is missing, unknown, or has no such value.
+            InvalidInput: A field is missing, unknown, or has an unusable value.
         """
         names = [field.name for field in fields_of(cast("Any", cls))]
         check_field_names(fields, " ".join(["type", *names]))
@@ -514,8 +517,8 @@ class ItemBegun(_HistoryLine):
     """A version of an item that a commit began.
 
     Attributes:
-        first: The item's first version; None: this one.
-        created, updated: In microseconds; None: the time of the commit.
+        first: The item's first version. None means this version.
+        created, updated: In microseconds. None means the time of the commit.
         links: The versions that it was derived from.
     """
 
@@ -539,7 +542,7 @@ class ItemBegun(_HistoryLine):
         return self.line.set
 
     def fields(self) -> dict[str, Value]:
-        """Return the line."""
+        """Return the line's fields."""
         return self.line.fields() | self._more_fields()
 
     @classmethod
@@ -567,7 +570,7 @@ class ItemEnded(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class SourceAdded(_HistoryLine):
-    """A source that a version of an earlier commit received."""
+    """A source added to a version of an earlier commit."""
 
     KIND = "link"
     key: str | None
@@ -578,7 +581,7 @@ class SourceAdded(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class CompactionDone(_HistoryLine):
-    """A compaction that a commit did; *erased*: how many of its versions are no longer kept."""
+    """A compaction in a commit. *erased* counts its versions that are no longer kept."""
 
     KIND = "compaction"
     key: str | None
@@ -612,7 +615,7 @@ class NodeRemoved(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class NodeGone(_HistoryLine):
-    """A node that is no longer kept, but has a position among others."""
+    """A node that is no longer kept, but has a position among other nodes."""
 
     KIND = "gone"
     key: str
@@ -621,9 +624,9 @@ class NodeGone(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class HistoryStart(_HistoryLine):
-    """The commit and time from which the past of a set is complete; *set*: None for exact memory.
+    """The commit and time from which the past of a set is complete.
 
-    The commit 0: from the first; *time* in microseconds.
+    *set* None means exact memory. The commit 0 means from the first. *time* is in microseconds.
     """
 
     KIND = "floor"
@@ -635,7 +638,7 @@ class HistoryStart(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class AccessedLine(_HistoryLine):
-    """When an item was last read; *row*: its first version."""
+    """The last access of an item. *row* is its first version."""
 
     KIND = "accessed"
     key: str | None
@@ -660,7 +663,7 @@ _PARTS: Mapping[str, Callable[[dict[str, Value], int], CommitPart]] = {
     "object": lambda fields, _commits: NodeLine.from_fields(fields),
     "value": lambda fields, _commits: NodeLine.from_fields(fields),
 }
-"""How the lines after a commit are read, by their type."""
+"""The reader of each line in a commit, by type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -670,8 +673,8 @@ class CommitLine:
     Attributes:
         number: From 1 in the file, without gaps.
         time: In microseconds.
-        key: The key whose commit it is; None: of knowledge.
-        digest: Of the lines of the file up to its end.
+        key: The key of the commit. None means knowledge.
+        digest: Of the lines of the file up to the end of the commit.
     """
 
     number: int
@@ -681,13 +684,13 @@ class CommitLine:
     digest: str = ""
 
     def fields(self) -> dict[str, Value]:
-        """Return the line, without the changes."""
+        """Return the line's fields, without the changes."""
         time = _to_json("time", self.time)
         return {"type": "commit", "commit": self.number, "time": time, "key": self.key}
 
     @classmethod
     def from_fields(cls, fields: dict[str, Value], last: CommitLine | None) -> CommitLine:
-        """Return the commit that a line begins, after the *last* one."""
+        """Return the commit of a first line, after the *last* commit."""
         check_field_names(fields, "type commit time key")
         before, since = (0, 0) if last is None else (last.number, last.time)
         if fields.get("commit") != before + 1:
@@ -704,7 +707,7 @@ class HistoryReader:
     """Reads the lines of an export of history.
 
     Attributes:
-        ended: Whether its last line was read; without it, the file was cut off.
+        ended: True if the last line was read. False means the file was cut off.
     """
 
     def __init__(self) -> None:
@@ -719,7 +722,7 @@ class HistoryReader:
         return 0 if self._last is None else self._last.number
 
     def read(self, fields: dict[str, Value]) -> Iterator[CommitLine | AccessedLine]:
-        """Yield the commit that a line completes, or the access that it names.
+        """Yield the commit that a line completes, or the access in the line.
 
         Raises:
             InvalidInput: The line cannot be imported, or is not expected here.
@@ -759,7 +762,7 @@ class HistoryReader:
         self._parts.append(part)
 
     def _completed(self) -> Iterator[CommitLine]:
-        """Yield the commit whose last line was read, if there is one."""
+        """Yield the commit whose last line was read, if any."""
         if self._last is None or not self._open:
             return
         commit, parts = self._last, tuple(self._parts)

@@ -1,11 +1,11 @@
-"""Memories of mem0 in alveus: the one layout that imports and the server for its clients share.
+"""Memories of mem0 in alveus: one layout, shared by imports and the server for mem0's clients.
 
-A user is the key of that name. An agent, an app or a run that memories belong to without a user is
-the key ``agent:…``, ``app:…`` or ``run:…``. A user whose name looks like one of those keys, or
-like a key of `alveus.values.ids`, is the key ``user:`` and the name. So no two entities have
-one key, and none has the key of an identity of another system, whatever characters its name has.
+The key of a user is the user's name. If memories have no user, the key of their agent, app or run
+is ``agent:…``, ``app:…`` or ``run:…``. If a user's name looks like such a key, or like a key of
+`alveus.values.ids`, the key is ``user:`` and the name. So no two entities share a key, and no
+entity has the key of another system's identity, whatever characters its name has.
 
-A memory is an item of that key. `Mem0Memory` says which field of one is which of the other.
+A memory is an item of its key. `Mem0Memory` maps the fields of both.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from alveus.values.storable import Value
 from alveus.values.times import format_time
 
 KINDS = ("user", "agent", "app", "run")
-"""Kinds of entities; a memory is in the key of the first kind that it names."""
+"""Kinds of entities. A memory belongs to the key of the first kind that it names."""
 
 ENTITIES = tuple(f"{kind}_id" for kind in KINDS)
 """The fields of a memory that name its entities."""
@@ -39,21 +39,21 @@ SETS = ("default", FACTS)
 """The sets of a key whose items are memories of mem0."""
 
 MARKS = "mem0"
-"""The field of an item's metadata that holds the entities of a memory, and its other fields."""
+"""The field of an item's metadata that holds a memory's entities and other fields."""
 
 ANYBODY = "*"
-"""The wildcard of mem0's filters, which names no entity."""
+"""The wildcard of mem0's filters, which matches every entity."""
 
 OWN_KEY = "entity"
-"""A field that an import adds to each record: the key of the first entity that the record names."""
+"""A field that an import adds to each record: the key of the record's first entity."""
 
 _FOREIGN = "|".join(map(re.escape, ids.KINDS))
 
 _OTHER_KIND = re.compile(rf"(?:user:)*(?:(?:agent|app|run):.|(?:{_FOREIGN}):)", re.DOTALL)
-"""The beginning of a user's name that would be the key of another identity, of mem0 or not."""
+"""The beginning of a user's name that would equal the key of another identity."""
 
 _UUID = re.compile("[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-"""The ids of mem0, which are also those that alveus makes."""
+"""The form of mem0's ids and of alveus's."""
 
 
 class Entity(NamedTuple):
@@ -68,13 +68,13 @@ class Entity(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of the entity's memories; no two entities have the same."""
+        """The key of the entity's memories. No two entities share a key."""
         escaped = self.kind != "user" or _OTHER_KIND.match(self.name)
         return f"{self.kind}:{self.name}" if escaped else self.name
 
     @classmethod
     def of_key(cls, key: str) -> Entity:
-        """Return the entity of a key; `key` of it is that key again, if it is a key of mem0's."""
+        """Return the entity of a key. Its `key` is the same key, for every key of mem0."""
         if not _OTHER_KIND.match(key):
             return cls("user", key)
         kind, _, name = key.partition(":")
@@ -82,12 +82,12 @@ class Entity(NamedTuple):
 
     @property
     def mark(self) -> str:
-        """The wire form of the mark of this entity, as it is in an item's metadata."""
+        """The wire form of this entity's mark in an item's metadata."""
         return wire.encode({f"{self.kind}_id": self.name})[1:-1]
 
     @classmethod
     def first(cls, entities: Mapping[str, str]) -> Entity:
-        """Return the entity whose key holds a memory of these; there must be one."""
+        """Return the entity whose key holds a memory of these entities. At least one must exist."""
         name = next(each for each in ENTITIES if each in entities)
         return cls(name.removesuffix("_id"), entities[name])
 
@@ -98,10 +98,10 @@ class Entity(NamedTuple):
 
 
 def entity_name(name: str, value: object) -> str:
-    """Return the name of an entity: a text, or a whole number, which mem0 takes as its digits.
+    """Return the name of an entity: a text, or the digits of a whole number, as in mem0.
 
     Args:
-        name: The field that holds it, for errors.
+        name: The field's name, for errors.
 
     Raises:
         InvalidInput: The value names no entity.
@@ -117,7 +117,7 @@ def entity_name(name: str, value: object) -> str:
 
 
 class MemoryPlace(NamedTuple):
-    """The key, the set and the id of an item that is a memory of mem0."""
+    """The key, the set and the id of an item with a memory of mem0."""
 
     key: str
     set_name: str
@@ -125,18 +125,18 @@ class MemoryPlace(NamedTuple):
 
     @property
     def id(self) -> str:
-        """The id of the memory in mem0: that of the item if it is a UUID, as mem0's are."""
+        """The memory's id in mem0: the item's id if it is a UUID, or else `packed`."""
         return self.item_id if _UUID.fullmatch(self.item_id) else self.packed
 
     @property
     def packed(self) -> str:
-        """An id that names key, set and item, for any id of the item."""
+        """An id that contains key, set and item id, for any item id."""
         text = json.dumps(self, ensure_ascii=False, separators=(",", ":"))
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
     def unpacked(cls, memory_id: str) -> MemoryPlace | None:
-        """Return the location that a packed id names; None if it is no packed id."""
+        """Return the location in a packed id. None for any other id."""
         try:
             padded = memory_id.encode() + b"=" * (-len(memory_id) % 4)
             found: Any = json.loads(base64.b64decode(padded, b"-_", validate=True))
@@ -153,21 +153,21 @@ def _text(found: object) -> str:
 
 
 def uuid_of(memory_id: str) -> str | None:
-    """Return an id of mem0 as items have it; None if it is no UUID."""
+    """Return an id of mem0 in the form of item ids. None if it is not a UUID."""
     lower = memory_id.lower()
     return lower if _UUID.fullmatch(lower) else None
 
 
 @dataclass(frozen=True, slots=True)
 class Mem0Memory:
-    """A memory as mem0 has it: it becomes an item, and an item becomes a memory.
+    """A memory with mem0's fields, converted to an item and back.
 
     Attributes:
         entities: Names of entities by the fields of `ENTITIES`; at least one.
-        metadata: Any names, one called ``mem0`` too.
+        metadata: Any names, even ``mem0``.
         actor: The name of the speaker.
-        updated: ISO 8601; None: never changed, or not known.
-        expires: The memory is not found from then on.
+        updated: ISO 8601. None means never changed, or unknown.
+        expires: The time from which the memory is not found.
     """
 
     text: str | None
@@ -194,7 +194,7 @@ class Mem0Memory:
         )
 
     def item_metadata(self) -> dict[str, Value]:
-        """Return the metadata of the item: that of the memory, and its other fields as marks."""
+        """Return the metadata of the item: the memory's metadata, and its other fields as marks."""
         marks: dict[str, Value] = dict(self.entities)
         if self.categories:
             marks["categories"] = [*self.categories]
@@ -206,10 +206,11 @@ class Mem0Memory:
 
     @classmethod
     def of_item(cls, key: str, item: Item) -> Mem0Memory:
-        """Return the memory of an item, which any program may have added.
+        """Return the memory of an item from any program.
 
-        The key says who its first entity is. Marks, which any writer of the key may have made, name
-        entities of the kinds after that, and nothing else of them is trusted to have a type.
+        The key names the first entity. Marks name entities of later kinds. Any writer of the key
+        may have
+        made the marks, so the types of all their values are checked.
         """
         metadata: dict[str, Value] = dict(item.metadata)
         found = metadata.pop(MARKS, None)
@@ -235,7 +236,7 @@ class Mem0Memory:
         )
 
     def fields(self) -> dict[str, Value]:
-        """Return the fields of the memory as mem0 answers them, but the id."""
+        """Return the memory's fields as mem0 answers them, without the id."""
         said: dict[str, Value] = {"actor_id": self.actor, "role": self.role}
         return {
             "memory": self.text,
@@ -256,7 +257,7 @@ def end_of(day: date) -> datetime:
 
 
 def day_of(expires: datetime) -> str:
-    """Return the date of which `end_of` is this time; another time as ISO 8601."""
+    """Return the date whose `end_of` is this time. Any other time is returned as ISO 8601."""
     last = expires.astimezone(UTC)
     return (
         last.date().isoformat()
@@ -271,27 +272,27 @@ FIELDS = {
     *("id", "memory", "content", "metadata", "hash", "score", "category_ids", "categories"),
     *("created_at", "updated_at", "expiration_date", "actor_id", "role", *ENTITIES),
 }
-"""Fields of a memory that become fields of an item, or follow from them; others are metadata."""
+"""Fields of a memory that become, or follow from, fields of an item. Others become metadata."""
 
 CAMEL = {
     re.sub("_([a-z])", lambda letter: letter[1].upper(), name): name
     for name in FIELDS
     if "_" in name
 }
-"""The names of fields as mem0's client for TypeScript has them."""
+"""The names of fields in mem0's TypeScript client."""
 
 DELETED = "was deleted there"
 RELATION = "is a relation of mem0's graph"
 
 
 class Mem0Reader(Reader):
-    """Reads memories one by one, in lists, and in the lists ``results`` and ``memories``."""
+    """Reads memories: single, in lists, and in the lists ``results`` and ``memories``."""
 
     LISTS: ClassVar[frozenset[str]] = frozenset({"results", "memories", "relations"})
 
     @classmethod
     def recognises(cls, record: JsonRecord) -> bool:
-        """Return whether it is a memory: of mem0, or of OpenMemory."""
+        """Return whether the record is a memory of mem0 or OpenMemory."""
         fields = record.fields
         is_memory = "memory" in fields or ("content" in fields and "state" in fields)
         return ("id" in fields and is_memory) or record.list_name == "relations"
@@ -344,7 +345,7 @@ class Mem0Reader(Reader):
 
 
 def _expiry(fields: dict[str, Value]) -> datetime | None:
-    """Return the end of the day on which a memory expires, or the very time if a file has one."""
+    """Return the end of the day on which a memory expires, or the exact time from a file."""
     found = fields.get("expiration_date")
     if found is None:
         return None
@@ -371,7 +372,7 @@ def _metadata(fields: dict[str, Value]) -> dict[str, Value]:
 
 
 def _categories(fields: dict[str, Value], document: dict[str, Value]) -> tuple[Value, ...]:
-    """Return the names of categories; a backup of OpenMemory numbers them."""
+    """Return the names of categories. A backup of OpenMemory numbers them."""
     given, ids, known = (
         fields.get("categories"),
         fields.get("category_ids"),

@@ -19,21 +19,22 @@ def migrate(
     progress: Callable[[int], None] = lambda _count: None,
     wait_s: float = 10,
 ) -> CopyResult:
-    """Copy a store, with all its spaces and all its history, into an empty one; compare them.
+    """Copy a store, with all spaces and all history, into an empty store, and compare both.
 
-    Both are files or URLs of a server, as `Memory.open` takes them. Numbers of commits, versions,
-    times, lineage, ops, runs, outputs and receipts stay what they are. The source is read as it
-    is when the call begins, and not changed; what others write to it later is not copied. If the
-    call is interrupted, the same call goes on, and nothing is there twice; until it has returned,
-    the target cannot be opened as a memory. A call for what was migrated compares both again.
+    Both are files or URLs of a server, as for `Memory.open`. Numbers of commits, versions, times,
+    lineage, ops, runs, outputs and receipts stay the same. The call reads the source as it is at
+    the
+    beginning, and does not change it. Later writes to the source are not copied. After an
+    interruption, the same call continues and copies nothing twice. Until the call has returned, the
+    target cannot be opened as a memory. A call for a finished copy compares both again.
 
     Args:
-        progress: Called with how many rows were copied or compared since the last call.
+        progress: Called with the number of rows copied or compared since the last call.
         wait_s: Longest wait for other writers of the target.
 
     Raises:
         AccessDenied: The user is not the owner of the tables on a server.
-        InvalidInput: The target holds something else, or both are the same, or one is in RAM.
+        InvalidInput: The target holds other data, or both are the same, or one is in RAM.
         Unusable: The copy differs from the source, and the message names the difference; or
             a schema is not the one that this alveus needs.
         NotAStore, NotFound, StoreBusy, StoreTooNew, Unavailable: One of them cannot be opened.

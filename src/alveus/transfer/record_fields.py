@@ -16,17 +16,17 @@ from alveus.values.storable import Value, checked, valid_text
 from alveus.values.times import parse_time
 
 MILLISECONDS = 100_000_000_000
-"""Unix times from this number on are in milliseconds; in seconds, it is the year 5138."""
+"""Unix times from this number on are in milliseconds. In seconds, it is the year 5138."""
 
 _INDEX = re.compile(r"-?[0-9]{1,6}")
 
 
 def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
-    """Return a time: ISO 8601, or Unix time in seconds or milliseconds; None for None.
+    """Return a time: ISO 8601, or Unix time in seconds or milliseconds. None for None.
 
     Args:
-        zone: The zone of a time without one; without it, such a time is refused, and a Unix time
-            is one of UTC.
+        zone: The zone of a time without one. None means such a time is refused, and a Unix time is
+            in UTC.
     """
     if value is None:
         return None
@@ -40,7 +40,7 @@ def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
 
 
 def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:
-    """Return the texts that a field lists; none if it is missing."""
+    """Return the texts in a field; empty if the field is missing."""
     value = fields.get(name, [])
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise InvalidInput(f'"{name}" must be a list of texts, not {value!r}')
@@ -48,7 +48,7 @@ def texts_of(fields: dict[str, Value], name: str) -> tuple[str, ...]:
 
 
 def object_of(fields: dict[str, Value], name: str) -> dict[str, Value]:
-    """Return the object in a field; an empty one if it is missing."""
+    """Return the object in a field; empty if the field is missing."""
     value = fields.get(name, {})
     if not isinstance(value, dict):
         raise InvalidInput(f'"{name}" must be an object, not {value!r}')
@@ -71,19 +71,19 @@ def checked_object(value: Value) -> dict[str, Value]:
 
 
 def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
-    """Return the metadata of a record; none if it is missing or null."""
+    """Return the metadata of a record; empty if it is missing or null."""
     return {} if fields.get("metadata") is None else object_of(fields, "metadata")
 
 
 def name_of(fields: dict[str, Value], *names: str) -> str | None:
-    """Return the first of these fields that is a text or a whole number, as a text."""
+    """Return the first of these fields with a text or a whole number, as a text."""
     values = (fields.get(name) for name in names)
     readable = (value for value in values if isinstance(value, (str, int)) and value != "")
     return next((str(value) for value in readable if not isinstance(value, bool)), None)
 
 
 def label_of(fields: dict[str, Value], name: str) -> str | None:
-    """Return a speaker, role or session; None if it is missing or empty."""
+    """Return a speaker, role or session. None if it is missing or empty."""
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
         raise InvalidInput(f'"{name}" must be a text, not {value!r:.40}')
@@ -91,7 +91,7 @@ def label_of(fields: dict[str, Value], name: str) -> str | None:
 
 
 def value_at(path: str, records: Iterable[Value]) -> Value:
-    """Return the value at a dotted path in the first of *records* that has one; else None."""
+    """Return the first value at a dotted path in *records*, or None."""
     for record in records:
         value = record
         for name in path.split("."):
@@ -112,7 +112,7 @@ def _child(value: Value, name: str) -> Value:
 
 @contextmanager
 def inside(what: str) -> Generator[None]:
-    """Name the part of a record in errors about it."""
+    """Add the name of a record's part to errors about it."""
     try:
         yield
     except AlveusError as error:
@@ -120,20 +120,20 @@ def inside(what: str) -> Generator[None]:
 
 
 class Ids:
-    """Makes ids from contents: the same file gives the same ones, an appended line a new one."""
+    """Makes ids from contents. Equal files get equal ids, and an appended line gets a new id."""
 
     def __init__(self) -> None:
         self._counts: Counter[bytes] = Counter()
 
     def of_record(self, fields: dict[str, Value]) -> str:
-        """Return the id of a record, or one made from its contents; it is not checked."""
+        """Return the id of a record, unchecked, or an id made from its contents."""
         given = fields.get("id")
         if given is None:
             return self.make(fields)
         return str(given) if type(given) is int else cast("str", given)
 
     def make(self, contents: Value) -> str:
-        """Return an id made of *contents* and of the number of equal ones before."""
+        """Return an id made from *contents* and the number of equal contents before."""
         line = checked(valid_text(contents).value, where="the line", nan=True)
         digest = wire.digest(line, salt=b"alveus import")
         self._counts[digest] += 1

@@ -20,10 +20,11 @@ class RunnerContract(
     ConsumerLaws,
     WrongClockLaws,
 ):
-    """What every runner promises.
+    """The promises of every runner.
 
-    A test class inherits from it and says how a memory is opened, how a runner of an agent is
-    made, and how one is killed::
+    A test class inherits from it, and defines how to open a memory, and how to make and kill a
+    runner
+    of an agent::
 
         class TestMine(RunnerContract):
             def open(self, path):

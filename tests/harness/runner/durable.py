@@ -1,4 +1,4 @@
-"""Laws of durable calls: made once, whatever happens; the same promises for async actions."""
+"""Laws of durable calls: made once, despite crashes; the same promises for async actions."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Body = Callable[[RunnerContext], Any]
 
 
 class OwnError(Exception):
-    """An error of an own type, made with two arguments."""
+    """An error class with two arguments."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(code, text)
@@ -40,11 +40,11 @@ class OddError(Exception):
 
 
 class World:
-    """What durable functions do something to.
+    """The world that durable functions change.
 
     Attributes:
         calls: The arguments of each call that was made.
-        gate: Where `stopped` stops.
+        gate: The gate at which `stopped` stops.
     """
 
     def __init__(self) -> None:
@@ -67,13 +67,13 @@ class World:
         return 3 * n
 
     def charge(self) -> int:
-        """Be done in the world, and be killed before that is known."""
+        """Record a charge, and be killed before the result is stored."""
         self.calls.append("charged")
         self.gate.stop()
         return 1
 
     def failing(self, error: str) -> NoReturn:
-        """Raise what is asked for."""
+        """Raise an error by name."""
         self.calls.append(error)
         raise make(error)
 
@@ -92,15 +92,15 @@ def make(error: str) -> Exception:
 
 
 class DurableLaws(RunnerLaws):
-    """What `ctx.durable` promises."""
+    """Laws of `ctx.durable`."""
 
     def resume(
         self, hall: Hall, body: Body, *, again: Body | None = None, **settings: Any
     ) -> object:
-        """Return what an action puts out whose process dies after *body*, and does it again.
+        """Return the output of an action whose process dies after *body*, and runs it again.
 
         Args:
-            again: What it does instead when it begins anew.
+            again: Replaces *body* in the second run.
         """
         gate = ActionGate()
         begun: list[ActionGate] = []
@@ -122,7 +122,7 @@ class DurableLaws(RunnerLaws):
     def follow(
         self, hall: Hall, runner: LocalRunner, work: Any, gate: ActionGate, **settings: Any
     ) -> object:
-        """Kill a runner, and return what another one makes of its input."""
+        """Kill a runner. Return the answer of another runner to its input."""
         hall.crash(runner)
         try:
             return hall.serve(work, **settings).handle("ada", 0, event_id="e1", wait_s=LIMIT_S)[0]
@@ -132,7 +132,7 @@ class DurableLaws(RunnerLaws):
     # --- results
 
     def test_a_call_is_made_once(self, hall: Hall) -> None:
-        """After a crash its stored result is returned; so is None; each call has its place."""
+        """After a crash, each call returns its stored result, by position, None too."""
         world = World()
 
         def body(ctx: RunnerContext) -> object:
@@ -144,7 +144,7 @@ class DurableLaws(RunnerLaws):
         assert world.calls == [4, None, 4, 5]
 
     def test_a_result_is_the_same_before_and_after(self, hall: Hall) -> None:
-        """What is returned is what was stored, of any storable kind; it is the action's own."""
+        """A call returns the stored form of its result, of any storable kind, as a copy."""
         given: dict[str, Any] = {"a": [1, 2.5, None, True], "b": b"\x00\xff", "c": 1 << 80}
 
         def ask() -> object:
@@ -164,7 +164,7 @@ class DurableLaws(RunnerLaws):
 
     @pytest.mark.parametrize("call", ["argument", "result"])
     def test_what_cannot_be_stored_is_refused(self, hall: Hall, call: str) -> None:
-        """The message says what it is and how to convert it; an argument, before the call."""
+        """The error names the value and a conversion. An argument is refused before the call."""
         world = World()
 
         def odd(value: object) -> object:
@@ -181,7 +181,7 @@ class DurableLaws(RunnerLaws):
         assert world.calls == ([] if call == "argument" else [1])
 
     def test_a_call_is_kept_before_the_action_goes_on(self, hall: Hall) -> None:
-        """Its record is in the store when it returns; it goes with the run's end."""
+        """A call's record is stored when the call returns, and deleted at the end of the run."""
         seen: list[object] = []
 
         @action(InputEvent)
@@ -197,7 +197,7 @@ class DurableLaws(RunnerLaws):
 
     @pytest.mark.parametrize("name", ["key", "value", "file", "unicode", "own"])
     def test_an_error_is_raised_again_as_it_was(self, hall: Hall, name: str) -> None:
-        """Of its own type, with its message, without the call being made."""
+        """A stored error is raised again with its class and message, without the call."""
         world, caught = World(), list[Exception]()
 
         def body(ctx: RunnerContext) -> object:
@@ -213,7 +213,7 @@ class DurableLaws(RunnerLaws):
         assert str(caught[0]) == str(caught[1])
 
     def test_an_error_that_cannot_be_made_again_is_told(self, hall: Hall) -> None:
-        """By the name of its type and its message."""
+        """An error that cannot be made again is reported with its class name and message."""
         world, caught = World(), list[Exception]()
 
         def body(ctx: RunnerContext) -> object:
@@ -229,7 +229,7 @@ class DurableLaws(RunnerLaws):
         assert (again.kind, str(again).endswith("OddError: ActionGateopen")) == ("OddError", True)
 
     def test_an_error_that_was_caught_is_not_made_again_by_a_conflict(self, hall: Hall) -> None:
-        """The action starts over since an item moved on; its calls stand, errors as well."""
+        """An action that starts over after a conflict does not repeat a caught failed call."""
         world, gate = World(), ActionGate()
 
         @action(InputEvent)
@@ -248,7 +248,10 @@ class DurableLaws(RunnerLaws):
         assert world.calls == ["key"]
 
     def test_an_error_is_final_only_after_its_tries(self, hall: Hall) -> None:
-        """With a `Retry`; others than it names are final at once."""
+        """With a `Retry`, an error is final after its attempts.
+
+        Errors it does not name are final at once.
+        """
         world = World()
 
         @durable(name="ask", retry=Retry(attempts=3, wait_s=0, on=(TimeoutError,)))
@@ -274,7 +277,7 @@ class DurableLaws(RunnerLaws):
         assert ask(1) == 5
 
     def test_a_failure_is_not_replayed_for_ever(self, hall: Hall) -> None:
-        """A run that is retried makes the call again that it failed with; not those before it."""
+        """A retried run repeats the call that failed it, and no earlier call."""
         world, good = World(), list[int]()
 
         def ask() -> int:
@@ -297,7 +300,7 @@ class DurableLaws(RunnerLaws):
         assert world.calls == [1, "ask", "ask", "ask"]
 
     def test_a_retried_action_makes_its_failed_call_again(self, hall: Hall) -> None:
-        """With on_error="retry" as well."""
+        """With on_error="retry", the failed call is repeated too."""
         world = World()
 
         def ask() -> int:
@@ -310,7 +313,7 @@ class DurableLaws(RunnerLaws):
         assert hall.serve(work).handle("ada", 0) == (3,)
 
     def test_an_error_that_the_action_lived_with_is_not_made_again(self, hall: Hall) -> None:
-        """Only the last call may be what a task that is tried again failed with."""
+        """A retried task repeats only its last call. Errors that the action caught stay."""
         world, failed = World(), list[str]()
 
         @action(InputEvent, retry=Retry(attempts=2, wait_s=0))
@@ -329,7 +332,7 @@ class DurableLaws(RunnerLaws):
     # --- other calls than before
 
     def test_other_calls_than_before_park_the_run(self, hall: Hall) -> None:
-        """The error names the position and both sides, and nothing is made."""
+        """The error names the position and both calls. No call is made."""
         world = World()
 
         def before(ctx: RunnerContext) -> object:
@@ -343,7 +346,7 @@ class DurableLaws(RunnerLaws):
         assert world.calls == [1]
 
     def test_other_calls_than_before_may_start_over(self, hall: Hall) -> None:
-        """With on_mismatch="truncate": what went before stands, the rest is made anew."""
+        """With on_mismatch="truncate", earlier calls stand, and the others are made again."""
         world = World()
 
         def before(ctx: RunnerContext) -> object:
@@ -356,7 +359,7 @@ class DurableLaws(RunnerLaws):
         assert world.calls == [1, 2, 3, 7, 3]
 
     def test_fewer_calls_than_before_are_fine(self, hall: Hall) -> None:
-        """Those that are not asked for are left."""
+        """Stored calls that the action does not repeat are ignored."""
         world = World()
 
         def before(ctx: RunnerContext) -> object:
@@ -368,7 +371,7 @@ class DurableLaws(RunnerLaws):
     # --- how it is called
 
     def test_a_call_needs_a_name_that_stays(self, hall: Hall) -> None:
-        """A lambda has none, unless it is given one."""
+        """A lambda needs an explicit name."""
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -382,7 +385,7 @@ class DurableLaws(RunnerLaws):
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_the_context_is_closed_to_what_is_called(self, hall: Hall, *, is_async: bool) -> None:
-        """What a durable function did to it would not happen again with its stored result."""
+        """A durable function cannot use the context: a stored result would lose its effect."""
         held: list[RunnerContext] = []
         uses: dict[str, Callable[[RunnerContext], object]] = {
             "set": lambda ctx: ctx.short_term_memory.set("a", 1),
@@ -413,7 +416,7 @@ class DurableLaws(RunnerLaws):
                 runner.handle(name, name)
 
     def test_an_async_function_needs_an_async_action(self, hall: Hall) -> None:
-        """Said before anything is recorded."""
+        """An async function in a plain action is refused before the call is recorded."""
 
         async def later() -> int:
             return 1
@@ -429,7 +432,7 @@ class DurableLaws(RunnerLaws):
     # --- awaited
 
     def test_calls_may_be_awaited_together(self, hall: Hall) -> None:
-        """Each has the place it was made in, whichever ends first; plain or async."""
+        """Each call has the position of its start, whichever ends first, plain or async."""
         world, ended = World(), list[int]()
 
         async def wait(n: int) -> int:
@@ -462,10 +465,10 @@ class DurableLaws(RunnerLaws):
 
 
 class ReconcilerLaws(RunnerLaws):
-    """What holds of a call whose record is pending."""
+    """Laws of a call with a pending record."""
 
     def test_a_call_that_was_under_way_is_made_again(self, hall: Hall) -> None:
-        """Where nobody can tell what became of it."""
+        """Without a reconciler, a pending call is made again."""
         world = World()
 
         @action(InputEvent)
@@ -477,7 +480,7 @@ class ReconcilerLaws(RunnerLaws):
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_a_reconciler_tells_what_became_of_it(self, hall: Hall, *, is_async: bool) -> None:
-        """It is asked instead of the call, and its answer is kept as the call's."""
+        """A reconciler replaces the call. Its answer is stored as the call's result."""
         world = World()
 
         def became() -> int:
@@ -498,7 +501,7 @@ class ReconcilerLaws(RunnerLaws):
         assert world.calls == ["charged", "asked", 1]
 
     def test_a_reconciler_that_fails_is_asked_again(self, hall: Hall) -> None:
-        """By a retry: what became of the call is still not known, and it is not made twice."""
+        """After a failed reconciler, a retry asks it again, and does not repeat the call."""
         world, answers = World(), list[int]()
 
         def became() -> int:
@@ -518,9 +521,9 @@ class ReconcilerLaws(RunnerLaws):
         assert world.calls == ["charged", "asked", "asked"]
 
     def killed_in_call(self, hall: Hall, world: World, work: Any) -> object:
-        """Return what becomes of an input whose runner is killed at the gate of the world.
+        """Return the outcome of an input whose runner is killed at the gate of the world.
 
-        Who was killed there is let on once another one has the key: it cannot do anything.
+        The killed runner continues once another runner has the key, and cannot change anything.
         """
         runner = hall.serve(work)
         runner.submit("ada", 0, event_id="e1")
@@ -535,13 +538,13 @@ class ReconcilerLaws(RunnerLaws):
 
 
 class NumberEvent(Event):
-    """Goes to the second action of a run."""
+    """An event for the second action of a run."""
 
     n: int
 
 
 async def times_ten(n: int) -> int:
-    """Return ten times *n*, after others had their turn."""
+    """Return ten times *n*, after other tasks have run."""
     await asyncio.sleep(0)
     return n * 10
 
@@ -552,10 +555,10 @@ def plus_100(n: int) -> int:
 
 
 class AsyncLaws(RunnerLaws):
-    """What holds of actions that are `async` functions."""
+    """Laws of `async` actions."""
 
     def test_an_async_action_keeps_the_same_promises(self, hall: Hall) -> None:
-        """Memory, events, durable calls of plain and of async functions; beside plain actions."""
+        """Async actions keep the promises of memory, events and durable calls."""
 
         @action(InputEvent)
         async def first(event: InputEvent, ctx: RunnerContext) -> None:
@@ -582,7 +585,7 @@ class AsyncLaws(RunnerLaws):
         assert hall.texts("ada") == ["input 5", "input 6"]
 
     def test_actions_may_use_what_asyncio_has(self, hall: Hall) -> None:
-        """Gather, tasks, timeouts and sleep: it is a loop like any other."""
+        """Actions may use gather, tasks, timeouts and sleep, as on any event loop."""
 
         @action(InputEvent)
         async def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -595,7 +598,10 @@ class AsyncLaws(RunnerLaws):
         assert hall.serve(work).handle("ada", 0) == ([10, 0, 10, 20],)
 
     def test_a_call_that_is_not_awaited_fails_the_action(self, hall: Hall) -> None:
-        """It was not made, and is not taken for made; one that was cancelled is no mistake."""
+        """A durable call without await fails the action, and is not made.
+
+        A cancelled call does not.
+        """
         called: list[int] = []
 
         def pay(amount: int) -> int:
@@ -620,7 +626,7 @@ class AsyncLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get("paid") == 2
 
     def test_plain_calls_wait_beside_each_other(self, hall: Hall) -> None:
-        """As many as keys are at work: each in a thread of its own."""
+        """Plain durable calls of several keys run side by side, each in a thread."""
         meeting = threading.Barrier(12)
 
         @action(InputEvent)
@@ -632,7 +638,7 @@ class AsyncLaws(RunnerLaws):
         assert sorted(ticket.result(LIMIT_S)[0] for ticket in tickets) == list(range(12))
 
     def test_events_leave_with_the_action_not_with_an_await(self, hall: Hall) -> None:
-        """What is sent before it is suspended is gone if it fails later."""
+        """Events are sent when the action ends. A failed action sends none, despite its awaits."""
 
         @action(InputEvent)
         async def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -648,7 +654,7 @@ class AsyncLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get_field_names() == []
 
     def test_keys_wait_beside_each_other(self, hall: Hall) -> None:
-        """One loop serves them; a key that waits long does not hold others up."""
+        """One event loop serves all keys. A long wait of one key delays no other."""
         opened = threading.Event()
 
         @action(InputEvent)
@@ -668,7 +674,7 @@ class AsyncLaws(RunnerLaws):
         assert (ticket.result(LIMIT_S), behind.result(LIMIT_S)) == ((1,), (2,))
 
     def test_what_waits_when_its_runner_closes_is_cancelled(self, hall: Hall) -> None:
-        """Nothing of it is kept; the next runner begins it anew. No garbage collector is first."""
+        """Closing a runner cancels waiting actions. The next runner starts them again."""
         gate, closed = ActionGate(), threading.Event()
         cancelled = threading.Event()
 
@@ -687,8 +693,8 @@ class AsyncLaws(RunnerLaws):
         runner = hall.serve(work, concurrency=1)
         tickets = [runner.submit(key, 0) for key in ("ada", "bob")]
         gate.reached()
-        for _ in range(10):  # also one that began while the action was not waiting yet
-            gc.collect(1)  # what is new; all there is would take seconds in a large process
+        for _ in range(10):  # includes an action that had not begun to wait
+            gc.collect(1)  # new objects only: a full collection takes seconds in a large process
             time.sleep(0.001)  # noqa: TID251 - what would be cancelled is, in that time
         gc.collect()
         assert not cancelled.is_set()

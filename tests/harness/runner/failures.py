@@ -1,4 +1,4 @@
-"""Laws of failures and of recovery: parked or tried again, killed and taken up."""
+"""Laws of failures and of recovery: parked or retried, killed and resumed."""
 
 from __future__ import annotations
 
@@ -24,26 +24,26 @@ AT_ONCE = Retry(attempts=3, wait_s=0)
 
 
 class SecondEvent(Event):
-    """Goes to the second action of a run."""
+    """An event for the second action of a run."""
 
 
 class Broken(Exception):
-    """What an action of these laws raises."""
+    """The error of these laws' actions."""
 
 
 class Trouble:
-    """An action's trouble, which may end.
+    """An action's failures, which may end.
 
     Attributes:
         left: How often it raises from now on.
-        tried: How often it was asked.
+        tried: How often it was called.
     """
 
     def __init__(self, left: int = 1 << 30) -> None:
         self.left, self.tried = left, 0
 
     def meet(self) -> None:
-        """Raise, or not any more."""
+        """Raise while failures are left."""
         self.tried += 1
         if self.tried <= self.left:
             raise Broken(f"try {self.tried}")
@@ -54,18 +54,21 @@ class Trouble:
 
 
 def error_of(run: Run) -> dict[str, Any]:
-    """Return what is kept of the error of a parked run."""
+    """Return the stored error of a parked run."""
     assert run.error is not None
     return cast("dict[str, Any]", wire.decode(run.error))
 
 
 class FailureLaws(RunnerLaws):
-    """What "fail", "retry" and "skip" do, and what retry and discard do with a parked run."""
+    """Laws of "fail", "retry" and "skip", and of the retry and discard of a parked run."""
 
     # --- fail
 
     def test_a_run_that_fails_is_parked(self, hall: Hall) -> None:
-        """With its error and traceback; later inputs of its key wait, other keys go on."""
+        """A parked run has its error and traceback.
+
+        Later inputs of its key wait; other keys continue.
+        """
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -92,7 +95,10 @@ class FailureLaws(RunnerLaws):
         assert hall.run(behind.run).status == "waiting"
 
     def test_a_parked_input_tries_again_when_it_is_told_to(self, hall: Hall) -> None:
-        """The same event id gives the error again, and no run more, until somebody says so."""
+        """A repeated event id returns the error of its parked run.
+
+        Only on request it runs again.
+        """
         trouble, ran = Trouble(), list[object]()
 
         @action(InputEvent)
@@ -111,7 +117,7 @@ class FailureLaws(RunnerLaws):
         with pytest.raises(RunParked, match="do not pass its input again") as waits:
             runner.handle("ada", "two", event_id="e2")
         with pytest.raises(RunParked):
-            runner.handle("ada", "two", event_id="e2", on_parked="retry")  # it is not parked itself
+            runner.handle("ada", "two", event_id="e2", on_parked="retry")  # not parked
         assert waits.value.run == parked.value.run
         with pytest.raises(RunParked):
             runner.handle("ada", "one", event_id="e1", on_parked="retry")
@@ -127,7 +133,7 @@ class FailureLaws(RunnerLaws):
             runner.handle("ada", "three", on_parked="retry")
 
     def test_what_follows_a_failure_does_not_run(self, hall: Hall) -> None:
-        """Another action of the same event begins only when the one before it is done."""
+        """An action of an event begins after the action before it has succeeded."""
         trouble, ran = Trouble(), list[str]()
 
         @action(InputEvent)
@@ -149,7 +155,7 @@ class FailureLaws(RunnerLaws):
         assert ran == ["first", "second"]
 
     def test_a_retried_run_goes_on_where_it_failed(self, hall: Hall) -> None:
-        """What was done before it failed stands; then the inputs behind it go on, in order."""
+        """A retried run continues at the failed action. Then later inputs run, in order."""
         trouble, ran = Trouble(), list[str]()
 
         @action(InputEvent)
@@ -171,7 +177,7 @@ class FailureLaws(RunnerLaws):
         with pytest.raises(RunParked):
             runner.handle("ada", 0)
         behind = [runner.submit("ada", n) for n in (1, 2)]
-        hall.retry(hall.parked()[0].id)  # it fails again
+        hall.retry(hall.parked()[0].id)  # fails again
         runner.run_until_idle()
         (run,) = hall.parked()
         trouble.end()
@@ -184,7 +190,7 @@ class FailureLaws(RunnerLaws):
         assert [output.value for output in runner.outputs()] == ["one", "two"] * 3
 
     def test_a_discarded_run_is_over(self, hall: Hall) -> None:
-        """Those behind it go on; who waits for it is told."""
+        """Runs behind a discarded run continue. A waiting caller gets an error."""
         trouble = Trouble()
 
         @action(InputEvent)
@@ -203,7 +209,7 @@ class FailureLaws(RunnerLaws):
             runner.handle("ada", "bad", event_id="e1")
 
     def test_others_go_on_where_the_agent_says_so(self, hall: Hall) -> None:
-        """With on_failed="next"; a retry may go to the end of the lane, as a new run."""
+        """With on_failed="next", later runs continue. A retry may become a new run at the end."""
         trouble = Trouble()
 
         @action(InputEvent)
@@ -228,7 +234,7 @@ class FailureLaws(RunnerLaws):
             runner.handle("ada", "bad", event_id="e1")
 
     def test_a_lane_outlives_many_parked_runs(self, hall: Hall) -> None:
-        """However many there are, those behind them go on."""
+        """Runs behind any number of parked runs continue."""
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -245,7 +251,10 @@ class FailureLaws(RunnerLaws):
     # --- retry and skip
 
     def test_an_action_is_tried_again(self, hall: Hall) -> None:
-        """As often as its `Retry` says, then its run is parked; other keys do not wait for it."""
+        """An action is retried as its `Retry` says, then its run is parked.
+
+        Other keys do not wait.
+        """
         trouble, attempts = Trouble(left=2), list[int]()
 
         @action(InputEvent)
@@ -264,7 +273,7 @@ class FailureLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get("n") == 1
 
     def test_an_action_may_say_for_itself(self, hall: Hall) -> None:
-        """It goes before what its agent says; giving it a `Retry` is saying "retry"."""
+        """The setting of an action overrides the agent's. A `Retry` implies "retry"."""
         tried = {"plain": 0, "retried": 0, "skipped": 0}
 
         def fail(name: str) -> None:
@@ -289,7 +298,7 @@ class FailureLaws(RunnerLaws):
         assert tried == {"plain": 1, "retried": 3, "skipped": 1}
 
     def test_only_errors_that_are_named_are_tried_again(self, hall: Hall) -> None:
-        """Others are final at once."""
+        """An error that `Retry` does not name is final at once."""
         tried = list[str]()
 
         @action(InputEvent, retry=Retry(attempts=5, wait_s=0, on=(TimeoutError,)))
@@ -302,7 +311,7 @@ class FailureLaws(RunnerLaws):
         assert tried == ["x"] * 3
 
     def test_a_run_goes_on_without_an_action_that_is_skipped(self, hall: Hall) -> None:
-        """What that one did is not kept; its error is, with the step."""
+        """A skipped action leaves no changes. Its step keeps the error."""
 
         @action(InputEvent)
         def broken(event: InputEvent, ctx: RunnerContext) -> None:
@@ -331,7 +340,7 @@ class FailureLaws(RunnerLaws):
     def test_whatever_an_action_raises_parks_its_run(
         self, hall: Hall, kind: type[BaseException], *, is_async: bool
     ) -> None:
-        """Nothing of it stops other keys, or whoever waits."""
+        """Any error of an action parks its run, and disturbs neither other keys nor callers."""
 
         def work(value: object) -> None:
             if value == "bad":
@@ -355,7 +364,7 @@ class FailureLaws(RunnerLaws):
         assert runner.handle("cy", "good", wait_s=LIMIT_S) == ("good",)
 
     def test_a_condition_that_raises_parks_the_run(self, hall: Hall) -> None:
-        """Of the input's actions, or of those of an event that an action sent."""
+        """An error of a condition parks the run, for inputs and for sent events."""
         trouble = Trouble()
 
         def chosen(event: Event) -> bool:
@@ -385,7 +394,7 @@ class FailureLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get("n") is None
 
     def test_an_action_is_not_begun_twice_by_being_awaitable(self, hall: Hall) -> None:
-        """A plain function that returns something to await is an error, not a run that is done."""
+        """A plain function that returns an awaitable is an error, and runs once."""
 
         async def later() -> None:
             raise AssertionError
@@ -400,7 +409,7 @@ class FailureLaws(RunnerLaws):
     # --- waits, and circles
 
     def test_a_pause_between_tries_ends_with_the_runner(self, hall: Hall) -> None:
-        """Closing waits for nobody who waits for another try; the next runner tries again."""
+        """Closing a runner ends the pauses between attempts. The next runner tries again."""
         trouble, raised = Trouble(), threading.Event()
 
         @action(InputEvent, retry=Retry(attempts=5, wait_s=1000, most_s=1000))
@@ -428,9 +437,9 @@ class FailureLaws(RunnerLaws):
     def test_a_run_that_goes_round_in_a_circle_is_parked(
         self, hall: Hall, on_error: OnError
     ) -> None:
-        """After as many tasks as its agent says, whatever it does with errors; what they did stays.
+        """A run is parked after the agent's most tasks, whatever on_error says. Its changes stay.
 
-        Once the agent may do more, a retry goes on where it was.
+        If the agent may do more, a retry continues the run.
         """
         trouble = Trouble()
 
@@ -472,12 +481,12 @@ class Last(Event):
 
 
 def token() -> str:
-    """Return what no other attempt has."""
+    """Return a token unique to each attempt."""
     return uuid.uuid4().hex
 
 
 class Killed:
-    """An agent whose every attempt leaves tokens of its own; it stops where it is to be killed.
+    """An agent whose every attempt leaves unique tokens. It stops at the point of its kill.
 
     Attributes:
         ran: The actions that were begun.
@@ -488,7 +497,7 @@ class Killed:
         self.ran: list[str] = []
 
     def at(self, point: str) -> None:
-        """Stop here, if that is the point; the first time."""
+        """Stop at this point, the first time."""
         if point == self.point:
             self.point = ""
             self.gate.stop()
@@ -539,11 +548,11 @@ class Killed:
 
 
 class RecoveryLaws(RunnerLaws):
-    """What is left by a runner that is killed, and what the next one makes of it."""
+    """Laws of a killed runner and its successor."""
 
     @pytest.mark.parametrize("point", POINTS)
     def test_no_two_attempts_are_mixed(self, hall: Hall, point: str) -> None:
-        """State, items, events and outputs of a run are of one attempt at each action."""
+        """State, items, events and outputs of a run come from one attempt per action."""
         agent = Killed(point)
         runner = hall.serve(*agent.actions())
         ticket = runner.submit("ada", 0, event_id="e1")
@@ -553,14 +562,14 @@ class RecoveryLaws(RunnerLaws):
         following = hall.serve(*agent.actions())
         following.run_until_idle()
         agent.gate.open()
-        runner.close(LIMIT_S)  # the dead one ends what it was at: nothing of that counts
+        runner.close(LIMIT_S)  # the killed runner finishes, without effect
         self.check(hall, following.handle("ada", 0, event_id="e1"), ticket.run, point)
         assert [output.run for output in following.outputs()] == [ticket.run] * 3 + [behind.run] * 3
         assert len(hall.texts("ada")) == 4
         counted = {name: agent.ran.count(name) for name in ("first", "second", "ask", "last")}
         again = {
             "first": {"first"},
-            "before a call": {"second", "ask"},  # the dead one makes its call as well
+            "before a call": {"second", "ask"},  # the killed runner makes its call too
             "in a call": {"second", "ask"},
             "after a call": {"second"},
             "second": {"second"},
@@ -569,7 +578,7 @@ class RecoveryLaws(RunnerLaws):
         assert counted == {name: 3 if name in again else 2 for name in counted}
 
     def check(self, hall: Hall, answer: Any, run: int, point: str) -> None:
-        """Hold one run to itself."""
+        """Check one run for consistency."""
         assert answer.run == run, point
         (_, first), (_, _, mid), (_, second, name) = answer
         assert first == mid
@@ -580,7 +589,7 @@ class RecoveryLaws(RunnerLaws):
         assert tree.get("last") == [tree.get("first"), tree.get("second")]
 
     def test_what_a_dead_runner_does_is_not_kept(self, hall: Hall) -> None:
-        """Whoever has the key after it fences it, in the middle of what it is at."""
+        """The next runner of a key fences the killed one, even in the middle of its action."""
         gate = ActionGate()
         begun: list[int] = []
 
@@ -606,7 +615,7 @@ class RecoveryLaws(RunnerLaws):
         assert [output.value for output in following.outputs()] == [2]
 
     def test_inputs_outlive_whoever_accepted_them(self, hall: Hall) -> None:
-        """In their order, by number, whichever runner does them."""
+        """Inputs survive their runner. Any other runner takes them in order."""
         gate = ActionGate()
 
         @action(InputEvent)
@@ -632,7 +641,10 @@ class RecoveryLaws(RunnerLaws):
     # --- an agent that changed
 
     def test_a_run_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
-        """It is parked as `AgentChanged`; once the action is back, a retry goes on."""
+        """A run with a missing action is parked as `AgentChanged`.
+
+        Once the action is back, a retry works.
+        """
         gate = ActionGate()
 
         @action(InputEvent)
@@ -663,7 +675,7 @@ class RecoveryLaws(RunnerLaws):
     def test_a_run_that_cannot_be_taken_up_blames_no_action(
         self, hall: Hall, on_error: OnError
     ) -> None:
-        """What is tried again or skipped for it would be another action, and the rest be lost."""
+        """A run whose action is gone is parked, whatever on_error says. No action is skipped."""
         trouble = Trouble()
 
         @action(InputEvent)
@@ -694,7 +706,7 @@ class RecoveryLaws(RunnerLaws):
         assert [output.value for output in whole.outputs()] == ["beside", "then"]
 
     def test_an_input_waits_for_an_action_that_is_gone(self, hall: Hall) -> None:
-        """It is not taken for done because nobody asks for it any more."""
+        """An input with a missing action waits, and does not count as done."""
         gate = ActionGate()
 
         @action(InputEvent)
@@ -725,5 +737,5 @@ class RecoveryLaws(RunnerLaws):
 
     @pytest.mark.parametrize("seed", range(3))
     def test_a_random_walk_ends_as_its_model(self, hall: Hall, seed: int) -> None:
-        """Submitting, crashing, closing, retrying, discarding and reading, in any order."""
+        """Random submits, crashes, closes, retries, discards and reads give the model's result."""
         walk_runs(hall, steps=60, seed=seed)

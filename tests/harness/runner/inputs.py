@@ -34,7 +34,7 @@ KEYS = ("a_b", "a", "a/b", "a\nb", "\x00", "ключ", "🦜", " ", "k" * 1000, 
 
 
 class Ordered(Event):
-    """An event of an own class."""
+    """An event class of a user."""
 
     tent: str
     count: int = 1
@@ -42,18 +42,18 @@ class Ordered(Event):
 
 @action(InputEvent)
 def count(event: InputEvent, ctx: RunnerContext) -> None:
-    """Put out how many came, and what."""
+    """Send the number of inputs so far, and the input."""
     number = ctx.short_term_memory.increment("seen")
     ctx.send_event(OutputEvent([number, event.input]))
 
 
 class InputLaws(RunnerLaws):
-    """What `handle`, `submit`, `map`, `run_until_idle`, `serve` and `close` promise of inputs."""
+    """Laws of inputs for `handle`, `submit`, `map`, `run_until_idle`, `serve` and `close`."""
 
     # --- answers
 
     def test_handle_returns_the_outputs_of_its_run(self, hall: Hall) -> None:
-        """In the order they were sent, with where they come from."""
+        """Outputs are in the order of sending, with their origin."""
 
         @action(InputEvent)
         def twice(event: InputEvent, ctx: RunnerContext) -> None:
@@ -71,7 +71,7 @@ class InputLaws(RunnerLaws):
         assert hall.run(outputs.run).status == "done"
 
     def test_an_input_is_durable_before_it_is_acknowledged(self, hall: Hall) -> None:
-        """A ticket is of a run that the store has, whether it has begun or not."""
+        """The store has the run of a ticket, begun or not."""
         gate = ActionGate()
         wait = stopping(gate)
         runner = hall.serve(wait)
@@ -85,7 +85,10 @@ class InputLaws(RunnerLaws):
         assert tickets[0].result() == (0,)
 
     def test_runs_are_numbered_by_agent_and_key(self, hall: Hall) -> None:
-        """From 0; agents of one space keep their own inbox and numbers, and share memory."""
+        """Numbers start at 0.
+
+        Agents of one space have separate inboxes and numbers, and share memory.
+        """
         one, two = hall.serve(count, name="one"), hall.serve(count, name="two")
         numbers = [one.handle(key, 0).number for key in ("ada", "bob", "ada")]
         assert numbers == [0, 0, 1]
@@ -95,7 +98,7 @@ class InputLaws(RunnerLaws):
         assert (named.name, named.handle("ada", 1).number) == ("named", 0)
 
     def test_whoever_does_not_wait_long_enough_is_told(self, hall: Hall) -> None:
-        """The run goes on, and its ticket, or its event id, gives the outputs later."""
+        """After a timeout, the run continues. Its ticket or event id gives the outputs later."""
         gate = ActionGate()
         wait = stopping(gate)
         runner = hall.serve(wait)
@@ -115,7 +118,7 @@ class InputLaws(RunnerLaws):
     # --- event ids
 
     def test_the_same_event_id_twice_is_one_run(self, hall: Hall) -> None:
-        """And returns the first outputs; also after the runner was closed."""
+        """A repeated event id returns the first outputs, also after the runner was closed."""
         runner = hall.serve(count)
         first = runner.handle("ada", {"a": 1}, event_id="e1")
         again = runner.handle("ada", {"a": 1}, event_id="e1")
@@ -126,7 +129,7 @@ class InputLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get("seen") == 1
 
     def test_the_same_event_id_at_the_same_time_is_one_run(self, hall: Hall) -> None:
-        """Whoever comes second waits for the run of the first."""
+        """A concurrent call with the same event id waits for the run of the first."""
         runner = hall.serve(count)
         answers = at_once(8, lambda _: runner.handle("ada", 1, event_id="e1", wait_s=LIMIT_S))
         assert [list(answer) for answer in answers] == [[[1, 1]]] * 8
@@ -134,7 +137,7 @@ class InputLaws(RunnerLaws):
         assert sum(not answer.repeated for answer in answers) == 1
 
     def test_an_event_id_stands_for_one_input(self, hall: Hall) -> None:
-        """Of one agent: with another value, key or class it is refused, and nothing is run."""
+        """An event id with another value, key or class is refused, per agent. No run begins."""
         runner = hall.serve(count, ordered)
         runner.handle("ada", 1, event_id="e1")
         for key, value in (("ada", 2), ("bob", 1), ("ada", 1.0), ("ada", Ordered("1"))):
@@ -147,7 +150,7 @@ class InputLaws(RunnerLaws):
         assert hall.serve(count, name="other").handle("ada", 2, event_id="e1") == ([2, 2],)
 
     def test_the_outputs_of_a_pruned_run_are_gone(self, hall: Hall) -> None:
-        """Its event id is not: nothing runs again, and whoever asks is told why."""
+        """The event id of a pruned run does not run again. The error says that it was pruned."""
         runner = hall.serve(count, retain=Retain(age=timedelta(microseconds=1)))
         runner.handle("ada", 1, event_id="e1")
         self.clock.move(hours=1)
@@ -161,7 +164,7 @@ class InputLaws(RunnerLaws):
     # --- what may come in
 
     def test_an_input_may_be_an_event_of_an_own_class(self, hall: Hall) -> None:
-        """It has the id that its sender gave it, or one of its own, its key and its time."""
+        """An input may be a user's event, with its id or a new id, its key and its time."""
         seen: list[Any] = []
 
         @action(Ordered)
@@ -177,7 +180,7 @@ class InputLaws(RunnerLaws):
         assert seen[2][3] == str(answer.run)
 
     def test_an_input_that_nobody_asks_for_is_refused(self, hall: Hall) -> None:
-        """An event without an action; but not one whose conditions are all false."""
+        """An event without an action is refused. An event whose conditions are all false is not."""
         large = put_out(lambda event, _ctx: event.input, when=lambda event: event.input > 5)
         runner = hall.serve(large)
         with pytest.raises(InvalidInput, match="no action for Ordered"):
@@ -187,7 +190,7 @@ class InputLaws(RunnerLaws):
         assert runner.handle("ada", 6) == (6,)
 
     def test_the_classes_that_are_always_there_are_refused_too(self, hall: Hall) -> None:
-        """A value is an `InputEvent`; an agent without an action for it would do nothing."""
+        """An `InputEvent` or `OutputEvent` without an action is refused."""
 
         @action(Ordered)
         def order(event: Ordered, ctx: RunnerContext) -> None:
@@ -201,14 +204,14 @@ class InputLaws(RunnerLaws):
         assert runner.handle("ada", Ordered("K2")) == ("K2",)
 
     def test_a_value_that_cannot_be_stored_is_refused(self, hall: Hall) -> None:
-        """The message says where in it and how to convert; nothing is run."""
+        """The error names the part of the value and a conversion. No run begins."""
         runner = hall.serve(count)
         with pytest.raises(InvalidValue, match="input"):
             runner.handle("ada", {"when": {1, 2}})
         assert hall.memory.store.runs(hall.memory.space) == []
 
     def test_keys_with_any_character_stay_apart(self, hall: Hall) -> None:
-        """Each has its own memory, numbers and outputs."""
+        """Keys with any characters have separate memory, numbers and outputs."""
         runner = hall.serve(count)
         answers = list(runner.map([(key, i) for i in range(2) for key in KEYS]))
         assert [list(answer) for answer in answers] == [
@@ -219,7 +222,7 @@ class InputLaws(RunnerLaws):
 
     @pytest.mark.parametrize("key", [7, None, "", b"ada", ("ada",), True])
     def test_a_key_is_a_text(self, hall: Hall, key: object) -> None:
-        """Anything else is an error that says what a key must be."""
+        """A key that is not a text is refused. The error describes a key."""
         runner = hall.serve(count)
         with pytest.raises(InvalidName, match="must be a non-empty str"):
             runner.submit(cast("str", key), 1)
@@ -229,7 +232,7 @@ class InputLaws(RunnerLaws):
     # --- many
 
     def test_map_answers_in_order(self, hall: Hall) -> None:
-        """Whatever runs first; inputs are taken as the answers are asked for."""
+        """`map` answers in the order of inputs, and reads inputs as answers are read."""
         runner = hall.serve(count)
         asked: list[int] = []
 
@@ -245,7 +248,7 @@ class InputLaws(RunnerLaws):
         assert rest == [[i // 7 + 1, i] for i in range(1, 1500)]
 
     def test_map_gives_or_raises_what_failed(self, hall: Hall) -> None:
-        """With "return", in the place of its outputs."""
+        """With "return", `map` yields an error instead of the outputs; otherwise it raises."""
         runner = hall.serve(fail_on_bad)
         answers = list(runner.map([("a", "x"), ("b", "bad"), ("c", "y")], errors="return"))
         assert [answers[0], answers[2]] == [("x",), ("y",)]
@@ -256,7 +259,7 @@ class InputLaws(RunnerLaws):
         assert runner.handle("f", "z") == ("z",)
 
     def test_map_takes_event_ids(self, hall: Hall) -> None:
-        """A pair, or a triple; anything else is refused."""
+        """`map` takes pairs and triples with an event id. Anything else is refused."""
         runner = hall.serve(count)
         answers = list(runner.map([("ada", 1, "e1"), ("ada", 1, "e1"), ("ada", 1)]))
         assert [list(answer) for answer in answers] == [[[1, 1]], [[1, 1]], [[2, 1]]]
@@ -266,7 +269,7 @@ class InputLaws(RunnerLaws):
     # --- the inbox
 
     def test_run_until_idle_does_what_waits(self, hall: Hall) -> None:
-        """Whoever submitted it; what is parked, and what waits behind it, is left."""
+        """`run_until_idle` runs all waiting inputs of any submitter, except behind a parked run."""
         first = hall.serve(fail_on_bad, concurrency=1)
         for key, value in (("a", "bad"), ("a", 1), ("b", 2), ("c", 3)):
             first.submit(key, value)
@@ -278,7 +281,7 @@ class InputLaws(RunnerLaws):
         assert status == expected
 
     def test_serve_pulls_from_the_inbox(self, hall: Hall) -> None:
-        """Until it is told to stop, or closed."""
+        """`serve` runs inputs until it is stopped or closed."""
         door, server = hall.serve(count), hall.serve(count)
         stop = threading.Event()
         thread = threading.Thread(target=server.serve, kwargs={"stop": stop})
@@ -298,7 +301,7 @@ class InputLaws(RunnerLaws):
     # --- the end
 
     def test_what_is_to_be_done_outlives_the_runner(self, hall: Hall) -> None:
-        """Closed, it begins nothing more; its tickets say so, and the next runner goes on."""
+        """A closed runner begins no run. Its tickets raise, and the next runner continues."""
         gate = ActionGate()
         wait = stopping(gate)
         runner = hall.serve(wait)
@@ -317,7 +320,7 @@ class InputLaws(RunnerLaws):
         assert [hall.run(ticket.run).status for ticket in tickets] == ["done"] * 3
 
     def test_a_closed_runner_is_of_no_use(self, hall: Hall) -> None:
-        """Closing twice is fine; the memory stays open."""
+        """A closed runner raises. A second close is allowed. The memory stays open."""
         runner = hall.serve(count)
         runner.handle("ada", 1)
         runner.close()
@@ -334,7 +337,10 @@ class InputLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get("seen") == 1
 
     def test_a_with_block_waits_for_what_was_submitted_in_it(self, hall: Hall) -> None:
-        """Not for what a parked run blocks; and after an error for nothing."""
+        """A with block waits for its inputs, except blocked ones.
+
+        After an error it does not wait.
+        """
         with hall.serve(count, fail_on_bad) as runner:
             tickets = [runner.submit(f"key {i % 4}", i) for i in range(40)]
             runner.submit("stuck", "bad")
@@ -350,7 +356,7 @@ class InputLaws(RunnerLaws):
             leave()
 
     def test_a_memory_may_be_closed_under_a_runner(self, hall: Hall) -> None:
-        """Whoever waits, or comes later, is told; closing the runner is quick."""
+        """After the memory is closed, callers get an error, and closing the runner is quick."""
         gate = ActionGate()
 
         @action(InputEvent)
@@ -371,7 +377,7 @@ class InputLaws(RunnerLaws):
     # --- awaited
 
     def test_everything_can_be_awaited(self, hall: Hall) -> None:
-        """With the same answers and errors."""
+        """The async calls return the same answers and errors."""
 
         async def use() -> None:
             async with hall.serve(fail_on_bad) as runner:
@@ -389,7 +395,7 @@ class InputLaws(RunnerLaws):
         asyncio.run(use())
 
     def test_a_ticket_may_be_awaited_by_several(self, hall: Hall) -> None:
-        """Each gets the answer."""
+        """Several tasks can await one ticket. Each gets the answer."""
         gate = ActionGate()
         wait = stopping(gate)
 
@@ -405,13 +411,13 @@ class InputLaws(RunnerLaws):
 
 @action(Ordered)
 def ordered(event: Ordered, ctx: RunnerContext) -> None:
-    """Put out what was ordered."""
+    """Send the order of the event."""
     ctx.send_event(OutputEvent(event.tent))
 
 
 @action(InputEvent)
 def fail_on_bad(event: InputEvent, ctx: RunnerContext) -> None:
-    """Put out the input, but fail on "bad"."""
+    """Send the input, but fail on "bad"."""
     if event.input == "bad":
         raise RuntimeError("bad")
     ctx.send_event(OutputEvent(event.input))
@@ -430,15 +436,15 @@ class Right(Event):
 
 
 class Leaf(Event):
-    """Sent by what `FirstActionDone` and `Right` set off."""
+    """Sent on `FirstActionDone` and `Right`."""
 
 
 class ConcurrencyMeter:
-    """Counts who is in it at the same time.
+    """Counts concurrent actions.
 
     Attributes:
-        most: The most that ever were.
-        clashes: How often somebody came while another one of the same key was there.
+        most: The most concurrent actions so far.
+        clashes: How often two actions of one key were concurrent.
     """
 
     def __init__(self) -> None:
@@ -447,30 +453,30 @@ class ConcurrencyMeter:
         self.most = self.clashes = 0
 
     def enter(self, key: str) -> None:
-        """Come in."""
+        """Count an action in."""
         with self._lock:
             self._here[key] += 1
             self.clashes += self._here[key] > 1
             self.most = max(self.most, sum(self._here.values()))
 
     def leave(self, key: str) -> None:
-        """Go out."""
+        """Count an action out."""
         with self._lock:
             self._here[key] -= 1
 
 
 def appended(memory: MemoryObject, path: str, value: object) -> None:
-    """Append to a list that may not be there."""
+    """Append to a list, which is created if missing."""
     memory.set(path, [*memory.get(path, []), value])
 
 
 class OrderLaws(RunnerLaws):
-    """What holds of tasks in a run, of runs of a key, and of keys beside each other."""
+    """Laws of the order of tasks in a run, of runs of a key, and of concurrent keys."""
 
     # --- in a run
 
     def test_tasks_go_breadth_first(self, hall: Hall) -> None:
-        """What an event sets off goes before what later events set off; in order of definition."""
+        """Tasks run breadth-first: by the order of events, then of definition."""
         order: list[str] = []
 
         @action(InputEvent)
@@ -498,7 +504,7 @@ class OrderLaws(RunnerLaws):
         assert order == ["root", "both FirstActionDone", "both Right", "right", "leaf", "leaf"]
 
     def test_equal_events_both_run(self, hall: Hall) -> None:
-        """A task is known by its place in the run, not by what its event holds."""
+        """Equal events run separate tasks: a task is named by its position in the run."""
 
         @action(InputEvent)
         def root(event: InputEvent, ctx: RunnerContext) -> None:
@@ -515,7 +521,7 @@ class OrderLaws(RunnerLaws):
         assert len({name for answer in answers for _, name in answer}) == 6
 
     def test_conditions_choose_among_events(self, hall: Hall) -> None:
-        """An action with one is set off by those events for which it is true."""
+        """An action with a condition runs on events for which the condition is true."""
 
         def is_even(event: InputEvent) -> bool:
             return event.input % 2 == 0
@@ -533,7 +539,10 @@ class OrderLaws(RunnerLaws):
         assert answers == [[], ["even"], ["large"], ["even", "large"]]
 
     def test_an_output_may_set_off_actions_too(self, hall: Hall) -> None:
-        """It goes to the world all the same; an own class of outputs shows all its fields."""
+        """An output may trigger actions, and is still sent.
+
+        A user's output class shows all fields.
+        """
 
         class Mail(OutputEvent):
             to: str
@@ -552,7 +561,7 @@ class OrderLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get("mailed") == "ada"
 
     def test_nobody_sees_what_another_action_does_to_an_event(self, hall: Hall) -> None:
-        """Each gets data of its own; so does the store."""
+        """Each action, and the store, gets a copy of an event."""
 
         @action(InputEvent)
         def spoil(event: InputEvent, ctx: RunnerContext) -> None:
@@ -573,7 +582,7 @@ class OrderLaws(RunnerLaws):
     # --- runs of a key
 
     def test_runs_of_a_key_go_one_after_the_other(self, hall: Hall) -> None:
-        """In the order their inputs were accepted, whichever thread submitted them."""
+        """Runs of a key are in the order of acceptance, whichever thread submitted them."""
         crowd = ConcurrencyMeter()
 
         @action(InputEvent)
@@ -603,7 +612,7 @@ class OrderLaws(RunnerLaws):
             assert tree.get("inputs") == [n for _, n in numbered]
 
     def test_two_runners_of_one_agent_share_its_inbox(self, hall: Hall) -> None:
-        """Each input is run once, each key in order, whoever accepted it."""
+        """Two runners of an agent run each input once, and each key in order."""
         crowd = ConcurrencyMeter()
 
         @action(InputEvent)
@@ -626,7 +635,7 @@ class OrderLaws(RunnerLaws):
 
     @pytest.mark.parametrize("is_async", [False, True])
     def test_keys_go_side_by_side_up_to_concurrency(self, hall: Hall, *, is_async: bool) -> None:
-        """As many at once as were asked for, and never more."""
+        """At most *concurrency* keys run at the same time, and as many as possible."""
         crowd, meeting = ConcurrencyMeter(), threading.Barrier(3)
 
         def meet(ctx: RunnerContext) -> None:
@@ -647,7 +656,7 @@ class OrderLaws(RunnerLaws):
         assert (len(answers), crowd.most, crowd.clashes) == (9, 3, 0)
 
     def test_one_at_a_time_serves_many_who_wait(self, hall: Hall) -> None:
-        """With a concurrency of 1, callers help, and nobody waits for ever."""
+        """With a concurrency of 1, waiting callers help, and no caller waits forever."""
         crowd = ConcurrencyMeter()
 
         @action(InputEvent)
@@ -665,7 +674,7 @@ class OrderLaws(RunnerLaws):
         assert (crowd.most, crowd.clashes) == (1, 0)
 
     def test_an_action_that_takes_long_holds_only_its_key_up(self, hall: Hall) -> None:
-        """Also one that has been quick so far; and what was done just before it is committed."""
+        """A slow action delays only its key, not the inputs before and after it."""
         gate = ActionGate()
 
         @action(InputEvent)
@@ -690,7 +699,7 @@ class OrderLaws(RunnerLaws):
         assert (stopped.result(LIMIT_S), behind.result(LIMIT_S)) == (("long",), (1,))
 
     def test_a_queue_that_never_ends_leaves_its_key_to_others_at_times(self, hall: Hall) -> None:
-        """To another agent's runs, and to writes from outside; its own order stays."""
+        """A key with an endless queue leaves time to other agents' runs and writes, in order."""
         seen, served = list[int](), threading.Event()
 
         @action(InputEvent)
@@ -704,7 +713,7 @@ class OrderLaws(RunnerLaws):
             ctx.send_event(OutputEvent(len(seen)))
 
         runners = [hall.serve(hog, name="hog"), hall.serve(guest, name="guest")]
-        runners[0].submit_many([("ada", 0), ("ada", 1)])  # so that 2 comes after both
+        runners[0].submit_many([("ada", 0), ("ada", 1)])  # so that 2 is submitted after both
         while not seen:
             hall.pause()
         try:

@@ -1,4 +1,4 @@
-"""Laws of memory and outputs of runs: who sees what, when, for how long, by which clock."""
+"""Laws of memory and outputs of runs: visibility, order, lifetime and clock."""
 
 from __future__ import annotations
 
@@ -26,18 +26,21 @@ from waiting import LIMIT_S, SHORT_S
 
 
 class Next(Event):
-    """Goes to the second action of a run."""
+    """An event for the second action of a run."""
 
     given: Any = None
 
 
 class RunMemoryLaws(RunnerLaws):
-    """What holds of the memories that an action works with."""
+    """Laws of the memories of an action."""
 
     # --- one commit per action
 
     def test_an_action_sees_its_own_writes_at_once(self, hall: Hall) -> None:
-        """Exact values, and items by id, by list and by search; so do later actions of its run."""
+        """An action reads its writes by value, id, list and search.
+
+        So do later actions of the run.
+        """
         seen: list[object] = []
 
         def look(ctx: RunnerContext) -> None:
@@ -67,7 +70,7 @@ class RunMemoryLaws(RunnerLaws):
         assert seen == [["handbook"], *one, *one]
 
     def test_an_action_that_runs_twice_in_a_run_adds_two_items(self, hall: Hall) -> None:
-        """Ids of items follow from the task, which is not its action alone."""
+        """Ids of items depend on the task, so a repeated action adds two items."""
 
         @action(InputEvent)
         def send(event: InputEvent, ctx: RunnerContext) -> None:
@@ -82,7 +85,7 @@ class RunMemoryLaws(RunnerLaws):
         assert hall.texts("ada") == ["same", "same"]
 
     def test_others_see_writes_after_the_commit(self, hall: Hall) -> None:
-        """Nothing of an action is there before it has returned; then all of it is."""
+        """Other readers see all writes of an action after its commit, and none before."""
         gate = ActionGate()
 
         @action(InputEvent)
@@ -106,7 +109,7 @@ class RunMemoryLaws(RunnerLaws):
         assert [output.value for output in runner.outputs()] == ["out"]
 
     def test_nobody_sees_writes_of_an_action_that_failed(self, hall: Hall) -> None:
-        """Neither values, nor items, nor knowledge, nor events; of the actions before it, all."""
+        """A failed action leaves no values, items, knowledge or events. Earlier actions' stay."""
 
         @action(InputEvent)
         def good(event: InputEvent, ctx: RunnerContext) -> None:
@@ -131,7 +134,7 @@ class RunMemoryLaws(RunnerLaws):
         assert [output.value for output in runner.outputs()] == ["good"]
 
     def test_keys_do_not_see_each_other(self, hall: Hall) -> None:
-        """Only knowledge is shared."""
+        """Keys share only knowledge."""
 
         @action(InputEvent)
         def write(event: InputEvent, ctx: RunnerContext) -> None:
@@ -147,7 +150,7 @@ class RunMemoryLaws(RunnerLaws):
         assert runner.handle("bob", 0) == ([["mine"], ["bob"], ["ada", "bob"]],)
 
     def test_a_change_from_outside_waits_for_the_run(self, hall: Hall) -> None:
-        """The exact tree is read as it was when the action began."""
+        """A change of the exact tree from outside waits for the run of the key."""
         gate = ActionGate()
 
         @action(InputEvent)
@@ -170,7 +173,7 @@ class RunMemoryLaws(RunnerLaws):
 
     @pytest.mark.parametrize("late", [False, True])
     def test_an_item_that_moved_on_starts_the_action_over(self, hall: Hall, *, late: bool) -> None:
-        """What it did before is not kept, and it sees the item as it is now."""
+        """An action that meets a changed item starts over, on the present item."""
         gate, attempts = ActionGate(), list[int]()
 
         @action(InputEvent)
@@ -196,7 +199,7 @@ class RunMemoryLaws(RunnerLaws):
     # --- the run's own memory
 
     def test_sensory_memory_lasts_as_long_as_its_run(self, hall: Hall) -> None:
-        """It is empty when a run begins, shared by its actions, and gone when it ends."""
+        """Sensory memory starts empty, is shared by the actions of a run, and ends with it."""
 
         @action(InputEvent)
         def first(event: InputEvent, ctx: RunnerContext) -> None:
@@ -221,7 +224,10 @@ class RunMemoryLaws(RunnerLaws):
         assert hall.memory.key("ada").short_term.get_field_names() == []
 
     def test_a_parked_run_keeps_its_sensory_memory(self, hall: Hall) -> None:
-        """For its retry; a later run of the key that goes on meanwhile starts empty."""
+        """A parked run keeps its sensory memory for the retry.
+
+        A later run of the key starts empty.
+        """
         broken = threading.Event()
         broken.set()
 
@@ -253,7 +259,7 @@ class RunMemoryLaws(RunnerLaws):
     # --- time
 
     def test_the_time_of_a_run_stands_still(self, hall: Hall) -> None:
-        """`ctx.now` is the same in all actions of a run, after a crash as well."""
+        """`ctx.now` is the same in all actions of a run, also after a crash."""
         gate, clock = ActionGate(), self.clock
 
         @action(InputEvent)
@@ -279,7 +285,7 @@ class RunMemoryLaws(RunnerLaws):
         assert ticket.run == answer.run
 
     def test_short_term_values_live_as_long_as_the_agent_says(self, hall: Hall) -> None:
-        """Where a write does not say; an expired one is gone in the run that finds it so."""
+        """A short-term value has the agent's lifetime by default. An expired value disappears."""
 
         @action(InputEvent)
         def visit(event: InputEvent, ctx: RunnerContext) -> None:
@@ -304,7 +310,7 @@ class RunMemoryLaws(RunnerLaws):
     # --- the context
 
     def test_a_context_is_of_no_use_after_its_action(self, hall: Hall) -> None:
-        """Whatever is done with it then, or with what came from it, would be lost: it raises."""
+        """After its action, the context and all objects from it raise."""
         held: list[tuple[RunnerContext, MemoryObject, MemoryObject, Any]] = []
 
         @action(InputEvent)
@@ -339,7 +345,7 @@ class RunMemoryLaws(RunnerLaws):
             assert ctx.key == "ada"
 
     def test_the_context_says_where_it_is(self, hall: Hall) -> None:
-        """Its key, its run, its time; and its memories by the names of Flink Agents too."""
+        """A context has its key, run, time, and memories, also under the names of Flink Agents."""
         seen: list[object] = []
 
         @action(InputEvent)
@@ -360,7 +366,7 @@ class RunMemoryLaws(RunnerLaws):
         assert answer == (answer.run,)
 
     def test_a_reference_travels_in_an_event(self, hall: Hall) -> None:
-        """And is followed where it arrives, into either exact memory."""
+        """A reference in an event can be resolved by its receiver, in both exact memories."""
 
         @action(InputEvent)
         def write(event: InputEvent, ctx: RunnerContext) -> None:
@@ -377,7 +383,7 @@ class RunMemoryLaws(RunnerLaws):
     # --- what is kept of it
 
     def test_a_step_keeps_which_items_it_looked_at(self, hall: Hall) -> None:
-        """By owner, set and id, which name an item of a key or of any knowledge in the store."""
+        """A step records the items it read, by owner, set and id, of keys and of knowledge."""
 
         @action(InputEvent)
         def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -413,21 +419,24 @@ class RunMemoryLaws(RunnerLaws):
 
 
 def follow(ctx: RunnerContext, reference: Any) -> object:
-    """Return what a reference in JSON leads to."""
+    """Return the object of a reference in JSON."""
     return ctx.sensory_memory.get(MemoryRef.from_json(reference))
 
 
 @action(InputEvent)
 def echo(event: InputEvent, ctx: RunnerContext) -> None:
-    """Put out what came."""
+    """Send the input."""
     ctx.send_event(OutputEvent(event.input))
 
 
 class ConsumerLaws(RunnerLaws):
-    """What `outputs`, `retain` and `prune` promise."""
+    """Laws of `outputs`, `retain` and `prune`."""
 
     def test_outputs_come_in_the_order_of_their_commits(self, hall: Hall) -> None:
-        """With the run and key they are of; a position stands for the same one for ever."""
+        """Outputs are in the order of commits, with run and key.
+
+        A position never changes its output.
+        """
         runner = hall.serve(echo)
         answers = [runner.handle(f"key {n % 2}", n) for n in range(5)]
         outputs = list(runner.outputs())
@@ -441,7 +450,10 @@ class ConsumerLaws(RunnerLaws):
         assert list(hall.serve(echo, name="other").outputs()) == []
 
     def test_a_consumer_goes_on_where_it_was(self, hall: Hall) -> None:
-        """An output is behind it once it asks for the next; what was in work comes again."""
+        """A request for the next output confirms the last.
+
+        After a restart, an unconfirmed one repeats.
+        """
         runner = hall.serve(echo)
         for n in range(6):
             runner.handle("ada", n)
@@ -457,7 +469,7 @@ class ConsumerLaws(RunnerLaws):
             list(following.outputs(consumer=""))
 
     def test_a_consumer_may_wait_for_more(self, hall: Hall) -> None:
-        """As long as it likes; it ends with the runner."""
+        """A consumer may wait for outputs. The wait ends with the runner."""
         runner = hall.serve(echo)
         seen: list[object] = []
         three = threading.Event()
@@ -478,7 +490,7 @@ class ConsumerLaws(RunnerLaws):
         assert (reader.is_alive(), seen) == (False, [0, 1, 2])
 
     def test_runs_are_kept_as_long_as_is_said(self, hall: Hall) -> None:
-        """By age or by count; what they changed in memory stays."""
+        """Runs are kept by age or by count. Their changes in memory stay."""
         runner = hall.serve(echo, retain=Retain(age=None, count=2))
         for n in range(5):
             runner.handle("ada", n)
@@ -494,7 +506,7 @@ class ConsumerLaws(RunnerLaws):
     def test_pruning_leaves_nothing_that_is_given_up(
         self, hall: Hall, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """However many runs there are, and however few of them a transaction takes."""
+        """Pruning deletes every run outside the retention, in any number of transactions."""
         runner = hall.serve(echo, retain=Retain(age=None, count=1))
         for n in range(12):
             runner.handle("ada", n)
@@ -506,11 +518,11 @@ class ConsumerLaws(RunnerLaws):
             return steps[-1]
 
         monkeypatch.setattr(store, "prune_runs", few)
-        runner.prune()  # which the watch may do too
+        runner.prune()  # the background thread may prune too
         assert (sum(steps), max(steps), store.stats().runs_ended) == (11, 5, 1)
 
     def test_what_was_pruned_is_not_passed_over_in_silence(self, hall: Hall) -> None:
-        """Whoever reads from before it is told from where on there are outputs."""
+        """A reader before the first kept output gets an error with its position."""
         runner = hall.serve(echo, retain=Retain(age=None, count=1))
         for n in range(3):
             runner.handle("ada", n)
@@ -521,7 +533,7 @@ class ConsumerLaws(RunnerLaws):
         assert [o.value for o in runner.outputs(consumer="late")] == [2]
 
     def test_outputs_wait_for_their_consumers(self, hall: Hall) -> None:
-        """Nothing is pruned that a named one has yet to read, nor what is not over."""
+        """Outputs that a named consumer has not read, and unfinished runs, are not pruned."""
         runner = hall.serve(echo, retain=Retain(age=None, count=0))
         assert list(runner.outputs(consumer="mailer")) == []
         for n in range(3):
@@ -532,7 +544,7 @@ class ConsumerLaws(RunnerLaws):
 
 
 def runner_floor(runner: LocalRunner) -> int:
-    """Return the position from which on outputs are kept."""
+    """Return the position of the first kept output."""
     try:
         return next(iter(runner.outputs())).position - 1
     except OutputsPruned as pruned:
@@ -542,7 +554,7 @@ def runner_floor(runner: LocalRunner) -> int:
 EVENTS = 50
 HOUR = timedelta(hours=1)
 BARE = Retain(age=timedelta(days=7), dedupe_for=timedelta(days=90), dedupe_count=0)
-"""Age alone decides, so that no floor hides what a clock does."""
+"""A retention by age alone, without a minimum count that would hide the clock's effect."""
 
 
 @action(InputEvent)
@@ -553,17 +565,17 @@ def tally(event: InputEvent, ctx: RunnerContext) -> None:
 
 
 def tidy(memory: Memory) -> None:
-    """Let go of all that age gives up, by the rule of a sweep without its floor."""
+    """Delete everything older than its retention, without the minimum counts of a sweep."""
     memory.sweep()
     memory.store.sweep(now=memory.engine.clock.settle(), ops_kept=0)
 
 
 class WrongClockLaws(RunnerLaws):
-    """What holds where the clock of a memory jumps, and comes back."""
+    """Laws for a memory's clock that jumps and returns."""
 
     @pytest.mark.parametrize("days", [365, 3650, -365, -20000])
     def test_redelivered_events_are_recognised(self, hall: Hall, days: int) -> None:
-        """All of them, whatever was pruned while the clock was wrong, and afterwards."""
+        """Repeated events are recognised, whatever was pruned under a wrong clock."""
         runner = hall.serve(tally, retain=BARE)
         for n in range(EVENTS):
             runner.handle("ada", n, event_id=f"e{n}")
@@ -579,7 +591,7 @@ class WrongClockLaws(RunnerLaws):
 
     @pytest.mark.parametrize("days", [365, -365])
     def test_a_repeated_request_is_recognised(self, hall: Hall, days: int) -> None:
-        """Swept or not."""
+        """Repeated requests are recognised, swept or not."""
         ada = hall.memory.key("ada")
         ada.short_term.once("visit").increment("visits")
         self.clock.move(days=days)
@@ -592,7 +604,10 @@ class WrongClockLaws(RunnerLaws):
         assert ada.short_term.get("visits") == 2
 
     def test_what_a_wrong_clock_hides_comes_back(self, hall: Hall) -> None:
-        """Items, exact values, versions and moments of the past; a sweep takes none of them."""
+        """Items, values, versions and past moments hidden by a wrong clock reappear.
+
+        No sweep deletes them.
+        """
         ada = hall.memory.key("ada")
         offers = ada.set("offers", capacity=2, compaction="trim", retention=timedelta(days=30))
         offers.add("10 %", id="offer", expire_at=self.clock.now + timedelta(days=40))
@@ -615,7 +630,7 @@ class WrongClockLaws(RunnerLaws):
         assert ada.short_term.at(then).get("code") == 43
 
     def test_what_really_expired_goes(self, hall: Hall) -> None:
-        """Once the time has elapsed, all of it is let go."""
+        """Expired data is deleted once the time has really elapsed."""
         runner, ada = hall.serve(tally, retain=BARE), hall.memory.key("ada")
         runner.handle("ada", 1, event_id="e")
         ada.set("offers").add("10 %", id="offer", expire_at=self.clock.now + HOUR)
@@ -629,7 +644,10 @@ class WrongClockLaws(RunnerLaws):
         assert ada.set("offers").history("offer")[-1].retired is not None
 
     def test_times_heal_when_the_clock_does(self, hall: Hall) -> None:
-        """The next commit has the right time again, and each moment of before means what it did."""
+        """A corrected clock gives the next commit the right time.
+
+        Old moments keep their meaning.
+        """
         ada = hall.memory.key("ada")
         marks: list[tuple[datetime, object]] = []
 
@@ -656,7 +674,7 @@ class WrongClockLaws(RunnerLaws):
         assert ada.short_term.at(marks[-1][0] + HOUR).get("n") == 4
 
     def test_a_clock_that_stays_ahead_is_believed_after_a_day(self, hall: Hall) -> None:
-        """As after a host was off: a day of elapsed time, seen at work, proves it."""
+        """A clock that stays ahead is trusted after a day of observed elapsed time."""
         runner = hall.serve(tally, retain=BARE)
         runner.handle("ada", 1, event_id="e")
         self.clock.move(days=365)
@@ -667,7 +685,7 @@ class WrongClockLaws(RunnerLaws):
             self.clock.elapse(hours=1)
 
     def test_a_clock_that_stays_behind_is_believed_after_a_day(self, hall: Hall) -> None:
-        """It had been ahead all the time: commits do not stay in the future."""
+        """A clock that stays behind is trusted after a day: commits do not stay in the future."""
         ada = hall.memory.key("ada")
         before = self.clock.now
         self.clock.move(days=-365)

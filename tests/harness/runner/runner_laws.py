@@ -1,4 +1,4 @@
-"""What laws of a runner start from: a memory, a runner, how one is killed; a random walk."""
+"""The base of a runner's laws: a memory, a runner, a kill; and a random walk."""
 
 from __future__ import annotations
 
@@ -26,31 +26,31 @@ from waiting import LIMIT_S
 
 
 class ActionGate:
-    """Where an action stops until it is let on, and says that it has come."""
+    """A gate that stops an action and reports its arrival."""
 
     def __init__(self) -> None:
         self._came, self._open = threading.Event(), threading.Event()
 
     def stop(self) -> None:
-        """Say so, and wait; once the gate is open, nobody waits any more."""
+        """Report the arrival, and wait until the gate is open."""
         self._came.set()
         assert self._open.wait(LIMIT_S), "nobody opened the gate"
 
     def let_know(self) -> None:
-        """Say that somebody has come, who does not wait here."""
+        """Report an arrival without waiting."""
         self._came.set()
 
     def reached(self) -> None:
-        """Wait until somebody has come."""
+        """Wait for the first arrival."""
         assert self._came.wait(LIMIT_S), "nobody came to the gate"
 
     @property
     def has_come(self) -> bool:
-        """Whether somebody has come."""
+        """Return whether an action has arrived."""
         return self._came.is_set()
 
     def open(self) -> None:
-        """Let everybody on."""
+        """Open the gate for all."""
         self._open.set()
 
 
@@ -60,7 +60,7 @@ def put_out(
     when: Condition | None = None,
     retry: Retry | None = None,
 ) -> Callable[..., Any]:
-    """Return an action of inputs that puts out what *make* returns."""
+    """Return an action of inputs that sends the result of *make*."""
 
     @action(InputEvent, when=when, retry=retry)
     def work(event: InputEvent, ctx: RunnerContext) -> None:
@@ -70,7 +70,7 @@ def put_out(
 
 
 def stopping(gate: ActionGate) -> Callable[..., Any]:
-    """Return an action that stops at a gate, then puts its input out."""
+    """Return an action that stops at a gate, then sends its input."""
 
     def stop(event: InputEvent, _ctx: RunnerContext) -> object:
         gate.stop()
@@ -80,10 +80,10 @@ def stopping(gate: ActionGate) -> Callable[..., Any]:
 
 
 class RunnerLaws:
-    """A group of tests; the test class of a runner says how memories and runners are made.
+    """A group of tests. The test class of a runner defines how memories and runners are made.
 
     Attributes:
-        clock: The clock that memories are to be opened with.
+        clock: The clock for opening memories.
     """
 
     clock: Clock
@@ -97,9 +97,9 @@ class RunnerLaws:
         raise NotImplementedError
 
     def crash(self, runner: LocalRunner, memory: Memory, path: Path) -> Memory:
-        """Have a runner count as dead from now on, as after a kill: it is not closed.
+        """Make a runner count as dead, as after a kill, without closing it.
 
-        Returns the memory that others go on with: *memory*, or one that was opened anew.
+        Returns the memory for its successors: *memory*, or a newly opened one.
         """
         raise NotImplementedError
 
@@ -109,7 +109,7 @@ class RunnerLaws:
 
     @pytest.fixture
     def path(self, tmp_path: Path) -> Path:
-        """Where a test's memory lies."""
+        """The path of a test's memory."""
         return tmp_path / "memory.db"
 
     @pytest.fixture
@@ -124,7 +124,7 @@ class Hall:
     """The memories and runners of one test.
 
     Attributes:
-        memory: The one to go on with.
+        memory: The present memory.
     """
 
     def __init__(self, laws: RunnerLaws, path: Path) -> None:
@@ -135,31 +135,31 @@ class Hall:
         self._never, self._pauses = threading.Event(), 0
 
     def start(self, agent: Agent | type[Agent], **options: object) -> LocalRunner:
-        """Return a runner that is closed with the test."""
+        """Return a runner, closed at the end of the test."""
         runner = self._laws.runner(agent, self.memory, **options)
         self._runners.append(runner)
         return runner
 
     def serve(self, *actions: Callable[..., Any], **options: Any) -> LocalRunner:
-        """Return a runner of an agent with these actions, and settings by name."""
+        """Return a runner of an agent with these actions and settings."""
         own = {name: options.pop(name) for name in ("concurrency", "retain") if name in options}
         return self.start(Agent(options.pop("name", "helper"), actions=actions, **options), **own)
 
     def crash(self, runner: LocalRunner) -> Memory:
-        """Kill a runner; return the memory on what it left."""
+        """Kill a runner. Return the memory for its successor."""
         self.memory = self._laws.crash(runner, self.memory, self._path)
         if self.memory not in self._memories:
             self._memories.append(self.memory)
         return self.memory
 
     def pause(self) -> None:
-        """Wait a moment for what is about to happen."""
-        self._never.wait(0.002)  # again and again
+        """Wait a moment for other threads."""
+        self._never.wait(0.002)  # repeatedly
         self._pauses += 1
         assert self._pauses < LIMIT_S / 0.002, "it did not happen"
 
     def close(self) -> None:
-        """Close everything, the dead as well."""
+        """Close all runners and memories, killed ones too."""
         for runner in self._runners:
             runner.close(LIMIT_S)
         for memory in self._memories:
@@ -176,11 +176,11 @@ class Hall:
         return self.memory.store.runs(self.memory.space, status="parked")[::-1]
 
     def retry(self, run: int, *, last: bool = False) -> int:
-        """Let a parked run try again."""
+        """Retry a parked run."""
         return self.memory.store.retry_run(run, last=last, time=self.memory.engine.clock())
 
     def discard(self, run: int) -> None:
-        """Give a parked run up."""
+        """Discard a parked run."""
         told = StatusChange(run, "parked", "discarded")
         time = self.memory.engine.clock()
         self.memory.store.commit(Batch(scope=self.run(run).scope, time=time, run=told))
@@ -194,18 +194,18 @@ KEYS = ("ada", "bob", "a_b/\n🦜")
 
 
 class Half(Event):
-    """Goes from the first action to the second."""
+    """Sent by the first action to the second."""
 
     n: int
     token: str
 
 
 class Fuse:
-    """Stops whoever comes to it, once it has burnt down.
+    """Stops every caller after a number of passes.
 
     Attributes:
-        steps: How many pass it until then.
-        gate: Where they are stopped.
+        steps: The number of passes left.
+        gate: The gate that stops callers.
     """
 
     def __init__(self) -> None:
@@ -214,7 +214,7 @@ class Fuse:
         self.gate = ActionGate()
 
     def pass_by(self) -> None:
-        """Go on, or stop."""
+        """Pass, or stop at the gate."""
         with self._lock:
             self.steps -= 1
             stops, gate = self.steps < 0, self.gate
@@ -222,7 +222,7 @@ class Fuse:
             gate.stop()
 
     def light(self, steps: int) -> ActionGate:
-        """Burn down in *steps*; return the gate where others then stop."""
+        """Allow *steps* passes. Return the gate for later callers."""
         with self._lock:
             self.steps, self.gate = steps, ActionGate()
             return self.gate
@@ -232,9 +232,9 @@ class Walk:
     """One walk, and its model.
 
     Attributes:
-        accepted: By key, the numbers of inputs that are to be found in memory, in order.
+        accepted: By key, the numbers of inputs expected in memory, in order.
         bad: Inputs whose second action fails.
-        discarded: Inputs that were given up: their first action stands, and has no output.
+        discarded: Discarded inputs. Their first action is committed, without output.
         read: The positions and values that the consumer has read.
     """
 
@@ -251,11 +251,11 @@ class Walk:
         self.runner = self.serve()
 
     def serve(self) -> LocalRunner:
-        """Return a runner, as good as the last one."""
+        """Return a new runner with the settings of the last one."""
         return self.hall.serve(*self.actions(), concurrency=self.random.choice((1, 2, 16)))
 
     def actions(self) -> tuple[Callable[..., Any], ...]:
-        """Return the actions: each attempt leaves a token of its own."""
+        """Return the actions. Each attempt leaves a unique token."""
 
         @action(InputEvent)
         def first(event: InputEvent, ctx: RunnerContext) -> None:
@@ -279,20 +279,20 @@ class Walk:
         return first, second
 
     def ask(self, n: int) -> str:
-        """Return what no other call has."""
+        """Return a value unique to this call."""
         self.fuse.pass_by()
         return f"{n} {uuid.uuid4().hex}"
 
     # --- steps
 
     def step(self) -> None:
-        """Do something."""
+        """Do one random step."""
         steps = (self.submit,) * 12 + (self.repeat,) * 2 + (self.work,) * 2
         steps += (self.crash, self.crash, self.close, self.decide, self.consume)
         self.random.choice(steps)()
 
     def submit(self) -> None:
-        """Accept an input; some of them fail later, some carry an id."""
+        """Submit an input. Some fail later, some have an id."""
         n, key = self._inputs, self.random.choice(KEYS)
         self._inputs += 1
         event_id = f"event {n}" if self.random.random() < 0.5 else None
@@ -305,18 +305,18 @@ class Walk:
             self._events[event_id] = (key, n)
 
     def repeat(self) -> None:
-        """Submit an event again: it is the same run."""
+        """Submit an earlier event again. The run is the same."""
         if self._events:
             event_id = self.random.choice(list(self._events))
             key, n = self._events[event_id]
             assert self.runner.submit(key, n, event_id=event_id).repeated
 
     def work(self) -> None:
-        """Have everything done that can be."""
+        """Run everything that can run."""
         self.runner.run_until_idle()
 
     def crash(self) -> None:
-        """Kill the runner in the middle of what it does; the dead one goes on a little."""
+        """Kill the runner in the middle of its work. The killed runner continues a little."""
         gate = self.fuse.light(self.random.randrange(6))
         worker = threading.Thread(target=work_on, args=(self.runner,), daemon=True)
         worker.start()
@@ -332,12 +332,12 @@ class Walk:
             dead.close(LIMIT_S)
 
     def close(self) -> None:
-        """Close the runner; another one goes on."""
+        """Close the runner, and start another."""
         self.runner.close(LIMIT_S)
         self.runner = self.serve()
 
     def decide(self) -> None:
-        """Mend or discard what is parked."""
+        """Repair or discard the parked runs."""
         for run in self.hall.parked():
             key = run.scope.key or ""
             n = next(n for n in self.accepted[key] if n in self.bad)
@@ -350,21 +350,21 @@ class Walk:
                 self._events = {e: at for e, at in self._events.items() if at != (key, n)}
 
     def consume(self) -> None:
-        """Read some outputs; who reads them may die before it asks for the next."""
+        """Read some outputs. The consumer may die before it confirms the last."""
         for output in self.runner.outputs(consumer="reader"):
             self._note(output)
             if self.random.random() < 0.2:
                 break
 
     def _note(self, output: Output) -> None:
-        """Take an output, if it is not the one that was taken last."""
+        """Record an output, unless it repeats the last one."""
         if not self.read or self.read[-1][0] != output.position:
             self.read.append((output.position, output.value))
 
     # --- the end
 
     def finish(self) -> None:
-        """Let everything be done that waits, and hold memory and outputs to the model."""
+        """Run everything that waits, and compare memory and outputs with the model."""
         self.work()
         while self.hall.parked():
             self.decide()
@@ -392,13 +392,13 @@ class Walk:
 
 
 def work_on(runner: LocalRunner) -> None:
-    """Work until there is nothing left, or the runner is closed."""
+    """Work until no input is left or the runner is closed."""
     with suppress(StoreClosed):
         runner.run_until_idle()
 
 
 def walk_runs(hall: Hall, *, steps: int, seed: int) -> None:
-    """Walk so many steps, and hold what came of it to the model."""
+    """Walk *steps* steps, and compare the result with the model."""
     walk = Walk(hall, seed)
     for _ in range(steps):
         walk.step()

@@ -55,17 +55,17 @@ def discard_all(store: Store) -> None:
 
 
 class ClockStepLaws(Laws):
-    """What becomes of times where the caller's clock is wrong for a while."""
+    """Laws of times under a wrong clock."""
 
     def test_times_wait_for_a_clock_that_went_back_a_little(self, store: Store) -> None:
-        """They rise with the numbers, as two processes' clocks never agree to the microsecond."""
+        """After a small step back of the clock, times still rise with the numbers."""
         write(store, add("i"))
         commit = write(store, add("j"), time=NOW - CLOCK_STEP_US)
         assert commit.time == NOW
         assert write(store, add("k"), time=NOW + 1).time == NOW + 1
 
     def test_times_return_with_a_clock_that_had_been_ahead(self, store: Store) -> None:
-        """At once: nothing lies in the future for a year; numbers keep the order."""
+        """After a clock was ahead, times return at once. Numbers keep the order."""
         one = write(store, add("i"))
         ahead = write(store, add("j"), time=NOW + YEAR)
         back = write(store, add("k"), time=NOW + SECOND)
@@ -76,7 +76,10 @@ class ClockStepLaws(Laws):
         assert ids(store.page(NOTES)) == ["i", "k", "j"]
 
     def test_a_time_of_the_past_means_one_moment(self, store: Store) -> None:
-        """What is later by number is later: a jump belongs to the moment at which it ended."""
+        """A time of the past means one moment.
+
+        A jump of the clock belongs to the moment of its end.
+        """
         numbers = [
             write(store, add(f"{time}"), time=NOW + time).number
             for time in (0, 10 * SECOND, YEAR, YEAR + 1, 20 * SECOND, 5 * DAY, 2 * YEAR, 6 * DAY)
@@ -98,7 +101,7 @@ class ClockStepLaws(Laws):
         assert store.time_of_commit(numbers[3]) == NOW + YEAR + 1
 
     def test_any_times_are_found_again(self, store: Store) -> None:
-        """Of clocks that are stepped at random: the last commit that is not later than asked."""
+        """With random clock steps, a time finds the last commit that is not later."""
         rng, clock = Random(5), NOW
         for n in range(60):
             clock += rng.choice((0, 1, SECOND, 90 * SECOND, DAY, YEAR, -SECOND, -DAY, -YEAR))
@@ -109,10 +112,9 @@ class ClockStepLaws(Laws):
             assert store.commit_at(moment) == last
 
     def test_the_past_follows_the_order_of_commits(self, store: Store) -> None:
-        """However the clock is stepped: a later time never reads fewer commits.
+        """A later time never reads fewer commits, however the clock is stepped.
 
-        What it reads is what was there after one of them. `created` is the time of a commit, so it
-        may go back.
+        It reads the state after a commit. `created` is the time of a commit, so it may go back.
         """
         rng, clock = Random(8), NOW
         states: list[tuple[tuple[str, ...], int | None]] = [((), None)]
@@ -138,7 +140,7 @@ class ClockStepLaws(Laws):
         assert before == len(times)
 
     def test_live_items_are_told_by_the_commits_that_added_them(self, store: Store) -> None:
-        """An update moves no item; what ended is not told, and commits without items are not."""
+        """Live items are counted by the commit that added them, whatever updated them since."""
         write(store, add("a"), add("b"), time=NOW)
         write(store, add("c"), time=NOW + 1)
         write(store, Put(("a",), 1), time=NOW + 1)
@@ -150,7 +152,7 @@ class ClockStepLaws(Laws):
     # --- floors
 
     def test_the_last_ops_are_never_forgotten(self, store: Store) -> None:
-        """However old a sweep takes them for; those of earlier commits go."""
+        """A sweep never deletes the last ops, however old they seem. Earlier ones are deleted."""
         store.commit_many([batch(op=b"op %d" % n) for n in range(6)])
         assert store.sweep(now=NOW + YEAR) == 0
         assert store.sweep(now=NOW + YEAR, ops_kept=4) > 0
@@ -158,7 +160,7 @@ class ClockStepLaws(Laws):
         assert again == [True, True, True, True, False, False]
 
     def test_ten_thousand_ops_are_enough(self, store: Store) -> None:
-        """Past those, age alone decides."""
+        """The last ten thousand ops are kept. Beyond, age alone decides."""
         many = [batch(op=b"op %d" % n) for n in range(OPS_KEPT + 2)]
         store.commit_many(many)
         store.sweep(now=NOW + YEAR)
@@ -166,7 +168,7 @@ class ClockStepLaws(Laws):
         assert store.commit(many[2]).adopted
 
     def test_the_last_event_ids_are_never_forgotten(self, store: Store) -> None:
-        """However old pruning takes them for."""
+        """Pruning never deletes the last event ids, however old they seem."""
         store.accept("helper", [event(n) for n in range(5)])
         discard_all(store)
         store.prune_runs("helper", "app", SHORT, now=NOW + YEAR)
@@ -174,7 +176,7 @@ class ClockStepLaws(Laws):
         assert [answer.repeated for answer in again] == [True, True, True, False, False]
 
     def test_repetitions_do_not_push_event_ids_out(self, store: Store) -> None:
-        """Only what was accepted counts."""
+        """Only accepted inputs count for the kept event ids, not repetitions."""
         store.accept("helper", [event(n) for n in range(3)])
         discard_all(store)
         for _ in range(4):
@@ -190,7 +192,7 @@ class ClockStepLaws(Laws):
     def test_what_only_the_clock_hides_is_not_ended_for_room(
         self, store: Store, compaction: str
     ) -> None:
-        """It takes none, and is there again when the clock is."""
+        """Items hidden by a wrong clock use no capacity, and reappear with the right clock."""
         full = Definition(capacity=2, compaction=compaction)
         mortal = Add(NOTES, replace(record("mortal"), expires=NOW + DAY))
         write(store, Define(NOTES, full), mortal, add("i"))

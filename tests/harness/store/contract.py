@@ -1,4 +1,4 @@
-"""The whole contract of a store: the laws that the package holds, and those of this folder."""
+"""The whole contract of a store: the laws in the package, and the laws in this folder."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class WholeContract(
     ErasingLaws,
     ErasingRunLaws,
 ):
-    """Every law of a store of alveus; opened and ended as in `StoreContract`."""
+    """Every law of an alveus store. Stores are opened and ended as in `StoreContract`."""
 
 
 class WholePersistentContract(WholeContract, PersistentStoreContract):
-    """The same for a store that keeps its data when it is closed."""
+    """The same for a store that keeps its data after a close."""

@@ -1,4 +1,4 @@
-"""Laws of what the journal says of a commit."""
+"""Laws of the journal's effects of a commit."""
 
 from __future__ import annotations
 
@@ -81,10 +81,10 @@ EFFECTS: dict[str, tuple[tuple[AnyChange, ...], list[tuple[Path, Value]], list[P
 
 
 class EffectsLaws(Laws):
-    """What `effects` and `commit_at` say."""
+    """Laws of `effects` and `commit_at`."""
 
     def test_commits_say_whose_they_are(self, store: Store) -> None:
-        """In order, past any of them, so many at a time."""
+        """Commits are listed with their scope, in order, after a number, up to a limit."""
         scopes = [ADA, HANDBOOK, BOB, ADA]
         for scope in scopes:
             write(store, add(f"{store.stats().commits}", to=SetRef(scope, "set")), scope=scope)
@@ -98,12 +98,12 @@ class EffectsLaws(Laws):
         assert [number for number, _ in found] == [3, 4, 5]
 
     def test_there_are_no_effects_of_what_never_was(self, store: Store) -> None:
-        """None, for 0, for negative numbers and for the future."""
+        """`effects` returns None for 0, negative numbers and future commits."""
         last = write(store, add("i")).number
         assert [store.effects(n) for n in (0, -1, last + 1)] == [None, None, None]
 
     def test_put_nodes_come_parents_first_and_as_made(self, store: Store) -> None:
-        """So that they can be put again in that order."""
+        """Put nodes are listed parents first and in order of creation, so they can be put again."""
         found = effects_of(store, *FURNITURE)
         paths = [path for path, _ in found.put_nodes]
         assert paths == [change.path for change in FURNITURE if isinstance(change, (Put, Create))]
@@ -111,7 +111,7 @@ class EffectsLaws(Laws):
 
     @pytest.mark.parametrize("case", EFFECTS)
     def test_effects_name_what_was_put_and_removed(self, store: Store, case: str) -> None:
-        """Each node once, as it stands in the end."""
+        """Effects list each put and removed node once, in its final state."""
         changes, put, removed = EFFECTS[case]
         write(store, *FURNITURE)
         found = effects_of(store, *changes)
@@ -119,7 +119,7 @@ class EffectsLaws(Laws):
         assert sorted(found.removed_paths) == removed
 
     def test_effects_done_again_give_the_same_tree(self, store: Store) -> None:
-        """First what was removed, then what was put: order of fields included."""
+        """Effects reproduce the tree and its order of fields: first removals, then puts."""
         write(store, *FURNITURE)
         model = _ordered(store)
         found = effects_of(
@@ -143,7 +143,7 @@ class EffectsLaws(Laws):
         assert model == _ordered(store)
 
     def test_effects_name_versions_of_items(self, store: Store) -> None:
-        """What began and what ended: an edit is both."""
+        """Effects list begun and ended versions. An edit is both."""
         write(store, add("old"), add("gone"))
         found = effects_of(
             store, add("new"), Replace(NOTES, 1, record("old", "edited")), Retire(NOTES, "gone", 1)
@@ -158,7 +158,7 @@ class EffectsLaws(Laws):
     def test_an_item_that_came_and_went_in_one_batch_was_live_at_no_commit(
         self, store: Store
     ) -> None:
-        """Its version is kept, so that nothing that was accepted is without a trace."""
+        """An item added and deleted in one batch was never live, but its version is kept."""
         found = effects_of(store, add("i"), Retire(NOTES, "i", 1), add("j"))
         assert [item.record.id for item in found.begun_items] == ["i", "j"]
         assert [item.record.id for item in found.ended_items] == ["i"]
@@ -167,7 +167,7 @@ class EffectsLaws(Laws):
         assert store.get(NOTES, ["i"], at=found.commit.number) == [None]
 
     def test_later_commits_do_not_change_effects(self, store: Store) -> None:
-        """What was put stays readable after it was overwritten or deleted."""
+        """Put nodes stay readable in effects after they were replaced or deleted."""
         number = write(store, Put(("a",), 1), Put(("b",), 2), add("i")).number
         write(store, Put(("a",), 5), Delete(("b",)), Replace(NOTES, 1, record("i", "edited")))
         found = present(store.effects(number))
@@ -175,7 +175,7 @@ class EffectsLaws(Laws):
         assert [item.record.text for item in found.begun_items] == ["text of i"]
 
     def test_commit_at_finds_the_last_commit_by_a_time(self, store: Store) -> None:
-        """At or before it; of several at one time the last; 0 before all."""
+        """`commit_at` returns the last commit at or before a time, or 0."""
         assert store.commit_at(FAR) == 0
         numbers = [store.commit(batch(time=t)).number for t in (NOW, NOW, NOW + SECOND)]
         found = [store.commit_at(t) for t in (NOW - 1, NOW, NOW + 1, NOW + SECOND, FAR)]
@@ -183,7 +183,7 @@ class EffectsLaws(Laws):
 
 
 def _ordered(store: Store) -> dict[Path, object]:
-    """Return the tree by path; fields of an object come in their order."""
+    """Return the tree by path. Fields of an object keep their order."""
     found: dict[Path, object] = {}
     stack: list[Path] = [()]
     while stack:

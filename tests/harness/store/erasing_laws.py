@@ -1,4 +1,4 @@
-"""Laws of forgetting: erased from every read of every time, in runs as well."""
+"""Laws of forgetting: erased from every read of every time, and from runs."""
 
 from __future__ import annotations
 
@@ -65,12 +65,12 @@ def forget(store: Store, *ids: str, ref: SetRef = NOTES, receipt: str = "one") -
 
 
 def forget_key(store: Store, receipt: str = "one", *, rehearse: bool = False) -> Erased:
-    """Erase Ada."""
+    """Erase the key "ada"."""
     return store.erase(Erasure(ADA, NOW, receipt, whole_key=True, dry_run=rehearse))
 
 
 def sum_up(store: Store, made: str, *sources: str, ref: SetRef = NOTES) -> int:
-    """Compact *sources* into one item; return the id of the compaction."""
+    """Compact *sources* into one item. Return the id of the compaction."""
     live = [item for item in store.get(ref, sources) if item is not None]
     links = [Link(ref, item_id) for item_id in sources]
     retired = [(item.record.id, item.version) for item in live]
@@ -80,12 +80,12 @@ def sum_up(store: Store, made: str, *sources: str, ref: SetRef = NOTES) -> int:
 
 
 def ids(store: Store, ref: SetRef = NOTES) -> list[str]:
-    """Return what is live."""
+    """Return the ids of the live items."""
     return sorted(item.record.id for item in store.page(ref))
 
 
 def run_of(store: Store, *, event: str = '"secret"', agent: str = "helper") -> int:
-    """Accept an input of Ada's."""
+    """Accept an input of the key "ada"."""
     given = QueuedInput(ADA, event, NOW, event.encode(), b"asked", "it")
     return present(store.accept(agent, [given])[0].run)
 
@@ -93,7 +93,7 @@ def run_of(store: Store, *, event: str = '"secret"', agent: str = "helper") -> i
 def step(
     store: Store, run: int, ordinal: int = 0, *, read_set: str | None = None, done: bool = True
 ) -> Commit:
-    """Commit a step of a run that adds an item, sends something, and puts something out."""
+    """Commit a step of a run that adds an item, sends an event, and writes an output."""
     lease = present(store.acquire_lease(ADA, "worker"))
     told = Step(
         run, ordinal, "greet", sent='["secret"]', sensory='["secret"]', read_set=read_set,
@@ -104,12 +104,12 @@ def step(
 
 
 class ErasingLaws(Laws):
-    """What is erased is gone from every read, and comes back by nothing."""
+    """Erased data is in no read, and nothing brings it back."""
 
     # --- names
 
     def test_an_erasure_takes_its_name_with_it(self, store: Store) -> None:
-        """A second one of the name erases nothing; a commit of that name adopts it."""
+        """A repeated erasure of one name erases nothing. A commit with that name adopts it."""
         write(store, add("i"), add("j"))
         named = NamedRequest(b"erase", b"i", "erase")
         asked = Erasure(ADA, NOW, "one", items=[(NOTES, ["i"])], named=named)
@@ -130,7 +130,7 @@ class ErasingLaws(Laws):
     # --- items
 
     def test_an_erased_item_is_in_no_read_of_any_time(self, store: Store) -> None:
-        """All of its versions, live or not; what else is there stays as it was."""
+        """All versions of an erased item disappear from all reads. Other data stays."""
         write(store, add("i"), add("j"))
         write(store, Replace(NOTES, 1, record("i", "newer")))
         write(store, Retire(NOTES, "i", 2))
@@ -148,14 +148,14 @@ class ErasingLaws(Laws):
         assert [len(e.ended_items) for e in found if e] == [0, 0, 0, 0]
 
     def test_the_change_log_says_what_is_gone(self, store: Store) -> None:
-        """So that nobody's cache keeps it."""
+        """The change log lists erased rows, so that caches drop them."""
         write(store, add("i"))
         row, seq = store.versions(NOTES, "i")[0].row, store.seq()
         forget(store, "i")
         assert [(c.row, c.kind) for c in store.changes(seq) or ()] == [(row, "removed")]
 
     def test_nothing_to_erase_is_no_commit(self, store: Store) -> None:
-        """Nor a receipt; and a second time is nothing to erase."""
+        """An erasure of nothing makes no commit and no receipt, nor does a repeated erasure."""
         write(store, add("i"))
         forget(store, "i")
         before = reads(store, now=NOW)
@@ -165,7 +165,7 @@ class ErasingLaws(Laws):
         assert [kept.id for kept in store.receipts(["space app"])] == ["one"]
 
     def test_an_erasure_is_a_commit_with_a_receipt(self, store: Store) -> None:
-        """The same erasure again is told the same."""
+        """An erasure is a commit with a receipt. A repetition gets the same receipt."""
         last = write(store, add("i")).number
         erased = forget(store, "i")
         assert erased.commit is not None
@@ -181,7 +181,7 @@ class ErasingLaws(Laws):
         assert (effects.put_nodes, effects.begun_items, effects.ended_items) == ([], [], [])
 
     def test_a_rehearsal_changes_nothing(self, store: Store) -> None:
-        """And tells what the erasure then does."""
+        """A rehearsal changes nothing, and returns the counts of the real erasure."""
         write(store, Put(("a",), 1), add("i"), add("j"))
         sum_up(store, "s", "i", "j")
         step(store, run_of(store))
@@ -195,7 +195,7 @@ class ErasingLaws(Laws):
         assert whole.counts["runs"] == 1
 
     def test_an_id_may_be_used_again(self, store: Store) -> None:
-        """It begins anew, without a past."""
+        """A reused id starts again, without a past."""
         write(store, add("i", "old"))
         forget(store, "i")
         refused(store, StaleItem, Replace(NOTES, 1, record("i", "old and more")))
@@ -203,7 +203,7 @@ class ErasingLaws(Laws):
         assert [v.record.text for v in store.versions(NOTES, "i")] == ["new"]
 
     def test_an_op_whose_result_was_erased_says_so(self, store: Store) -> None:
-        """It is not done again, and tells nothing of what it made."""
+        """A repeated op with an erased result is not done again, and the error says so."""
         store.commit(batch(add("i"), op=b"op", request=b"asked", label="order", result=["i"]))
         forget(store, "i")
         with pytest.raises(Forgotten, match="order"):
@@ -213,7 +213,7 @@ class ErasingLaws(Laws):
         assert present(store.effects(1)).commit.result is None
 
     def test_forgetting_reaches_past_what_was_purged_on_the_way(self, store: Store) -> None:
-        """Whatever came of an item, by summaries of summaries, edits and into knowledge, goes."""
+        """Forgetting reaches summaries of summaries, edits, and items derived into knowledge."""
         keeps = Definition(retention="purge")
         write(store, Define(NOTES, keeps), *map(add, "abcd"))
         sum_up(store, "ab", "a", "b")
@@ -230,7 +230,7 @@ class ErasingLaws(Laws):
         assert forget(store, "a", "ab", receipt="three").commit is None
 
     def test_a_key_takes_with_it_what_came_of_its_purged_items(self, store: Store) -> None:
-        """Nothing links them any more; what else knowledge holds stays."""
+        """Knowledge derived from purged items of a key is erased with the key."""
         write(store, Define(NOTES, Definition(retention="purge")), add("a"))
         lesson = Add(BOOK, record("lesson"), links=[Link(NOTES, "a")])
         write(store, lesson, Add(BOOK, record("kept")))
@@ -241,7 +241,7 @@ class ErasingLaws(Laws):
         assert ids(store, BOOK) == ["kept"]
 
     def test_an_answer_that_names_what_is_gone_goes_too(self, store: Store) -> None:
-        """As that of a request whose item was there already; not one about an item that stays."""
+        """A stored answer that names an erased item is erased. One about a kept item stays."""
         other, second = SetRef(ADA, "other"), SetRef(BOB, "notes")
         write(store, add("i"))
         store.commit(batch(op=b"kept", request=b"asked", label="again", result={"ids": ["i"]}))
@@ -255,7 +255,7 @@ class ErasingLaws(Laws):
             assert present(store.commit_of_op(op, request=b"", label="x")).result == ["i"]
 
     def test_answers_of_others_about_what_goes_with_a_key_go_too(self, store: Store) -> None:
-        """What was derived from the key, in knowledge, is named by nobody any more."""
+        """Answers of other keys about knowledge derived from the key are erased too."""
         write(store, add("i"))
         derived = Add(BOOK, record("lesson"), links=[Link(NOTES, "i")])
         store.commit(batch(derived, op=b"made", request=b"", label="x", result=["lesson"]))
@@ -266,7 +266,7 @@ class ErasingLaws(Laws):
             store.commit_of_op(b"late", request=b"", label="late")
 
     def test_vectors_of_what_is_gone_are_not_kept(self, store: Store) -> None:
-        """Whoever was just making them fills in nothing."""
+        """Vectors for erased items, computed meanwhile, are not stored."""
         write(store, add("i"), add("j"))
         info = present(store.set_info(NOTES))
         gone, kept = (store.versions(NOTES, item_id)[0].row for item_id in ("i", "j"))
@@ -280,7 +280,7 @@ class ErasingLaws(Laws):
     # --- what was derived
 
     def test_what_was_derived_goes_too(self, store: Store) -> None:
-        """To any depth, in knowledge as well; what it was derived from besides comes back."""
+        """Derived items are erased at any depth, in knowledge too. Their other sources return."""
         write(store, *(add(item_id) for item_id in "abcd"))
         sum_up(store, "ab", "a", "b")
         sum_up(store, "abc", "ab", "c")
@@ -296,7 +296,7 @@ class ErasingLaws(Laws):
         assert tuple(erased.marks) == (NOTES,)
 
     def test_a_compaction_counts_as_undone_by_it(self, store: Store) -> None:
-        """How it was done is gone with what it made."""
+        """A compaction with an erased result counts as undone, and its description is erased."""
         write(store, add("a"), add("b"))
         done = sum_up(store, "s", "a", "b")
         erased = forget(store, "a")
@@ -306,7 +306,7 @@ class ErasingLaws(Laws):
             write(store, Undo(NOTES, done))
 
     def test_sources_of_a_forgotten_summary_come_back_by_an_undo(self, store: Store) -> None:
-        """They were not asked to go: forgetting leaves them retired, and the compaction stands."""
+        """The sources of a forgotten summary stay retired, and an undo can restore them."""
         write(store, add("a"), add("b"))
         done = sum_up(store, "s", "a", "b")
         assert forget(store, "s").restored == 0
@@ -317,7 +317,7 @@ class ErasingLaws(Laws):
         assert ids(store) == ["a", "b"]
 
     def test_the_rest_of_a_compaction_can_still_be_undone(self, store: Store) -> None:
-        """What came back already is left as it is."""
+        """The rest of a compaction can be undone. Sources that have returned stay unchanged."""
         write(store, *(add(item_id) for item_id in "abcd"))
         live = store.get(NOTES, list("abcd"))
         retired = [(item.record.id, item.version) for item in live if item is not None]
@@ -333,7 +333,7 @@ class ErasingLaws(Laws):
         assert ids(store) == ["b", "c", "d"]
 
     def test_what_was_made_of_a_purged_item_goes_still(self, store: Store) -> None:
-        """Its id is known of it; and it is said that it cannot be made again."""
+        """An item derived from a purged item is erased. The receipt counts the lost source."""
         write(store, Define(NOTES, Definition(retention="purge")), *map(add, "abc"))
         live = store.get(NOTES, list("ab"))
         retired = [(item.record.id, item.version) for item in live if item is not None]
@@ -348,7 +348,7 @@ class ErasingLaws(Laws):
         assert forget(store, "a", receipt="two").commit is None
 
     def test_what_was_deleted_does_not_come_back(self, store: Store) -> None:
-        """Only what a compaction retired, and nothing became of since."""
+        """Retired sources return only from a compaction, and only if nothing used them since."""
         write(store, *(add(item_id) for item_id in "abc"))
         write(store, Add(NOTES, record("s"), links=[Link(NOTES, i) for i in "abc"]))
         write(store, Retire(NOTES, "b", 1))
@@ -357,7 +357,7 @@ class ErasingLaws(Laws):
         assert ids(store) == ["c"]
 
     def test_a_source_that_is_live_again_stays_as_it_is(self, store: Store) -> None:
-        """After an undo there is nothing to bring back."""
+        """A source that is live again after an undo stays unchanged."""
         write(store, add("a"), add("b"))
         write(store, Undo(NOTES, sum_up(store, "s", "a", "b")))
         assert forget(store, "a").restored == 0
@@ -365,7 +365,7 @@ class ErasingLaws(Laws):
         assert [(v.version, v.end_commit is None) for v in store.versions(NOTES, "b")] == expected
 
     def test_an_edited_summary_is_derived_still(self, store: Store) -> None:
-        """Every version of it goes."""
+        """Every version of an edited summary is erased."""
         write(store, add("a"), add("b"))
         sum_up(store, "s", "a", "b")
         write(store, Replace(NOTES, 1, record("s", "edited")))
@@ -373,7 +373,7 @@ class ErasingLaws(Laws):
         assert store.versions(NOTES, "s") == []
 
     def test_an_undo_is_of_what_was_there_when_it_was_made(self, store: Store) -> None:
-        """Whoever made it tells what it brings back, and that may have been erased meanwhile."""
+        """An undo planned before an erasure is refused. A new one restores the rest."""
         write(store, add("i"), add("j"))
         retired = [("i", 1), ("j", 1)]
         write(store, Compact(NOTES, retired, [], "{}"))
@@ -387,7 +387,7 @@ class ErasingLaws(Laws):
     # --- a whole key
 
     def test_a_forgotten_key_has_no_past_that_was_pruned(self, store: Store) -> None:
-        """Of what it is from then on, all is kept."""
+        """A forgotten key starts with a complete past."""
         write(store, Put(("a",), 1))
         write(store, Put(("a",), 2))
         write(store, Put(("a",), 3), time=NOW + 3 * SWEEP_AFTER_US)
@@ -399,7 +399,7 @@ class ErasingLaws(Laws):
         assert store.history_start(ADA) == (0, 0)
 
     def test_nothing_is_read_of_a_forgotten_key(self, store: Store) -> None:
-        """Its name is listed nowhere; other keys and knowledge stay as they are."""
+        """A forgotten key is in no listing. Other keys and knowledge stay unchanged."""
         write(store, Put(("a",), 1), add("i"))
         write(store, add("k", to=SetRef(BOB, "notes")), Put(("b",), 1), scope=BOB)
         write(store, add("h", to=BOOK))
@@ -436,7 +436,7 @@ class ErasingLaws(Laws):
         )
 
     def test_a_forgotten_key_may_be_used_again(self, store: Store) -> None:
-        """It finds nothing of before; the numbers of its runs and commits go on."""
+        """A reused forgotten key is empty. Numbers of its runs and commits continue."""
         write(store, Put(("a",), 1), add("i"))
         run_of(store)
         erased = forget_key(store)
@@ -452,7 +452,7 @@ class ErasingLaws(Laws):
         assert forget_key(store, "three").commit is None
 
     def test_what_was_accepted_does_not_run_again(self, store: Store) -> None:
-        """Its event id is remembered, though nothing else of it is."""
+        """An accepted input of a forgotten key does not run again: its event id is kept."""
         run = run_of(store)
         forget_key(store)
         again = store.accept(
@@ -462,7 +462,7 @@ class ErasingLaws(Laws):
         assert store.queued_runs("helper", ADA) == []
 
     def test_a_zombie_brings_nothing_back(self, store: Store) -> None:
-        """What was begun before the key was forgotten is refused, in a run and outside."""
+        """Work begun before the key was forgotten is refused, in a run and outside."""
         run = run_of(store)
         lease = present(store.acquire_lease(ADA, "worker"))
         write(store, add("i"))
@@ -481,7 +481,7 @@ class ErasingLaws(Laws):
         assert store.set_infos(ADA) == []
 
     def test_somebody_alive_is_not_robbed_of_a_key(self, store: Store) -> None:
-        """Whoever runs it finishes first."""
+        """A key whose lease a live owner holds cannot be forgotten."""
         write(store, add("i"))
         lease = present(store.acquire_lease(ADA, "worker"))
         with pytest.raises(KeyBusy):
@@ -491,7 +491,7 @@ class ErasingLaws(Laws):
         assert present(store.acquire_lease(ADA, "other")).epoch > lease.epoch + 1
 
     def test_outputs_nobody_will_read_are_counted(self, store: Store) -> None:
-        """And those that are in the world already."""
+        """The receipt counts unread outputs, and outputs that were read already."""
         store.consumer_position("helper", "app", "mail")
         for number in range(3):
             step(store, run_of(store, event=f'"{number}"'))
@@ -504,7 +504,7 @@ class ErasingLaws(Laws):
     # --- what else
 
     def test_scrubbing_changes_no_read(self, store: Store) -> None:
-        """It completes receipts, and moves no number."""
+        """Scrubbing completes receipts, and changes no read and no number."""
         write(store, add("i"), add("j"), Put(("a",), 1))
         forget(store, "i")
         before = reads(store, now=NOW)
@@ -517,7 +517,7 @@ class ErasingLaws(Laws):
         assert store.scrub(now=NOW) == []
 
     def test_kept_versions_come_by_page(self, store: Store) -> None:
-        """By id and version, also those that ended."""
+        """Kept versions are paged by id and version, ended ones too."""
         write(store, *(add(item_id) for item_id in "bac"))
         write(store, Replace(NOTES, 1, record("a", "new")), Retire(NOTES, "c", 1))
         places = [("a", 1), ("a", 2), ("b", 1), ("c", 1)]
@@ -529,17 +529,17 @@ class ErasingLaws(Laws):
         assert store.all_versions(SetRef(BOB, "notes")) == []
 
     def test_no_such_source_is_no_forgotten_one(self, store: Store) -> None:
-        """Deriving from what is gone is refused like deriving from what never was."""
+        """A forgotten source is refused like a source that never existed."""
         write(store, add("i"))
         forget(store, "i")
         refused(store, NotFound, Add(NOTES, record("s"), links=[Link(NOTES, "i")]))
 
 
 class ErasingRunLaws(Laws):
-    """What runs wrote or read leaves no trace with them."""
+    """Laws of forgetting in the records of runs."""
 
     def test_runs_that_wrote_or_read_an_item_lose_their_records(self, store: Store) -> None:
-        """Other runs keep theirs."""
+        """Runs that wrote or read an erased item lose their records. Other runs keep theirs."""
         looked = '{"items":[["notes",["i"]]],"searches":[]}'
         write(store, add("i"))
         reader, other = run_of(store, event='"1"'), run_of(store, event='"2"')
@@ -554,7 +554,7 @@ class ErasingRunLaws(Laws):
         assert store.outputs("helper", "app") == []
 
     def test_an_item_is_told_by_its_set_and_owner(self, store: Store) -> None:
-        """Of the same id in another set, or in knowledge, nothing was read."""
+        """An item with the same id in another set or knowledge does not count as read."""
         looked = (
             '{"items":[[null,"other",["i"]],["handbook","notes",["i"]]],'
             '"searches":[[null,["other","notes"],"i",[["other","i"]]]]}'
@@ -571,7 +571,7 @@ class ErasingRunLaws(Laws):
         "read_set", ["1", "null", '"i"', "[]", '[["notes"],"i"]', '{"items":1}']
     )
     def test_what_was_looked_up_may_have_any_shape(self, store: Store, read_set: str) -> None:
-        """A step that somebody else kept is read as texts; it stops no forgetting."""
+        """A read set of an unknown shape is searched as texts, and blocks no forgetting."""
         write(store, add("i"))
         run = run_of(store, event='"1"')
         step(store, run, read_set=read_set)
@@ -579,7 +579,10 @@ class ErasingRunLaws(Laws):
         assert there(store, run).forgotten == ("notes" in read_set)
 
     def test_a_run_that_is_not_over_loses_them_once_it_is(self, store: Store) -> None:
-        """Until then the receipt says that it is open."""
+        """An unfinished run loses its records at its end.
+
+        Until then the receipt lists it as open.
+        """
         run = run_of(store)
         step(store, run, done=False)
         with pytest.raises(KeyBusy):
@@ -600,7 +603,7 @@ class ErasingRunLaws(Laws):
         assert NOW + SECOND <= kept.scrubbed < NOW + 3600 * SECOND
 
     def test_a_heir_of_a_run_that_was_not_over_loses_them_later(self, store: Store) -> None:
-        """Retrying what is parked does not save what was forgotten."""
+        """A retry of a parked run loses the forgotten data later too."""
         run = run_of(store)
         step(store, run, done=False)
         store.commit(batch(StatusChange(run, "waiting", "parked", '"secret"')))
@@ -614,12 +617,12 @@ class ErasingRunLaws(Laws):
         assert there(store, heir).forgotten
 
     def give_back(self, store: Store) -> None:
-        """Have nobody run Ada's key."""
+        """Release the lease of the key "ada"."""
         lease = present(store.acquire_lease(ADA, "worker"))
         store.release_lease(lease)
 
     def test_a_heir_of_an_input_loses_it_too(self, store: Store) -> None:
-        """A parked run whose input a later one took over has the same event."""
+        """A run that took over the input of a parked run loses the event too."""
         run = run_of(store)
         write_turn = StatusChange(run, "waiting", "parked", '"secret"')
         store.commit(batch(write_turn))

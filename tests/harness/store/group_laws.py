@@ -1,4 +1,4 @@
-"""Laws of batches that are committed together."""
+"""Laws of batches committed together."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from alveus.testing.run_laws import BEGIN, PUT, accept, committed, leased, queue
 
 
 class GroupLaws(Laws):
-    """What batches and inputs owe each other when they are written together."""
+    """Laws of batches and inputs in one write."""
 
     def test_many_batches_are_committed_in_order(self, store: Store) -> None:
-        """Each has an answer of its own; a later one sees what an earlier one did."""
+        """Each batch of a group has its answer, and sees the changes of earlier batches."""
         run, lease = accept(store), leased(store)
         steps = [
             Step(run, 0, "greet", begin=BEGIN),
@@ -32,7 +32,7 @@ class GroupLaws(Laws):
         assert store.commit_many([]) == []
 
     def test_a_refused_batch_of_many_leaves_the_others(self, store: Store) -> None:
-        """Its error is its answer; the others stand, as if it had never been."""
+        """A refused batch of a group gets its error as the answer. The others are committed."""
         run, lease = accept(store), leased(store)
         good = batch(Step(run, 0, "greet", begin=BEGIN, outputs=["1"]), under=lease)
         answers = store.commit_many(
@@ -67,7 +67,7 @@ class GroupLaws(Laws):
         assert store.node(BOB, ("b",), at=None, now=NOW) is None
 
     def test_what_a_refused_batch_of_many_made_is_forgotten(self, store: Store) -> None:
-        """A key, a set, the begin and the end of a run: the next batch makes them anew."""
+        """A key, set, or run begin and end of a refused batch is made by the next batch."""
         notes = SetRef(BOB, "notes")
         run, lease = accept(store, BOB), leased(store, BOB)
         step = Step(run, 0, "greet", begin=BEGIN, done=True)
@@ -92,7 +92,7 @@ class GroupLaws(Laws):
         assert store.accept("helper", [QueuedInput(BOB, "1", NOW)])[0].first
 
     def test_refused_inputs_leave_nothing_for_others_of_their_group(self, store: Store) -> None:
-        """Numbers, leases and event ids of what was refused are free, whoever wrote beside it."""
+        """Numbers, leases and event ids of refused inputs stay free for others of the group."""
         store.accept("helper", [queued_input("e")])
         new = Scope("app", "new")
 

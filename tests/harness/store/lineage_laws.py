@@ -1,4 +1,4 @@
-"""Laws of compactions: what items come from, what brings them back, how long they are kept."""
+"""Laws of compactions: sources, undo and retention."""
 
 from __future__ import annotations
 
@@ -68,22 +68,22 @@ from alveus.testing.run_laws import BEGIN, accept, leased
 
 
 def fenced(change: Add, *leases: Lease) -> Batch:
-    """Return a batch that holds only while these leases do."""
+    """Return a batch that requires these leases."""
     return replace(batch(change), fences=leases)
 
 
 def without_version(item: StoredItem) -> StoredItem:
-    """Return an item without what a revival changes: where it stands and which version it is."""
+    """Return an item without the fields that a revival changes: position and version."""
     return replace(item, row=0, version=0, begin_commit=0, end_commit=None)
 
 
 class LineageLaws(Laws):
-    """Links, compactions, undo and revival."""
+    """Laws of links, compactions, undo and revival."""
 
     # --- links
 
     def test_links_are_of_versions(self, store: Store) -> None:
-        """To the last version of each source, live or not, also one of the same batch."""
+        """A link names the last version of its source, live or ended, also of the same batch."""
         write(store, add("i"), add("gone"))
         write(store, Replace(NOTES, 1, record("i", "new")), Retire(NOTES, "gone", 1))
         write(store, add("j"), derived("d", "i", "gone", "j", "i"))
@@ -99,7 +99,7 @@ class LineageLaws(Laws):
         )
 
     def test_links_reach_other_sets_and_knowledge(self, store: Store) -> None:
-        """Of the batch's own key, and of knowledge."""
+        """Links reach sets of the batch's key, and knowledge."""
         write(store, add("i", to=OTHERS), add("page", to=BOOK))
         sources = [Link(OTHERS, "i"), Link(BOOK, "page")]
         write(store, Add(NOTES, record("d"), links=sources))
@@ -107,7 +107,10 @@ class LineageLaws(Laws):
         assert [source for _, source in store.source_links([only(store, "d").row])] == sorted(rows)
 
     def test_what_is_not_there_is_no_source(self, store: Store) -> None:
-        """Nor is an item of another key; the batch changes nothing."""
+        """A missing item, or one of another key, is refused as a source.
+
+        The batch changes nothing.
+        """
         write(store, add("i"))
         write(store, add("his", to=SetRef(BOB, "notes")), scope=BOB)
         for link in (Link(NOTES, "nobody"), Link(NEVER, "i"), Link(NOTES, "d")):
@@ -120,7 +123,7 @@ class LineageLaws(Laws):
         assert store.set_info(NEVER) is None
 
     def test_an_edited_item_keeps_its_links(self, store: Store) -> None:
-        """Every version of it was derived from the same."""
+        """Every version of an edited item keeps the links."""
         write(store, add("i"), derived("d", "i"))
         write(store, Replace(NOTES, 1, record("d", "edited")))
         one, two = store.versions(NOTES, "d")
@@ -133,13 +136,13 @@ class LineageLaws(Laws):
         assert store.source_links([third]) == [(third, source), (third, only(store, "j").row)]
 
     def test_a_new_item_of_an_old_id_has_no_old_links(self, store: Store) -> None:
-        """It is another item."""
+        """A new item with an old id has no links of the old item."""
         write(store, add("i"), derived("d", "i"))
         write(store, Retire(NOTES, "d", 1), add("d"))
         assert store.source_links([only(store, "d").row]) == []
 
     def test_what_stands_for_others_takes_their_reading(self, store: Store) -> None:
-        """It counts as read when they were, until it is read itself."""
+        """A summary has the access time of its sources, until it is read itself."""
         write(store, add("i"), Add(NOTES, record("d"), accessed=NOW - SECOND))
         assert only(store, "d").accessed == NOW - SECOND
         assert only(store, "i").accessed is None
@@ -149,7 +152,7 @@ class LineageLaws(Laws):
     # --- compactions
 
     def test_a_compaction_is_one_commit(self, store: Store) -> None:
-        """Sources retired, what stands for them added and linked, and kept under one id."""
+        """One commit retires the sources, adds the linked summaries, and records the compaction."""
         write(store, add("i"), add("j"), add("k"))
         rows = [only(store, name).row for name in ("i", "j")]
         number = write(store, compact(("i", 1), ("j", 1)), time=NOW + SECOND).number
@@ -165,7 +168,7 @@ class LineageLaws(Laws):
         assert sorted(item.row for item in effects.ended_items) == rows
 
     def test_compactions_are_listed_by_set(self, store: Store) -> None:
-        """The latest first, in pages; none of another set, and none that never was."""
+        """Compactions of a set are listed latest first, by page. An unknown set has none."""
         write(store, *(add(f"{n}") for n in range(5)), add("o", to=OTHERS))
         for n in range(5):
             write(store, compact((f"{n}", 1), added=[]))
@@ -180,7 +183,7 @@ class LineageLaws(Laws):
         assert store.compaction(0) is None
 
     def test_several_compactions_go_in_one_commit(self, store: Store) -> None:
-        """Each has an id of its own, and is undone by itself."""
+        """Several compactions of one commit have separate ids, and are undone separately."""
         write(store, add("i"), add("j"), add("o", to=OTHERS))
         write(store, into("a", "i"), into("b", "j"), into("c", "o", of=OTHERS))
         two, one = store.compactions(NOTES)
@@ -192,7 +195,7 @@ class LineageLaws(Laws):
         assert [c.undo_commit is None for c in store.compactions(NOTES)] == [True, False]
 
     def test_what_the_commit_began_can_be_compacted(self, store: Store) -> None:
-        """An add and the compaction that makes room for it are one commit."""
+        """A compaction may retire items that its commit adds."""
         write(store, add("i"))
         write(store, add("j"), compact(("i", 1), ("j", 1)), Replace(NOTES, 1, record("i+j", "e")))
         assert ids(store.page(NOTES)) == ["i+j"]
@@ -212,14 +215,14 @@ class LineageLaws(Laws):
         ],
     )
     def test_a_compaction_names_what_is_live(self, store: Store, change: Compact) -> None:
-        """Each version once; another one of it refuses the batch, and changes nothing."""
+        """A compaction names each live version once. Any other version refuses the batch."""
         write(store, add("i"), add("gone"))
         write(store, Retire(NOTES, "gone", 1))
         refused(store, StaleItem, change)
         assert store.set_info(NEVER) is None
 
     def test_a_compaction_may_not_add_what_is_live(self, store: Store) -> None:
-        """But an id that it retires may come back as what stands for it."""
+        """A compaction may not add a live id, except one that it retires."""
         write(store, add("i"), add("j"))
         refused(store, DuplicateItem, compact(("i", 1), added=[derived("j", "i")]))
         write(store, compact(("i", 1), ("j", 1), added=[derived("i", "i", "j")]))
@@ -229,19 +232,19 @@ class LineageLaws(Laws):
         assert [item.record.text for item in store.versions(NOTES, "i")][::2] == ["text of i"] * 2
 
     def test_a_compaction_needs_its_set(self, store: Store) -> None:
-        """One of nothing is no way to make a set."""
+        """A compaction of a missing set is refused."""
         refused(store, NotFound, Compact(NEVER, [], [], HOW))
         assert store.set_info(NEVER) is None
 
     def test_a_compaction_adds_to_its_own_set(self) -> None:
-        """Elsewhere it could not be undone as one."""
+        """A compaction adds to the set that it compacts."""
         with pytest.raises(InvalidInput, match="notes"):
             compact(("i", 1), added=[derived("d", to=OTHERS)])
 
     # --- undo
 
     def test_undo_brings_back_what_was_there(self, store: Store) -> None:
-        """Every field, its place in order, what search reads; as the next version."""
+        """Undo restores every field, the position and the features, as the next version."""
         whole = replace(WHOLE, sources=())
         write(store, Add(NOTES, whole), add("j", time=NOW - SECOND), add("k"))
         write(store, Replace(NOTES, 1, replace(whole, text="edited")), time=NOW + SECOND)
@@ -265,7 +268,7 @@ class LineageLaws(Laws):
         assert len(store.versions(NOTES, "i+j")) == 1
 
     def test_undo_brings_back_links(self, store: Store) -> None:
-        """What is brought back was derived from what it was derived from."""
+        """Undo restores the links of restored items."""
         write(store, add("i"), derived("d", "i"))
         write(store, compact(("d", 1), ("i", 1)))
         write(store, Undo(NOTES, last(store).id))
@@ -273,7 +276,7 @@ class LineageLaws(Laws):
         assert store.source_links([only(store, "d").row]) == [(only(store, "d").row, source)]
 
     def test_compactions_of_compactions_are_undone_from_the_last(self, store: Store) -> None:
-        """To any depth; an earlier one has to wait."""
+        """Nested compactions are undone from the last. An earlier one is refused before."""
         write(store, add("i"), add("j"), add("k"))
         before = [without_version(item) for item in store.page(NOTES)]
         write(store, compact(("i", 1), ("j", 1)))
@@ -286,7 +289,7 @@ class LineageLaws(Laws):
         assert [without_version(item) for item in store.page(NOTES)] == before
 
     def test_undo_and_compaction_in_one_commit(self, store: Store) -> None:
-        """What is undone can be compacted otherwise at once."""
+        """One commit may undo a compaction and compact again."""
         write(store, add("i"), add("j"), add("k"))
         write(store, compact(("i", 1), ("j", 1)))
         write(store, Undo(NOTES, last(store).id), compact(("j", 2), ("k", 1)))
@@ -307,7 +310,7 @@ class LineageLaws(Laws):
     def test_what_changed_since_is_not_undone(
         self, store: Store, meanwhile: AnyChange | None
     ) -> None:
-        """Undone, edited, deleted, compacted again, or an id that somebody uses: all stays."""
+        """After an undo, edit, delete, compaction or reuse of an id, an undo is refused whole."""
         write(store, add("i"), add("j"))
         write(store, compact(("i", 1), ("j", 1)))
         done = last(store).id
@@ -316,7 +319,7 @@ class LineageLaws(Laws):
         assert error.compaction == done
 
     def test_there_has_to_be_something_to_undo(self, store: Store) -> None:
-        """A compaction of that very set, committed before."""
+        """An undo needs a compaction of its set, committed before."""
         write(store, add("i"), add("o", to=OTHERS))
         number = write(store, into("d", "i")).number
         done = last(store).id
@@ -328,7 +331,7 @@ class LineageLaws(Laws):
     # --- revival
 
     def test_a_revived_item_is_what_it_was(self, store: Store) -> None:
-        """The version of a row comes back as the next one of its id, whichever it was."""
+        """A revived version is the next version of its id, from any earlier version."""
         write(store, Add(NOTES, replace(WHOLE, sources=())), add("j"))
         first, sizes = only(store), info(store)
         write(store, Replace(NOTES, 1, record("i", "edited")))
@@ -340,7 +343,7 @@ class LineageLaws(Laws):
         assert info(store) == sizes
 
     def test_only_what_is_gone_is_revived(self, store: Store) -> None:
-        """A live id, in whichever version, is a duplicate; a row of another set is not there."""
+        """Reviving a live id is a duplicate. A row of another set is not found."""
         write(store, add("i"), add("o", to=OTHERS))
         write(store, Replace(NOTES, 1, record("i", "new")))
         for version in store.versions(NOTES, "i"):
@@ -353,7 +356,7 @@ class LineageLaws(Laws):
 
     @pytest.mark.parametrize("what", ["tokens", "bytes"])
     def test_tokens_and_bytes_are_limited_as_items_are(self, store: Store, what: str) -> None:
-        """A set trims its oldest until it is within each of its capacities."""
+        """A full set retires its oldest items until it is within each of its capacities."""
         size = {"tokens": 3, "bytes": 3 * 12}[what]
         capacity = {f"capacity_{what}": size}
         write(store, Define(NOTES, Definition(**capacity)))  # pyright: ignore[reportArgumentType] - by name
@@ -378,7 +381,7 @@ class LineageLaws(Laws):
     def test_a_set_that_refuses_says_of_what_it_is_full(
         self, store: Store, definition: Definition, expected: tuple[str, int]
     ) -> None:
-        """Items, tokens or bytes, and how many it holds."""
+        """The error of a full set names the limit, items, tokens or bytes, and its present size."""
         write(store, Define(NOTES, definition))
         for n in range(2):
             write(store, Add(NOTES, replace(record(f"{n}"), text=f"item no. {n}", tokens=1)))
@@ -387,7 +390,7 @@ class LineageLaws(Laws):
         write(store, compact(("0", 1), ("1", 1), added=[]), add("2", "short"))
 
     def test_a_set_at_its_mark_is_told(self, store: Store) -> None:
-        """To whoever adds to it; what is compacted in the commit itself has no mark."""
+        """An add reports a set at its mark. Items compacted in the same commit do not count."""
         strategy = Definition(capacity=10, compaction={"name": "merge"}, high_water=0.5)
         write(store, Define(NOTES, strategy), Define(OTHERS, Definition(capacity=1)))
         marks = [
@@ -403,7 +406,7 @@ class LineageLaws(Laws):
     # --- time
 
     def test_items_out_of_time_are_known(self, store: Store) -> None:
-        """Expired ones, and those that are not valid at a moment; each at its bound."""
+        """Expired items, and items not valid at a moment, are listed, each at its exact bound."""
         times = {
             "always": {},
             "expires": {"expires": NOW},
@@ -439,7 +442,7 @@ class LineageLaws(Laws):
         assert store.expired_or_invalid_rows(home.number + 1, now=NOW, valid_at=NOW) == []
 
     def test_times_of_an_item_come_back(self, store: Store) -> None:
-        """As they were given, through edits, compaction and undo."""
+        """The times of an item survive edits, compaction and undo."""
         times = replace(
             record("i"), until=NOW + 1, expires=NOW + 2, valid_from=NOW + 3, valid_to=NOW + 4
         )
@@ -454,7 +457,7 @@ class LineageLaws(Laws):
     # --- fences
 
     def test_a_fence_is_a_lease_that_must_be_held(self, store: Store) -> None:
-        """Of any scope; another owner or epoch refuses the batch."""
+        """A fence on a lease of any scope refuses a batch under another owner or epoch."""
         lease = present(store.acquire_lease(HANDBOOK, "one"))
         store.commit(fenced(add("i"), lease))
         other = replace(lease, owner="two"), replace(lease, epoch=lease.epoch + 1)
@@ -465,7 +468,7 @@ class LineageLaws(Laws):
         assert ids(store.page(NOTES)) == ["i"]
 
     def test_a_fence_of_who_died_holds_until_it_is_taken_over(self, store: Store) -> None:
-        """From then on it refuses."""
+        """A fence on a dead owner's lease holds until the lease is taken over."""
         lease = present(store.acquire_lease(HANDBOOK, "one"))
         self.kill_owner(store, "one")
         store.commit(fenced(add("i"), lease))
@@ -483,7 +486,7 @@ def mortal(item_id: str, expires: int = NOW) -> Add:
 
 
 def prune(store: Store, *, before: int, limit: int = 10_000) -> int:
-    """Prune trees, step by step; return how many versions went."""
+    """Prune trees, step by step. Return the number of deleted versions."""
     removed, after = store.prune_history(before=before, limit=limit)
     while after is not None:
         more, after = store.prune_history(before=before, after=after, limit=limit)
@@ -492,10 +495,13 @@ def prune(store: Store, *, before: int, limit: int = 10_000) -> int:
 
 
 class RetentionLaws(Laws):
-    """How long the past is kept."""
+    """Laws of the retention of the past."""
 
     def test_a_set_keeps_what_ended_for_as_long_as_it_says(self, store: Store) -> None:
-        """For good, unless told; a sweep removes what ended longer ago, and never a live row."""
+        """A set keeps ended versions for its retention.
+
+        A sweep deletes older ones, never a live row.
+        """
         write(store, Define(NOTES, Definition(retention=SECOND)), add("i"), add("j"))
         one = write(store, Replace(NOTES, 1, record("i", "new"))).number
         two = write(store, Retire(NOTES, "j", 1), time=NOW + SECOND).number
@@ -513,7 +519,7 @@ class RetentionLaws(Laws):
         assert store.sweep(now=AGES) == 0
 
     def test_a_set_that_is_not_told_keeps_everything(self, store: Store) -> None:
-        """Until it is defined otherwise, and from then on nothing."""
+        """A set without a retention keeps everything, until a new definition."""
         write(store, add("i"))
         write(store, Retire(NOTES, "i", 1))
         assert store.sweep(now=AGES) == 0
@@ -522,14 +528,14 @@ class RetentionLaws(Laws):
         assert store.versions(NOTES, "i") == []
 
     def test_a_sweep_has_bounded_steps(self, store: Store) -> None:
-        """It is called again for the rest."""
+        """A sweep takes bounded steps. Further calls do the rest."""
         names = [f"{n}" for n in range(MAX_SWEPT_VERSIONS + 5)]
         write(store, Define(NOTES, PURGE), *map(add, names))
         write(store, *(Retire(NOTES, name, 1) for name in names))
         assert [store.sweep(now=NOW) for _ in range(3)] == [MAX_SWEPT_VERSIONS, 5, 0]
 
     def test_what_is_purged_takes_its_links_along(self, store: Store) -> None:
-        """What was derived from it stays; and search is told."""
+        """A purged version takes its links along. Derived items stay, and search is informed."""
         write(store, Define(NOTES, PURGE), add("i"), add("j"))
         write(store, derived("d", "i", "j"))
         follower = Follower()
@@ -546,7 +552,7 @@ class RetentionLaws(Laws):
         assert follower.agrees_with(store)
 
     def test_a_purged_compaction_is_not_undone(self, store: Store) -> None:
-        """Not in part either; it stays listed, and says so."""
+        """A purged compaction stays listed as purged, and cannot be undone, not even in part."""
         write(store, Define(NOTES, PURGE), add("i"), add("k"))
         write(store, into("d", "i"))
         done = last(store)
@@ -559,7 +565,7 @@ class RetentionLaws(Laws):
         assert ids(store.page(NOTES)) == ["k", "d"]
 
     def test_an_open_run_keeps_what_it_may_need(self, store: Store) -> None:
-        """What ended since its first step stays until it has ended."""
+        """Versions that ended since the first step of an open run stay until the run has ended."""
         write(store, Define(NOTES, PURGE), add("i"), Put(("a",), 1))
         run = accept(store)
         lease = leased(store)
@@ -579,7 +585,7 @@ class RetentionLaws(Laws):
 
     @pytest.mark.parametrize("limit", [1, 10_000])
     def test_the_past_of_trees_is_pruned(self, store: Store, limit: int) -> None:
-        """What ended before; the floor says from when on the past is whole."""
+        """Pruning deletes versions that ended before a time. The past is complete after it."""
         write(store, Put(("a",), 1), Put(("b",), 1))
         one = write(store, Put(("a",), 2), Delete(("b",))).number
         write(store, Put(("a",), 1), scope=BOB)
@@ -595,7 +601,7 @@ class RetentionLaws(Laws):
         assert store.history_start(ADA) == (two, 0)
 
     def test_what_is_under_way_keeps_its_past(self, store: Store) -> None:
-        """A day of it, whatever is asked for."""
+        """Pruning keeps the last day, whatever time is given."""
         write(store, Put(("a",), 1))
         write(store, Put(("a",), 2))
         write(store, Put(("a",), 3), time=NOW + SWEEP_AFTER_US - 1)
@@ -605,7 +611,7 @@ class RetentionLaws(Laws):
 
     @pytest.mark.parametrize("start", [NOW, -NOW])
     def test_a_sweep_says_of_which_past_it_took(self, store: Store, start: int) -> None:
-        """A value that expired was there until then, before 1970 too: earlier is not whole."""
+        """A sweep of an expired value moves the begin of the complete past, before 1970 too."""
         first, second = Put(("a",), 1, start + SECOND), Put(("b",), 1, start + 2 * SECOND)
         write(store, first, second, Put(("c",), 1), time=start)
         write(store, Put(("c",), 1), scope=BOB, time=start)
@@ -615,7 +621,7 @@ class RetentionLaws(Laws):
         assert store.history_start(BOB) == (0, 0)
 
     def test_times_of_commits_are_known(self, store: Store) -> None:
-        """Of each, and of the last one before a number that is none."""
+        """The time of each commit is known, also of the last one before an unused number."""
         one = write(store, add("i")).number
         two = write(store, add("j"), time=NOW + SECOND).number
         expected = [0, NOW, NOW + SECOND, NOW + SECOND]
@@ -624,7 +630,7 @@ class RetentionLaws(Laws):
     # --- items that expire
 
     def test_what_expired_is_listed(self, store: Store) -> None:
-        """Of any set, while it is live."""
+        """Expired live items of any set are listed."""
         write(store, mortal("i"), mortal("j", NOW + 1), add("k"))
         assert ids(store.expired_items(now=NOW)) == ["i"]
         assert ids(store.expired_items(now=NOW + 1)) == ["i", "j"]
@@ -634,7 +640,7 @@ class RetentionLaws(Laws):
 
     @pytest.mark.parametrize("count", [1, 20])
     def test_the_id_of_what_expired_is_free(self, store: Store, count: int) -> None:
-        """An add ends what expired by the time of its commit, and goes on counting."""
+        """An add ends an item that expired before its commit. The versions of the id continue."""
         names = [f"{n}" for n in range(count)]
         write(store, *(mortal(name, NOW + SECOND) for name in names))
         number = write(store, *map(add, names), time=NOW + SECOND).number
@@ -645,7 +651,7 @@ class RetentionLaws(Laws):
         assert info(store).items == count
 
     def test_what_expired_takes_no_room(self, store: Store) -> None:
-        """A set with a capacity lets go of it first."""
+        """A set with a capacity retires expired items first."""
         full = Definition(capacity=2, compaction="reject")
         write(store, Define(NOTES, full), mortal("i", NOW + SECOND), add("j"))
         write(store, add("k"), time=NOW + SECOND)

@@ -1,4 +1,4 @@
-"""Random batches and runs: enough alike to collide, odd enough to find what nobody thought of."""
+"""Random batches and runs, similar enough to collide, and odd enough to find unexpected faults."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from alveus.values.storable import Path
 SCOPES = (Scope("app", "ada"), Scope("app", "b.o\0b"), Scope("app 2", "ada"), Scope("app", None))
 OBJECTS = ("a", "a.b", "\\", "x\0y", "🦊")
 LEAVES = ("leaf", "other leaf")
-"""Names that never become objects: only these expire, so that no object goes before its fields."""
+"""Names that never become objects. Only these expire, so no object expires before its fields."""
 
 IDS = ("i", "j", "k", "🦊", "i\0")
 TEXTS = ("short", "", "a longer text about nothing", "naïve 🦊 \0", "text")
@@ -71,20 +71,20 @@ DEFINITIONS = (
     Definition(capacity_bytes=90, capacity_tokens=3, compaction="reject", low_water=0.5),
 )
 STEPS = (0, 0, 1, SECOND, 3 * SECOND, 60 * SECOND)
-"""How far time moves from one batch to the next."""
+"""Steps of time between two batches."""
 
 WRONG = (0, 0, 0, 0, -SECOND, -DAY)
-"""How wrong the clock is by which a batch is made."""
+"""Errors of the clock with which a batch is made."""
 
 
 @dataclass
 class Player:
-    """Makes up batches for a store, looking at it only to aim well.
+    """Makes random batches for a store. It reads the store only to choose likely targets.
 
     Args:
-        rng: Where chance comes from.
-        clock: What time it really is.
-        purges: Also define sets that keep ended versions for a time only.
+        rng: The source of randomness.
+        clock: The true time.
+        purges: Also define sets with a limited retention.
     """
 
     rng: Random
@@ -92,7 +92,7 @@ class Player:
     purges: bool = False
 
     def batch(self, store: Store) -> Batch:
-        """Return a batch that *store* takes more often than not."""
+        """Return a batch that *store* usually accepts."""
         self.clock += self.rng.choice(STEPS)
         scope = self.rng.choice(SCOPES)
         state = [self._delta() for _ in range(self._few())] if scope.key is not None else []
@@ -236,7 +236,7 @@ def vectors_of(text: str) -> bytes:
 
 
 def embed_some(store: Store, *, limit: int) -> None:
-    """Embed up to *limit* of what waits."""
+    """Embed up to *limit* waiting items."""
     waiting = store.pending_vectors(limit=limit)
     store.store_vectors([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])
 
@@ -244,7 +244,7 @@ def embed_some(store: Store, *, limit: int) -> None:
 def forget_some(
     store: Store, model: Store, rng: Random, *, clock: int, runs: Mapping[int, int]
 ) -> tuple[int, int] | None:
-    """Forget something on both; return the numbers of the commits, if there were any.
+    """Forget something in both stores. Return the numbers of the commits, if any.
 
     Args:
         runs: The store's id of each run of the model.
@@ -277,7 +277,7 @@ def _erasure(rng: Random, clock: int) -> Erasure:
 
 
 def _told(erased: Erased, runs: Mapping[int, int]) -> dict[str, Any]:
-    """Return what is the same in every store."""
+    """Return the fields that are equal in every store."""
     told = asdict(erased)
     told["open"] = sorted(runs.get(run, run) for run in erased.open)
     for name in ("commit", "sets", "puts"):
@@ -308,7 +308,7 @@ def answer(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T | Alveu
 
 
 def comparable(answer: object) -> object:
-    """Return of an answer what is the same in every store."""
+    """Return the part of an answer that is equal in every store."""
     if isinstance(answer, AlveusError):
         return type(answer)
     if isinstance(answer, Commit):
@@ -331,8 +331,8 @@ class LaneGame:
     """Moves of runners, consumers and the command line, made on two stores at once.
 
     Attributes:
-        numbers: Commits, as the store and the model number them.
-        leases: Leases that were had, as the store and the model gave them.
+        numbers: Commits by the numbers of the store and the model.
+        leases: Past leases of the store and the model.
         runs: The store's id of each run of the model.
     """
 
@@ -355,7 +355,7 @@ class LaneGame:
         rng.choice(moves)(rng, clock, owner)
 
     def release(self, scope: Scope) -> None:
-        """Give back the lease of *scope*, if it is held."""
+        """Release the lease of *scope*, if it is held."""
         for ours, theirs in reversed(self.leases):
             if theirs.scope == scope:
                 self.store.release_lease(ours)
@@ -363,7 +363,7 @@ class LaneGame:
                 return
 
     def both(self, ask: Callable[[Store], T]) -> tuple[T, T] | None:
-        """Return what both answer, which agrees; None: both refuse it alike."""
+        """Return the equal answers of both. None means both refuse with equal errors."""
         found, expected = answer(ask, self.store), answer(ask, self.model)
         assert comparable(found) == comparable(expected), (found, expected)
         if isinstance(found, AlveusError) or isinstance(expected, AlveusError):
@@ -371,7 +371,7 @@ class LaneGame:
         return found, expected
 
     def agree(self, batch: Batch, answer: object, expected: object) -> None:
-        """Hold the answers to a batch to each other, and keep their numbers."""
+        """Compare the answers to a batch, and record their numbers."""
         assert comparable(answer) == comparable(expected), (batch, answer, expected)
         if isinstance(answer, Commit) and isinstance(expected, Commit):
             if not expected.adopted:
@@ -380,7 +380,7 @@ class LaneGame:
             assert (answer.number, expected.number) in reversed(self.numbers), (answer, expected)
 
     def lease(self, scope: Scope, owner: str) -> tuple[Lease, Lease] | None:
-        """Take a lease on both, where it is to be had."""
+        """Take a lease in both stores, if it is free."""
         ours, theirs = (
             self.store.acquire_lease(scope, owner),
             self.model.acquire_lease(scope, owner),
@@ -407,7 +407,7 @@ class LaneGame:
                 self.leases.append((mine.lease, yours.lease))
 
     def _tell(self, rng: Random, clock: int, owner: str) -> None:
-        """Commit something about a run or a few, one by one or together."""
+        """Commit a change of one or several runs, one by one or together."""
         pairs = [self._batch(rng, clock, owner) for _ in range(rng.choice((1, 1, 1, 2, 4)))]
         made = [pair for pair in pairs if pair is not None]
         if len(made) == 1:
@@ -448,7 +448,7 @@ class LaneGame:
         return ours, theirs
 
     def _some(self, rng: Random, status: str) -> Run | None:
-        """Return a run of the model, most likely one of *status*, or one that is not there."""
+        """Return a run of the model, most likely one of *status*, or a missing run."""
         found = [run for space in SPACES for run in self.model.runs(space, limit=12)]
         fitting = [run for run in found if run.status == status]
         if not found or rng.random() < 0.05:

@@ -1,4 +1,4 @@
-"""Laws of the vectors of a new embedder, and of what rules of admission found."""
+"""Laws of the vectors of a new embedder, and of the results of admission rules."""
 
 from __future__ import annotations
 
@@ -48,10 +48,10 @@ def vectors(store: Store, ref: SetRef = NOTES) -> dict[str, bytes | None]:
 
 
 class StagingLaws(Laws):
-    """What notes guard, and how all vectors of a space change at once."""
+    """Laws of guarding notes, and of the change of all vectors of a space at once."""
 
     def test_a_batch_goes_in_if_the_notes_stand_as_expected(self, store: Store) -> None:
-        """All of them."""
+        """A batch is accepted if all its expected notes are present."""
         store.put_note("embedder of app", "minilm", expected=None)
         store.put_note("other", "x", expected=None)
         store.commit(replace(batch(add("i")), expects=[*MINE, ("other", "x")]))
@@ -61,7 +61,7 @@ class StagingLaws(Laws):
     def test_a_batch_that_expects_another_note_is_refused(
         self, store: Store, text: str | None
     ) -> None:
-        """Vectors of one embedder never come under another; nothing is changed."""
+        """A batch with an unexpected note changes nothing: vectors of two embedders never mix."""
         store.put_note("embedder of app", text, expected=None)
         work = replace(batch(add("i"), Put(("a",), 1), base=0, op=b"op"), expects=MINE)
         error = refused(store, EmbedderConflict, work)
@@ -72,7 +72,7 @@ class StagingLaws(Laws):
         assert not store.commit(work).adopted
 
     def test_a_repetition_needs_no_note(self, store: Store) -> None:
-        """It changes nothing."""
+        """A repetition needs no note, since it changes nothing."""
         store.put_note("embedder of app", "minilm", expected=None)
         work = replace(batch(add("i"), op=b"op"), expects=MINE)
         number = store.commit(work).number
@@ -80,7 +80,7 @@ class StagingLaws(Laws):
         assert store.commit(work).number == number
 
     def test_vectors_are_filled_in_if_the_notes_stand_as_expected(self, store: Store) -> None:
-        """Else none of them is."""
+        """Vectors are stored only if all expected notes are present."""
         write(store, Add(NOTES, waiting("i")))
         place = (info(store).number, row(store, "i"))
         seq = store.seq()
@@ -93,7 +93,7 @@ class StagingLaws(Laws):
         assert vectors(store) == {"i": b"\1"}
 
     def test_what_meaning_can_read_is_to_be_staged(self, store: Store) -> None:
-        """With vectors, or a text that is not blank, or a caption; waiting or not."""
+        """Items with vectors, a text that is not blank, or a caption are to be staged."""
         write(
             store,
             Add(NOTES, waiting("waits")),
@@ -110,7 +110,7 @@ class StagingLaws(Laws):
         assert [(p.text, p.metadata) for p in found][-2:] == expected
 
     def test_blank_is_what_python_calls_blank(self, store: Store) -> None:
-        """Any white space of any script, a caption that is none; not what is merely unseen."""
+        """Blank means white space as in Python, of any script, and an empty caption."""
         blank = [chr(code) for code in range(0x110000) if chr(code).isspace()]
         unseen = ["\u200b", "\ufeff", "\0", " \u2060 "]
         write(store, *[add(text, text) for text in [*blank, *unseen]], add("all", "".join(blank)))
@@ -119,14 +119,14 @@ class StagingLaws(Laws):
         assert [p.text for p in found] == unseen
 
     def test_what_waits_comes_with_its_metadata(self, store: Store) -> None:
-        """Captions are meaning too."""
+        """A waiting item is returned with its metadata: captions are embedded too."""
         write(store, Add(NOTES, ItemRecord("i", "1", None, '{"caption":"é"}', vectors=None)))
         assert [(p.text, p.metadata) for p in store.pending_vectors(limit=9)] == [
             ("", '{"caption":"é"}')
         ]
 
     def test_live_versions_are_staged_first(self, store: Store) -> None:
-        """Then those that ended, of the sets asked for, so many at a time."""
+        """Live versions are staged first, then ended ones, of the given sets, up to a limit."""
         write(store, add("i", "old"), add("j"), add("k", to=OTHERS))
         write(store, Replace(NOTES, 1, record("i", "new")), Retire(OTHERS, "k", 1))
         numbers = [info(store).number, info(store, OTHERS).number]
@@ -137,7 +137,7 @@ class StagingLaws(Laws):
         assert store.versions_to_stage([], limit=9) == []
 
     def test_staged_vectors_do_not_serve_yet(self, store: Store) -> None:
-        """They lie beside the old ones; only that they are there is seen."""
+        """Staged vectors do not serve searches, and only their existence is visible."""
         write(store, Add(NOTES, replace(record("i"), vectors=b"old")), add("j"))
         number, seq = info(store).number, store.seq()
         store.stage_vectors([(number, row(store, "i"), b"new")])
@@ -148,7 +148,10 @@ class StagingLaws(Laws):
         assert len(store.versions_to_stage([number], limit=9)) == len(["i", "j"])
 
     def test_a_swap_puts_staged_vectors_in_place(self, store: Store) -> None:
-        """And changes the notes with them; what had none staged waits; search is told."""
+        """A swap replaces vectors and notes.
+
+        Items without staged vectors wait. Search is informed.
+        """
         write(store, Add(NOTES, replace(record("i"), vectors=b"old")), add("j"), add("", ""))
         write(store, add("k", to=SetRef(BOB, "n")), scope=BOB)
         follower = Follower()
@@ -168,7 +171,7 @@ class StagingLaws(Laws):
         assert len(store.versions_to_stage([number], limit=9)) == len(["i", "j"])
 
     def test_a_swap_reaches_sets_that_were_made_since(self, store: Store) -> None:
-        """All of a space, or of a knowledge: none keeps what the old embedder made."""
+        """A swap reaches all sets of a space or knowledge, new ones too."""
         places = {
             "of a key": NOTES,
             "of another key": SetRef(BOB, "n"),
@@ -188,7 +191,7 @@ class StagingLaws(Laws):
         assert {n: vectors(store, ref)["i"] for n, ref in places.items()} == kept
 
     def test_a_swap_with_an_unexpected_note_does_nothing(self, store: Store) -> None:
-        """Not a vector, not a note, not a line."""
+        """A swap with an unexpected note changes no vector, note or line."""
         write(store, Add(NOTES, replace(record("i"), vectors=b"old")))
         number, seq = info(store).number, store.seq()
         store.stage_vectors([(number, row(store, "i"), b"new")])
@@ -197,7 +200,7 @@ class StagingLaws(Laws):
         assert (vectors(store), store.note("one"), store.seq()) == ({"i": b"old"}, None, seq)
 
     def test_a_swap_reaches_versions_that_ended(self, store: Store) -> None:
-        """Searches of the past use the new embedder too."""
+        """A swap reaches ended versions, for searches of the past."""
         first = write(store, Add(NOTES, replace(record("i"), vectors=b"old"))).number
         number, old = info(store).number, row(store, "i")
         write(store, Retire(NOTES, "i", 1))
@@ -213,21 +216,21 @@ RULED = Definition(admission=RULES)
 
 
 def commit_checked(store: Store, *changes: AnyChange, by: AdmissionCheck | None) -> None:
-    """Commit *changes* that were checked, as *by* says; None: that pass every rule."""
+    """Commit *changes* with these admission checks. None means they pass every rule."""
     made = batch(*changes)
     store.commit(replace(made, admission_checks=None if by is None else [by]))
 
 
 def last_row(store: Store, ref: SetRef = NOTES) -> int:
-    """Return the row of the item of a set that came last."""
+    """Return the row of the newest item of a set."""
     return max(stored.row for stored in store.page(ref))
 
 
 class ScreenLaws(Laws):
-    """What holds for `Batch.admission_checks`."""
+    """Laws of `Batch.admission_checks`."""
 
     def test_an_unchecked_add_to_a_set_with_rules_is_refused(self, store: Store) -> None:
-        """Nothing is changed, and other sets are not asked."""
+        """An unchecked add to a set with rules changes nothing. Other sets need no check."""
         commit_checked(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         refused(store, SetMoved, add("j"), add("k", to=OTHERS))
         assert ids(store.page(NOTES)) == ["i"]
@@ -236,7 +239,7 @@ class ScreenLaws(Laws):
     def test_an_unchecked_replacement_is_refused_and_a_retirement_is_not(
         self, store: Store
     ) -> None:
-        """What is in a set may go without being checked."""
+        """An unchecked replacement is refused. A retirement needs no check."""
         commit_checked(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         refused(store, SetMoved, Replace(NOTES, 1, record("i", "new")))
         refused(store, SetMoved, Retire(NOTES, "i", 1), add("j"))
@@ -244,13 +247,13 @@ class ScreenLaws(Laws):
         assert ids(store.page(NOTES)) == []
 
     def test_a_compaction_is_not_checked(self, store: Store) -> None:
-        """What it adds stands for what was."""
+        """A compaction needs no check: its items replace checked ones."""
         commit_checked(store, Define(NOTES, RULED), add("i"), by=AdmissionCheck(NOTES, RULES))
         write(store, Compact(NOTES, [("i", 1)], [add("sum")], "{}"))
         assert ids(store.page(NOTES)) == ["sum"]
 
     def test_other_rules_are_refused(self, store: Store) -> None:
-        """Also those of a set that has none, or had none."""
+        """A check under other rules is refused, also of a set without rules."""
         write(store, add("i"))
         with pytest.raises(SetMoved):
             commit_checked(store, add("j"), by=AdmissionCheck(NOTES, RULES))
@@ -263,7 +266,7 @@ class ScreenLaws(Laws):
         assert ids(store.page(NOTES)) == ["i", "j"]
 
     def test_a_live_item_past_the_screen_is_refused(self, store: Store) -> None:
-        """One that ended since does not count."""
+        """A live item newer than the check refuses the batch. An ended one does not."""
         write(store, add("i"))
         row = last_row(store)
         write(store, add("j"))
@@ -274,14 +277,14 @@ class ScreenLaws(Laws):
         assert ids(store.page(NOTES)) == ["i", "k"]
 
     def test_a_set_that_was_not_there_may_have_come_to_be(self, store: Store) -> None:
-        """Its screen knows of no row; only the first of two that begin it is taken."""
+        """Of two checked batches that begin a set, the second is refused."""
         first = AdmissionCheck(NOTES, None, 0)
         commit_checked(store, add("i"), by=first)
         with pytest.raises(SetMoved):
             commit_checked(store, add("j"), by=first)
 
     def test_batches_of_one_transaction_are_checked_against_each_other(self, store: Store) -> None:
-        """The second sees what the first added."""
+        """A check of a group's second batch fails on the items of the first."""
         twice = [
             replace(batch(add(i)), admission_checks=[AdmissionCheck(NOTES, None, 0)]) for i in "ij"
         ]
@@ -291,13 +294,13 @@ class ScreenLaws(Laws):
         assert ids(store.page(NOTES)) == ["i"]
 
     def test_what_passes_every_rule_is_taken(self, store: Store) -> None:
-        """None instead of screens: a restored item, say."""
+        """None instead of checks passes every rule, for example for a restored item."""
         commit_checked(store, Define(NOTES, RULED), add("i"), by=None)
         commit_checked(store, Replace(NOTES, 1, record("i", "new")), by=None)
         assert ids(store.page(NOTES)) == ["i"]
 
     def test_knowledge_is_checked_too(self, store: Store) -> None:
-        """A batch of a key that adds to knowledge is held by its rules."""
+        """A batch of a key that adds to knowledge is checked by the knowledge's rules."""
         book = SetRef(HANDBOOK, "book")
         write(store, Define(book, RULED))
         refused(store, SetMoved, add("i", to=book))

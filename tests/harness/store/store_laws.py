@@ -1,4 +1,4 @@
-"""Laws of a store as a whole: handles, leases and notes, threads, outputs and pruning."""
+"""Laws of a whole store: handles, leases and notes, threads, outputs and pruning."""
 
 from __future__ import annotations
 
@@ -120,16 +120,19 @@ CALLS: dict[str, Callable[[Store], object]] = {
     "drop_consumer": lambda s: s.drop_consumer("helper", "app", "mail"),
     "prune": lambda s: s.prune_runs("helper", "app", Retain(), now=NOW),
 }
-"""Every method of a store but `close`."""
+"""Every method of a store except `close`."""
 
 
 class HandleLaws(Laws):
-    """What belongs to the store itself."""
+    """Laws of a handle."""
 
     # --- leases
 
     def test_a_lease_is_given_to_one(self, store: Store) -> None:
-        """While its owner lives nobody else gets it, and the owner the same; keys are apart."""
+        """A live owner's lease is refused to others, and returned to the owner again.
+
+        Keys are separate.
+        """
         lease = present(store.acquire_lease(ADA, "one"))
         assert (lease.scope, lease.owner) == (ADA, "one")
         assert store.acquire_lease(ADA, "two") is None
@@ -138,7 +141,7 @@ class HandleLaws(Laws):
             assert store.acquire_lease(scope, "two") is not None
 
     def test_a_dead_owners_lease_is_taken_over_at_once(self, store: Store) -> None:
-        """Under a higher epoch."""
+        """A dead owner's lease is taken over at once, under a higher epoch."""
         before = present(store.acquire_lease(ADA, "one"))
         self.kill_owner(store, "one")
         after = present(store.acquire_lease(ADA, "two"))
@@ -147,7 +150,7 @@ class HandleLaws(Laws):
         assert store.acquire_lease(ADA, "one") is None
 
     def test_a_lease_given_back_is_free(self, store: Store) -> None:
-        """For anyone, under a higher epoch."""
+        """A released lease is free for any owner, under a higher epoch."""
         epochs: list[int] = []
         for owner in ("one", "two", "two"):
             lease = present(store.acquire_lease(ADA, owner))
@@ -156,7 +159,7 @@ class HandleLaws(Laws):
         assert epochs == sorted(set(epochs))
 
     def test_giving_back_what_was_taken_over_does_nothing(self, store: Store) -> None:
-        """The heir keeps it; nor does giving back twice, or what never was."""
+        """Releasing a lost, released or unknown lease changes nothing."""
         zombie = present(store.acquire_lease(ADA, "one"))
         self.kill_owner(store, "one")
         heir = store.acquire_lease(ADA, "two")
@@ -166,7 +169,7 @@ class HandleLaws(Laws):
         assert store.acquire_lease(ADA, "three") is None
 
     def test_an_old_lease_of_the_same_owner_is_not_the_new_one(self, store: Store) -> None:
-        """Its epoch tells them apart."""
+        """The epoch distinguishes an old lease from a new one of the same owner."""
         old = present(store.acquire_lease(ADA, "one"))
         store.release_lease(old)
         new = store.acquire_lease(ADA, "one")
@@ -177,7 +180,7 @@ class HandleLaws(Laws):
     # --- notes
 
     def test_a_note_is_put_if_it_is_as_expected(self, store: Store) -> None:
-        """Otherwise what stands there stays; so is it taken away. An empty text is a note."""
+        """A note is put or deleted only if the present text is as expected. "" is a text."""
         assert store.note("n") is None
         assert store.put_note("n", "one", expected=None)
         for expected in (None, "zero"):
@@ -191,7 +194,7 @@ class HandleLaws(Laws):
         assert store.put_note("n", None, expected=None)
 
     def test_notes_are_apart(self, store: Store) -> None:
-        """By all of their names; texts of any kind."""
+        """Notes are distinct by all parts of their names, with any text."""
         texts = {name: f"{name}\0" for name in ("a", "A", "a\0", "🦊", "a.b")}
         for name, text in texts.items():
             assert store.put_note(name, text, expected=None)
@@ -201,7 +204,7 @@ class HandleLaws(Laws):
     # --- the store itself
 
     def test_figures(self, store: Store) -> None:
-        """What is live is told from all that is kept."""
+        """The figures distinguish live rows from all kept rows."""
         write(store, Create(("o",)), Put(("o", "a"), 1), Put(("b",), 1), Add(NOTES, waiting("i")))
         write(store, Put(("o", "a"), 2), Delete(("b",)), Replace(NOTES, 1, waiting("i", "new")))
         write(store, add("page", to=BOOK), add("j"), scope=ADA, time=NOW + SECOND)
@@ -223,13 +226,13 @@ class HandleLaws(Laws):
         assert (store.stats().pending, store.stats().oldest_pending) == (1, NOW + 4 * SECOND)
 
     def test_the_figures_of_a_new_store(self, store: Store) -> None:
-        """All of them 0, and nobody has a lease."""
+        """The figures of a new store are 0, and no owner has a lease."""
         found = replace(store.stats(), file_bytes=0, wal_bytes=0, details={})
         assert (found.commits, found.keys, found.sets, found.items, found.nodes) == (0, 0, 0, 0, 0)
         assert (found.pending, found.oldest_pending, list(found.leases)) == (0, None, [])
 
     def test_the_salt_stays(self, store: Store, tmp_path: Path, opened: Opener) -> None:
-        """16 bytes of its own."""
+        """A store keeps its random salt of 16 bytes."""
         salt = store.salt()
         assert len(salt) == 16
         write(store, add("i"))
@@ -238,12 +241,12 @@ class HandleLaws(Laws):
         assert other.salt() != salt
 
     def test_it_says_where_it_is(self, store: Store, path: Path) -> None:
-        """And whether it can be written."""
+        """A store reports its location, and whether it is writable."""
         assert store.location == self.location(path)
         assert store.read_only is False
 
     def test_two_stores_are_two(self, store: Store, tmp_path: Path, opened: Opener) -> None:
-        """Nothing is shared between stores at different places."""
+        """Stores at different locations share nothing."""
         other = opened(tmp_path / "other.db")
         write(store, Put(("a",), 1), add("i"), time=NOW + SECOND)
         assert (other.head(ADA), other.keys("app"), other.seq()) == (0, [], 0)
@@ -251,7 +254,7 @@ class HandleLaws(Laws):
 
     @pytest.mark.parametrize("call", CALLS)
     def test_a_closed_store_says_so(self, store: Store, call: str) -> None:
-        """Whatever is asked of it; but closing it twice is fine."""
+        """Every call of a closed store raises, except a second close."""
         write(store, Put(("a",), 1), add("i"))
         store.close()
         store.close()
@@ -260,7 +263,10 @@ class HandleLaws(Laws):
 
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_a_forked_child_is_told_to_open_its_own(self, store: Store) -> None:
-        """Whatever it asks; the parent goes on undisturbed, also after the child closed it."""
+        """Every call in a forked child raises.
+
+        The parent continues, also after the child's close.
+        """
         write(store, Put(("a",), 1), add("i"))
         child = os.fork()
         if not child:
@@ -273,7 +279,7 @@ class HandleLaws(Laws):
 
 
 def _refused(store: Store) -> int:
-    """Return how many calls did not raise `ForkedStore`."""
+    """Return the number of calls that did not raise `ForkedStore`."""
     left = len(CALLS)
     try:
         for call in CALLS.values():
@@ -288,7 +294,7 @@ def _refused(store: Store) -> int:
 
 
 def try_commit(store: Store, work: Batch) -> Commit | None:
-    """Commit, or return None if somebody was first."""
+    """Commit, or return None after a conflict."""
     try:
         return store.commit(work)
     except (StaleRun, StaleItem):
@@ -296,10 +302,10 @@ def try_commit(store: Store, work: Batch) -> Commit | None:
 
 
 class ThreadLaws(Laws):
-    """What holds while many write."""
+    """Laws of concurrent writers."""
 
     def test_of_two_with_one_base_exactly_one_wins(self, store: Store) -> None:
-        """Round after round; the loser changed nothing, and the winner's value stands."""
+        """Of two commits with one base exactly one succeeds. The other changes nothing."""
 
         def play(i: int) -> list[tuple[int, int]]:
             won: list[tuple[int, int]] = []
@@ -318,7 +324,7 @@ class ThreadLaws(Laws):
         assert bases == [0, *numbers[:-1]], "each commit builds on the one before it"
 
     def test_every_acknowledged_add_is_there(self, store: Store) -> None:
-        """Of sixteen threads at once, each with a number of its own."""
+        """Every acknowledged add of sixteen threads is stored, each with its number."""
 
         def play(i: int) -> list[int]:
             return [store.commit(batch(add(f"{i}.{j}"))).number for j in range(10)]
@@ -332,7 +338,7 @@ class ThreadLaws(Laws):
         assert follower.agrees_with(store)
 
     def test_of_one_op_exactly_one_is_done(self, store: Store) -> None:
-        """All others adopt it and are told its result."""
+        """Of concurrent commits of one op, one is done. The others adopt its result."""
 
         def play(i: int) -> Commit:
             return store.commit(batch(add(f"{i}"), op=b"op", result=i))
@@ -344,7 +350,7 @@ class ThreadLaws(Laws):
         assert ids(store.page(NOTES)) == [f"{first[0].result}"]
 
     def test_of_one_version_exactly_one_change_is_made(self, store: Store) -> None:
-        """No edit is lost: whoever comes late is told to look again."""
+        """Of concurrent changes of one version, one succeeds. The others are refused."""
         write(store, add("i", ""))
 
         def play(i: int) -> int:
@@ -361,7 +367,7 @@ class ThreadLaws(Laws):
         assert sorted(only(store).record.text or "") == sorted("0123" * 10)
 
     def test_nobody_sees_half_a_batch(self, store: Store) -> None:
-        """Value and item of one commit appear together, whenever one looks."""
+        """Value and item of one commit appear together in every read."""
         write(store, Put(("a",), 0), add("i", "0"))
         done, seen = Event(), [Event(), Event()]
 
@@ -369,7 +375,7 @@ class ThreadLaws(Laws):
             if i == 0:
                 for n in range(1, 200):
                     write(store, Put(("a",), n), Replace(NOTES, n, record("i", f"{n}")))
-                    if n == 100:  # nobody looks only before, or only after
+                    if n == 100:  # ensures reads before and after
                         assert all(each.wait(LIMIT_S) for each in seen)
                 done.set()
                 return
@@ -383,7 +389,7 @@ class ThreadLaws(Laws):
         at_once(3, play)
 
     def test_a_set_that_many_begin_is_one(self, store: Store) -> None:
-        """The first adds of two threads go to the same set."""
+        """The first adds of two threads make one set."""
         for i in range(20):
             ref = SetRef(ADA, f"set {i}")
             at_once(2, lambda j, ref=ref: store.commit(batch(add(f"{j}", to=ref))))
@@ -391,11 +397,11 @@ class ThreadLaws(Laws):
 
 
 ALL = Retain(age=timedelta(microseconds=0), dedupe_for=timedelta(microseconds=0), dedupe_count=0)
-"""Keep nothing."""
+"""A retention of nothing."""
 
 
 def events(store: Store, after: int = 0, *, agent: str = "helper", limit: int = 100) -> list[str]:
-    """Return the outputs of an agent past a position."""
+    """Return the outputs of an agent after a position."""
     return [o.event for o in store.outputs(agent, "app", after=after, limit=limit)]
 
 
@@ -407,12 +413,12 @@ def position(store: Store, event: str) -> int:
 
 
 class OutputLaws(Laws):
-    """What `outputs`, `consumer`, `advance`, `drop_consumer` and `prune` promise."""
+    """Laws of `outputs`, `consumer`, `advance`, `drop_consumer` and `prune`."""
 
     # --- outputs
 
     def test_outputs_are_read_in_the_order_of_commits(self, store: Store) -> None:
-        """Of one agent and space, past a position, page by page."""
+        """Outputs of one agent and space are in the order of commits, after a position, by page."""
         runs = [accept(store, scope) for scope in (ADA, BOB, ADA)]
         end(store, runs[1], ["1", "2"])
         end(store, runs[0], ["3"])
@@ -433,7 +439,7 @@ class OutputLaws(Laws):
     # --- consumers
 
     def test_a_new_consumer_stands_at_the_floor(self, store: Store) -> None:
-        """At 0 until something was pruned, also of an agent nobody heard of."""
+        """A new consumer starts at the first kept output, or at 0 before any pruning."""
         assert store.consumer_position("helper", "app", "mail") == 0
         end(store, accept(store), ["1"])
         assert store.consumer_position("helper", "app", "mail") == 0
@@ -443,7 +449,7 @@ class OutputLaws(Laws):
         assert store.consumer_position("helper", "app", "mail") == last
 
     def test_a_consumer_moves_forward_only(self, store: Store) -> None:
-        """Each for itself: by name, agent and space."""
+        """A consumer only moves forward. Consumers are separate by name, agent and space."""
         for name, position in (("mail", 5), ("mail", 3), ("log", 2)):
             store.consumer_position("helper", "app", name)
             store.advance_consumer("helper", "app", name, position)
@@ -453,7 +459,7 @@ class OutputLaws(Laws):
         assert store.consumer_position("helper", "other app", "mail") == 0
 
     def test_a_consumer_that_is_not_there_cannot_advance(self, store: Store) -> None:
-        """Somebody dropped it, and what it would read next may be gone."""
+        """A dropped consumer cannot advance: its next outputs may be pruned."""
         for _ in range(2):
             with pytest.raises(NotFound):
                 store.advance_consumer("helper", "app", "mail", 1)
@@ -464,7 +470,10 @@ class OutputLaws(Laws):
     # --- pruning
 
     def test_a_pruned_run_is_gone_with_all_that_hung_on_it(self, store: Store) -> None:
-        """What it changed in memory, and its place among commits, stay; ids are not used again."""
+        """A pruned run is deleted with its records.
+
+        Its changes in memory stay; ids are not reused.
+        """
         run, lease = accept(store), leased(store)
         call = DurableCall(run, 0, 0, "fetch", "digest", "returned", "1", begin=BEGIN)
         store.commit(batch(call, under=lease))
@@ -486,7 +495,7 @@ class OutputLaws(Laws):
         assert again.run > run
 
     def test_runs_are_kept_for_their_age(self, store: Store) -> None:
-        """Counted from their end."""
+        """The age of a run counts from its end."""
         ids = [accept(store, scope, time=NOW - DAY) for scope in (ADA, BOB)]
         end(store, ids[1], time=NOW)
         end(store, ids[0], time=NOW + SECOND)
@@ -497,7 +506,7 @@ class OutputLaws(Laws):
         assert store.prune_runs("helper", "app", Retain(age=None), now=NOW + 9 * DAY) == 0
 
     def test_runs_are_kept_by_count(self, store: Store) -> None:
-        """The last ones that ended; of each agent."""
+        """The last ended runs of each agent are kept by count."""
         ids = [accept(store) for _ in range(4)]
         for i, place in enumerate((2, 0, 3, 1)):
             end(store, ids[place], time=NOW + i)
@@ -509,7 +518,7 @@ class OutputLaws(Laws):
         assert store.prune_runs("helper", "app", Retain(age=None, count=0), now=NOW) == 2
 
     def test_what_has_not_ended_is_never_pruned(self, store: Store) -> None:
-        """Waiting or parked, however old; nor its event id."""
+        """Waiting and parked runs, and their event ids, are never pruned."""
         waiting = store.accept("helper", [queued_input("e")])[0].run
         parked = accept(store)
         turn(store, parked, "parked")
@@ -518,7 +527,7 @@ class OutputLaws(Laws):
         assert store.accept("helper", [queued_input("e")])[0].run == waiting
 
     def test_pruning_takes_the_longest_ended_first(self, store: Store) -> None:
-        """As many as asked for; then one goes on."""
+        """Pruning deletes the runs that ended first, up to the limit. Further calls continue."""
         ids = [accept(store) for _ in range(3)]
         for i, place in enumerate((1, 2, 0)):
             end(store, ids[place], [f"{place}"], time=NOW + i)
@@ -531,7 +540,7 @@ class OutputLaws(Laws):
         assert store.prune_runs("helper", "other app", ALL, now=late) == 0
 
     def test_pruned_outputs_are_said_to_be_gone(self, store: Store) -> None:
-        """Never skipped in silence: whoever would miss some is told where they begin."""
+        """A read before the first kept output raises, with its position."""
         for text in "123":
             end(store, accept(store), [text])
         floor = position(store, "2")
@@ -545,7 +554,7 @@ class OutputLaws(Laws):
         assert events(store, agent="other") == []
 
     def test_the_floor_is_past_every_output_that_was_pruned(self, store: Store) -> None:
-        """Also where the run that ended last sent its own out first."""
+        """The first kept position is after every pruned output, whatever the order of sending."""
         slow, quick = accept(store), accept(store, BOB)
         lease = leased(store)
         step = Step(slow, 0, "greet", outputs=["1"], begin=BEGIN)
@@ -560,7 +569,7 @@ class OutputLaws(Laws):
             store.outputs("helper", "app", after=floor - 1)
 
     def test_no_output_goes_before_its_consumers_read_it(self, store: Store) -> None:
-        """Every one of them; what ended later waits too, whatever `Retain` says."""
+        """No output is pruned before every consumer has read it, whatever `Retain` says."""
         for scope, outputs in ((ADA, ["1"]), (BOB, ["2", "3"]), (ADA, []), (ADA, ["4"])):
             end(store, accept(store, scope), outputs)
         for name, event in (("mail", "2"), ("log", "4")):
@@ -576,7 +585,7 @@ class OutputLaws(Laws):
         assert store.runs("app") == []
 
     def test_event_ids_outlive_their_runs(self, store: Store) -> None:
-        """For as long as repetitions are recognised; the run is said to be gone."""
+        """Event ids outlive their runs, for the time of recognition. The run counts as pruned."""
         run = present(store.accept("helper", [queued_input("e")])[0].run)
         end(store, run)
         retain = Retain(age=timedelta(0), dedupe_for=timedelta(days=1), dedupe_count=0)

@@ -1,4 +1,4 @@
-"""Random work on a store and on `RamStore`: step by step, side by side, or by threads and again."""
+"""Random work on a store and on `RamStore`: step by step, side by side, or with threads."""
 
 from __future__ import annotations
 
@@ -55,14 +55,14 @@ def store_machine(
     kill_owner: Callable[[Store, str], None] | None = None,
     persistent: bool = False,
 ) -> type[RuleBasedStateMachine]:
-    """Return a state machine that holds a store to what `RamStore` does.
+    """Return a state machine that compares a store with `RamStore`.
 
     ``TestMine = store_machine(MyStore.open).TestCase`` makes it a test.
 
     Args:
         open_store: Opens the store at a path in an empty folder; again after a `close`, if
             *persistent*.
-        kill_owner: Makes the owner of a lease count as dead; None: owners live on.
+        kill_owner: Makes the owner of a lease count as dead. None means owners live on.
         persistent: Close and open the store between steps.
     """
 
@@ -109,18 +109,18 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(rng=CHANCE)
     def commit(self, rng: Random) -> None:
-        """One random batch, for both."""
+        """Commit one random batch to both."""
         self._commit(rng)
 
     @rule(rng=CHANCE, count=st.integers(5, 30))
     def commit_several(self, rng: Random, count: int) -> None:
-        """Several random batches, one after the other."""
+        """Commit several random batches, one after the other."""
         for _ in range(count):
             self._commit(rng)
 
     @rule(rng=CHANCE, count=st.integers(1, 20), owner=st.sampled_from(OWNERS))
     def run_things(self, rng: Random, count: int, owner: str) -> None:
-        """Inputs are accepted, runs make progress, outputs are read, what ended is pruned."""
+        """Accept inputs, run steps, read outputs, and prune."""
         for _ in range(count):
             self.latest += rng.choice((0, 0, 1, SECOND))
             self.clock = max(self.clock, self.latest)
@@ -128,13 +128,13 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(limit=st.integers(1, 4))
     def embed(self, limit: int) -> None:
-        """Some of what waits for its vectors gets them."""
+        """Embed some waiting items."""
         embed_some(self.store, limit=limit)
         embed_some(self.model, limit=limit)
 
     @rule(limit=st.integers(1, 4))
     def stage(self, limit: int) -> None:
-        """Some of what meaning can read gets vectors of another embedder beside its own."""
+        """Stage vectors of another embedder for some items."""
         for store in (self.store, self.model):
             numbers = [info.number for info in store.set_infos(SCOPES[0])]
             found = store.versions_to_stage(numbers, limit=limit)
@@ -144,7 +144,7 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(text=st.sampled_from(("one", "two")), expected=st.sampled_from((None, "one", "two")))
     def swap(self, text: str, expected: str | None) -> None:
-        """A space changes its embedder, if nobody did so before."""
+        """Swap the embedder of a space, if the note is as expected."""
         notes = [("n", expected, text)]
         self.game.both(
             lambda store: store.use_staged_vectors(
@@ -154,13 +154,13 @@ class _Machine(RuleBasedStateMachine):
 
     @rule()
     def unstage(self) -> None:
-        """Changing the embedder is given up."""
+        """Drop the staged vectors."""
         self.store.drop_staged_vectors()
         self.model.drop_staged_vectors()
 
     @rule(later=st.sampled_from((0, 1, 2 * SECOND, 91 * DAY)), ops_kept=st.sampled_from((0, 5)))
     def sweep(self, later: int, ops_kept: int) -> None:
-        """What has expired, and names of old ops, go for good."""
+        """Sweep expired data and old ops."""
         self.latest += later
         self.clock = max(self.clock, self.latest)
         for store in (self.store, self.model):
@@ -168,7 +168,7 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(age=st.sampled_from((0, SECOND, 2 * DAY)), limit=st.integers(1, 40))
     def prune(self, age: int, limit: int) -> None:
-        """What trees were long ago goes for good, in steps."""
+        """Prune the past of trees, in steps."""
         for store in (self.store, self.model):
             after: int | None = 0
             while after is not None:
@@ -176,7 +176,7 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(position=st.integers(0, 5), scope=st.sampled_from(SCOPES))
     def touch(self, position: int, scope: Scope) -> None:
-        """A live item is read."""
+        """Touch a live item."""
         for store in (self.store, self.model):
             refs = [info.ref for info in store.set_infos(scope)]
             found = [item for ref in refs for item in store.page(ref, limit=5)]
@@ -184,7 +184,7 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(SCOPES), life=st.sampled_from((1, SECOND, 2 * DAY)))
     def renew(self, scope: Scope, life: int) -> None:
-        """Items that expire are read where that has them live longer."""
+        """Renew items that expire."""
         until = self.latest + life
         self.game.both(
             lambda store: store.renew(
@@ -199,12 +199,12 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(scope=st.sampled_from(SCOPES), owner=st.sampled_from(OWNERS))
     def lease(self, scope: Scope, owner: str) -> None:
-        """Somebody wants to run a key."""
+        """Take the lease of a key."""
         self.game.lease(scope, self._name(owner))
 
     @rule(rng=CHANCE)
     def release(self, rng: Random) -> None:
-        """A lease, perhaps one taken over since, is given back."""
+        """Release a lease, perhaps one that was taken over."""
         if self.leases:
             ours, theirs = rng.choice(self.leases)
             self.store.release_lease(ours)
@@ -212,7 +212,7 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(owner=st.sampled_from(OWNERS))
     def owner_dies(self, owner: str) -> None:
-        """The owner of leases dies."""
+        """Kill the owner of leases."""
         if self.kill is not None:
             self.kill(self.store, self._name(owner))
             self.dead.add(self._name(owner))
@@ -221,13 +221,13 @@ class _Machine(RuleBasedStateMachine):
         text=st.sampled_from((None, "one", "two")), expected=st.sampled_from((None, "one", "two"))
     )
     def note(self, text: str | None, expected: str | None) -> None:
-        """A note is taken, if what stands there is expected."""
+        """Put a note, if the present one is as expected."""
         self.game.both(lambda store: store.put_note("n", text, expected=expected))
         self.game.both(lambda store: store.note("n"))
 
     @rule()
     def reopen(self) -> None:
-        """The store is closed and opened, where that keeps it; its owners die with the handle."""
+        """Close and open the store, if it is persistent. Its owners die with the handle."""
         if self.persistent:
             self.store.close()
             self.store = self.game.store = self.open(self.path)
@@ -235,39 +235,39 @@ class _Machine(RuleBasedStateMachine):
 
     @rule(rng=CHANCE)
     def forget(self, rng: Random) -> None:
-        """A key, or some items, are forgotten; or that is only rehearsed."""
-        if rng.random() < 0.3:  # else little would be left to compare
+        """Forget a key or some items, or only rehearse it."""
+        if rng.random() < 0.3:  # otherwise little would be left to compare
             pair = forget_some(self.store, self.model, rng, clock=self.latest, runs=self.game.runs)
             if pair is not None:
                 self.numbers.append(pair)
 
     @rule()
     def scrub(self) -> None:
-        """What was forgotten leaves the files; everything else is read as before."""
+        """Scrub forgotten data from the files. All reads stay equal."""
         self.game.both(lambda store: bool(store.scrub(now=self.latest)))
 
     @rule(rng=CHANCE)
     def compare(self, rng: Random) -> None:
-        """Both are asked everything, also about some moments of the past."""
+        """Compare all answers of both, also about the past."""
         count = len(self.numbers) - 1
         self._compare({rng.randint(1, count) for _ in range(3)} if count else ())
 
     @rule()
     def follow(self) -> None:
-        """The change log tells a follower what is there."""
+        """Compare a follower of the change log with the store."""
         self.follower.catch_up(self.store, limit=3)
         assert self.follower.agrees_with(self.store)
 
     @invariant()
     def heads_agree(self) -> None:
-        """Both have the same commits as the heads of their trees."""
+        """Check that both have the same heads."""
         for scope in SCOPES:
             assert (self.store.head(scope), self.model.head(scope)) in self.numbers
 
     # --- how
 
     def _name(self, owner: str) -> str:
-        """Return the name of an owner in its present life: nobody comes back from the dead."""
+        """Return the name of an owner in its present life: a dead owner never returns."""
         return f"{owner} {sum(name.startswith(owner) for name in self.dead)}"
 
     def _commit(self, rng: Random) -> None:
@@ -297,9 +297,9 @@ class _Machine(RuleBasedStateMachine):
 
 
 def again(batch: Batch, *, of: Store, on: Store) -> Batch:
-    """Return a batch that was made looking at *of*, to be committed on *on*.
+    """Return a batch made on *of*, for a commit to *on*.
 
-    Compactions are known by their place among those of their set, versions by id and number.
+    Compactions are mapped by their position in their set, versions by id and number.
     """
     return replace(batch, items=[_change(change, of, on) for change in batch.items])
 
@@ -320,13 +320,13 @@ def _change(change: ItemChange, of: Store, on: Store) -> ItemChange:
 
 @dataclass
 class Played:
-    """What threads did to a store.
+    """The calls of threads to a store, and their answers.
 
     Attributes:
-        answered: Batches and the commits they got, adopted ones too, in no order.
-        accepted: Inputs and what was answered, with the agent they were for, in no order.
-        refused: How many batches each kind of error refused.
-        latest: The latest time any of them used.
+        answered: Batches and their commits, adopted ones too, unordered.
+        accepted: Inputs and their answers, with their agent, unordered.
+        refused: The number of refused batches by error class.
+        latest: The latest time that a thread used.
     """
 
     answered: list[tuple[Batch, Commit]] = field(default_factory=list[tuple[Batch, Commit]])
@@ -337,7 +337,7 @@ class Played:
     latest: int = NOW
 
     def note(self, batch: Batch, answer: Commit | AlveusError) -> None:
-        """Keep what was answered to a batch."""
+        """Record the answer to a batch."""
         if isinstance(answer, Commit):
             self.answered.append((batch, answer))
         else:
@@ -346,14 +346,14 @@ class Played:
 
 
 PLAYED = 0.3
-"""How much of what is played is about runs."""
+"""Share of moves about runs."""
 
 
 def play_beside(store: Store, *, batches: int, seed: int) -> None:
     """Commit random batches to *store* and to a new `RamStore`, side by side.
 
-    Fails at the first batch that they answer differently, and if they read differently at the end.
-    Says less than `store_machine` tries, but says it at once.
+    Fails at the first different answer, or if reads differ at the end. Covers less than
+    `store_machine`, but fails faster.
     """
     model, rng, numbers = RamStore(), Random(seed), [(0, 0)]
     player, latest = Player(rng, NOW), NOW
@@ -364,20 +364,20 @@ def play_beside(store: Store, *, batches: int, seed: int) -> None:
             continue
         theirs = player.batch(model)
         latest = max(latest, player.clock)
-        if rng.random() < 0.8:  # whoever runs a key keeps others out of its tree
+        if rng.random() < 0.8:  # a running owner blocks other changes of its tree
             game.release(theirs.scope)
         base = theirs.base and next(o for o, t in reversed(numbers) if t == theirs.base)
         ours = replace(again(theirs, of=model, on=store), base=base)
         game.agree(theirs, answer(store.commit, ours), answer(model.commit, theirs))
-    for each in (store, model):  # a store may sweep by itself, and the journal shows it
+    for each in (store, model):  # a store may sweep by itself, as the journal shows
         each.sweep(now=latest)
     _compare(store, model, _some(len(numbers) - 1), now=latest)
 
 
 def play_threads(store: Store, *, batches: int, threads: int, seed: int) -> Played:
-    """Let *threads* commit *batches* random batches in all, each thread with its own clock.
+    """Commit *batches* random batches in all from *threads* threads, each with its clock.
 
-    They also embed, touch, read and sweep what had expired by a commit that is already there.
+    They also embed, touch, read and sweep data that expired before an existing commit.
     """
     share = [batches // threads + (i < batches % threads) for i in range(threads)]
     with ThreadPoolExecutor(threads) as pool:
@@ -411,7 +411,7 @@ def _play(store: Store, batches: int, name: str) -> Played:
 
 
 def _run_one(store: Store, rng: Random, clock: int, owner: str, played: Played) -> None:
-    """Accept an input; if its key is free, do the next tasks of its lane and give it back."""
+    """Accept an input. If its key is free, do the next tasks of its lane and release the key."""
     scope, agent = rng.choice(SCOPES[:3]), rng.choice(AGENTS)
     given = QueuedInput(scope, f'"{owner}"', clock)
     if rng.random() < 0.5:
@@ -439,10 +439,11 @@ def _run_one(store: Store, rng: Random, clock: int, owner: str, played: Played) 
 
 
 def replay(store: Store, played: Played) -> None:
-    """Commit what was played again, in the order of its numbers, to a new `RamStore`; compare.
+    """Commit the recorded batches to a new `RamStore`, in the order of their numbers, and compare.
 
-    Every batch must get the answer it got from *store*, and in the end both must answer every
-    question alike, also about moments of the past.
+    Every batch must get the same answer as from *store*, and in the end both must answer every
+    question
+    alike, also about moments of the past.
     """
     model = RamStore()
     numbers, runs = {0: 0}, _accept_again(model, played.accepted)
@@ -464,7 +465,7 @@ def replay(store: Store, played: Played) -> None:
 def _accept_again(
     model: Store, accepted: Sequence[tuple[str, QueuedInput, Accepted]]
 ) -> dict[int, int]:
-    """Accept inputs in the order of their runs; return the run that each became."""
+    """Accept inputs in the order of their runs. Return the new run of each."""
     made = [each for each in accepted if not each[2].repeated]
     runs: dict[int, int] = {}
     for agent, given, was in sorted(made, key=lambda each: each[2].run or 0):
@@ -499,7 +500,7 @@ def _compare(
     now: int,
     follower: Follower | None = None,
 ) -> None:
-    """Check that both answer every question alike, and that the change log leads there too."""
+    """Check that both answer every question alike, and that the change log gives the same."""
     found = differences(*(reads(each, now=now, at=at, scopes=SCOPES) for each in (store, model)))
     assert not found, "the store and RamStore differ:\n" + "\n".join(f[:2000] for f in found)
     follower = follower or Follower()
@@ -508,7 +509,7 @@ def _compare(
 
 
 def _in_order(answered: Sequence[tuple[Batch, Commit]]) -> list[tuple[Batch, Commit]]:
-    """Return what really was committed, by number; check that each number was given once."""
+    """Return the commits by number, without adopted ones. Check that numbers are unique."""
     made = sorted((pair for pair in answered if not pair[1].adopted), key=lambda p: p[1].number)
     numbers = [commit.number for _, commit in made]
     assert len(set(numbers)) == len(numbers), "two batches got one number"
@@ -519,12 +520,12 @@ def _in_order(answered: Sequence[tuple[Batch, Commit]]) -> list[tuple[Batch, Com
 
 
 def _some(count: int) -> set[int]:
-    """Return some moments of the past, as positions in commit order: reading takes time."""
+    """Return some moments of the past, as positions in commit order, to save time."""
     return {max(1, count * i // 10) for i in range(1, 11)} if count else set()
 
 
 def _embed_as(store: Store, model: Store) -> None:
-    """Embed in both what still waits: what was embedded meanwhile got the same vectors."""
+    """Embed the waiting items in both. Items embedded meanwhile got the same vectors."""
     for each in (store, model):
         while waiting := each.pending_vectors(limit=1_000):
             each.store_vectors([(p.set_number, p.row, vectors_of(p.text)) for p in waiting])

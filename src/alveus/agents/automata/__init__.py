@@ -1,4 +1,4 @@
-"""Agents that are prompted, each prompt a run: `Automata`, and `Manifold`, which calls tools."""
+"""Agents that answer prompts, each prompt a run: `Automata`, and `Manifold`, which calls tools."""
 
 from alveus.agents.automata.agent_loop import (
     Answer,

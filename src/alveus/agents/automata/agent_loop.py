@@ -1,7 +1,7 @@
-"""The cycle of an agent as an action, and the functions that users give it.
+"""The cycle of an agent as an action, and the functions that users pass to the agent.
 
 The encoder makes the prompt, the model answers, the decoder reads the reply, and the reasoner
-says what follows. Each is a plain function, or an object with the method of that name.
+decides the next step. Each is a plain function, or an object with the method of that name.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ from alveus.values.retries import Retry
 from alveus.values.storable import checked_number, counted
 
 Phase: TypeAlias = Literal["return", "ask", "refine", "retry", "abort"]
-"""The verdict of a reasoner on a reply: return it; keep it and ask another question; reject it and
-ask the model again, with a reason; discard it and ask the same again; abort the prompt."""
+"""The verdict of a reasoner on a reply: return the reply; keep it and ask another question; reject
+it and ask again, with a reason; discard it and repeat the question; abort the prompt.
+"""
 
 Answer: TypeAlias = Phase | tuple[Phase, Message | str | Exception]
 """The answer of a reasoner: "return", "retry" or "abort", or ("ask", prompt), ("refine", prompt),
@@ -46,7 +47,7 @@ class LoopState:
         input: The argument of `prompt`.
         prompt: The message to the model.
         reply: The reply of the model.
-        value: The result of the decoder; None with feedback.
+        value: The result of the decoder. None with feedback.
         feedback: Why the decoder could not read the reply, in words for the model; or None.
     """
 
@@ -70,10 +71,10 @@ class Decodes(Protocol):
     """Reads replies."""
 
     def decode(self, reply: Reply, /) -> object:
-        """Return the value of a reply, and perhaps set its `importance`.
+        """Return the value of a reply. May set the reply's `importance`.
 
         Raises:
-            Unfit: It cannot be used; the message is for the model.
+            Unfit: The reply cannot be used. The message is for the model.
         """
         ...
 
@@ -116,7 +117,7 @@ def accept(state: LoopState) -> Answer:
 
 
 class Epoch:
-    """A reasoner that aborts a prompt after so many calls of the model.
+    """A reasoner that aborts a prompt after *most* calls of the model.
 
     Args:
         most: The most calls.
@@ -128,7 +129,7 @@ class Epoch:
         self._deduct = called(reasoner, "deduct", "a reasoner")
 
     def deduct(self, state: LoopState) -> Answer:
-        """Return the verdict of its reasoner, or abort if that needs one epoch too many."""
+        """Return the verdict of the reasoner. Abort if the verdict needs more than *most* calls."""
         answer = self._deduct(state)
         phase, _ = read_answer(answer)
         if phase in ("return", "abort") or state.epoch < self.most:
@@ -137,9 +138,9 @@ class Epoch:
 
 
 def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
-    """Return the function that a role is: itself, or its method."""
+    """Return the function of a role: the argument itself, or its method."""
     found = given if callable(given) else getattr(given, method, None)
-    if isinstance(given, str | bytes):  # which have such methods, and are no roles
+    if isinstance(given, str | bytes):  # strings have such methods, but are not roles
         found = None
     if not callable(found):
         raise InvalidInput(f"{what} is a function, or has a method {method}(); {given!r} is not")
@@ -183,10 +184,10 @@ class Prompted(Event):
     """The event of a prompt.
 
     Attributes:
-        given: The argument; a message as a dict.
-        name: The name of the prompt; two of one name are the same.
-        is_message: Whether the argument was a `Message`.
-        once: Whether the window is purged first.
+        given: The argument. A message is a dict.
+        name: The name of the prompt. Prompts with one name are the same prompt.
+        is_message: True if the argument was a `Message`.
+        once: True to purge the window first.
     """
 
     given: Any
@@ -213,7 +214,7 @@ class End:
 
     Attributes:
         value: The result of the decoder.
-        error: Why the prompt was aborted; None: the reply was accepted.
+        error: Why the prompt was aborted. None means the reply was accepted.
     """
 
     reply: Reply
@@ -221,19 +222,19 @@ class End:
     error: Exception | None = None
 
     def plain(self) -> dict[str, Any]:
-        """Return it as the output of the run, which is stored."""
+        """Return the end as the output of the run, which is stored."""
         made = {"reply": self.reply.content.to_dict(), "importance": self.reply.importance}
         return made if self.error is None else made | {"aborted": str(self.error)}
 
 
 @dataclass(slots=True)
 class Waiting:
-    """A caller of this process that waits for a prompt.
+    """A caller in this process that waits for a prompt.
 
     Attributes:
         end: The end of the prompt, with the decoded value.
         error: The error of the prompt.
-        is_cancelled: Whether the call was interrupted.
+        is_cancelled: True if the call was interrupted.
     """
 
     end: End | None = None
@@ -290,9 +291,9 @@ class Cycle(Agent):
 
     @action(Prompted)
     def prompt(self, event: Prompted, ctx: RunnerContext) -> None:
-        """Run a prompt; the commits of the window are part of its commit."""
+        """Run a prompt. The commits of the window are part of the run's commit."""
         waiting = self.waiting.get(event.name, Waiting())
-        if waiting.is_cancelled:  # a runner starts an interrupted task over
+        if waiting.is_cancelled:  # a runner restarts an interrupted task
             raise PromptAborted("interrupted")
         try:
             end = self._cycle(event, ctx)
@@ -331,9 +332,9 @@ class Cycle(Agent):
                 context = self._context(prompt)
 
     def _context(self, prompt: Message) -> list[dict[str, str]]:
-        """Return the messages to the model: the window's context, and the tools it may call."""
+        """Return the messages to the model: the window's context, and the callable tools."""
         memory, instructions = self.parts.memory, self.parts.tools.instructions
-        found = cast("object", memory.context(prompt))  # by a user's class
+        found = cast("object", memory.context(prompt))  # may come from a user's class
         listed = list(cast("Sequence[object]", found)) if isinstance(found, Sequence) else [found]
         if wrong := [one for one in listed if not isinstance(one, Message)]:
             name = type(memory).__name__
@@ -349,11 +350,11 @@ class Cycle(Agent):
     def _ask_model(
         self, durable: Durable, state: LoopState, context: list[dict[str, str]]
     ) -> AgentTurn:
-        """Return the model's answer; in a run that continues, the recorded one."""
+        """Return the model's answer. A continued run returns the recorded answer."""
         parts = self.parts
 
         def model(epoch: int) -> dict[str, str]:
-            del epoch  # it tells this call from the others
+            del epoch  # only distinguishes this call from others
             text = parts.model([dict(message) for message in context])
             if not isinstance(text, str):
                 problem = f"it returned {type(text).__name__}, not a text"
@@ -385,13 +386,14 @@ class Cycle(Agent):
             turn.phase, turn.detail = "abort", EpochsSpent(self.parts.max_epochs)
 
     def _call(self, ctx: RunnerContext, turn: AgentTurn) -> None:
-        """Call the tools that a reply asks for; their results are the next prompt.
+        """Call the tools that a reply asks for. Their results are the next prompt.
 
-        Changes that a tool makes to the memory of the agent's key are committed with the prompt;
-        those to another key are committed once, under the id of the call.
+        A tool's changes to the memory of the agent's key are committed with the prompt. Changes to
+        another
+        key are committed once, under the id of the call.
         """
         limit = self.parts.max_epochs
-        if turn.state.epoch >= limit:  # no epoch is left for their results
+        if turn.state.epoch >= limit:  # no epoch is left for the results
             turn.phase, turn.detail = "abort", EpochsSpent(limit)
             return
         answers: list[str] = []
@@ -405,7 +407,7 @@ class Cycle(Agent):
         turn.phase, turn.detail = "ask", Message("\n".join(answers), "tool", answers=ids)
 
     def _answer(self, ctx: RunnerContext, call: ToolCall, call_id: str) -> ToolResult:
-        """Call one tool; after a kill its recorded result is used."""
+        """Call one tool. After a kill, return its recorded result."""
         tools = self.parts.tools
         using = ctx.durable.using(name="tool", reconcile=tools.reconciler(call))
         memory = tools.memory(call.tool)

@@ -1,4 +1,4 @@
-"""Agents that are prompted: `Automata`, and `Manifold`, which calls tools."""
+"""Agents that answer prompts: `Automata`, and `Manifold`, which calls tools."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ from alveus.values.retries import Retry
 from alveus.values.storable import checked_name, counted
 
 MAX_EPOCHS = 32
-"""How often a model is asked in one prompt at most, unless an agent says more or less."""
+"""Default for the most calls of the model in one prompt."""
 
 RAM_KEY = "agent"
-"""The key of an agent whose runs are in RAM."""
+"""The key of an agent with runs in RAM."""
 
 IN_RAM = Retain(count=64, dedupe_for=timedelta(0))
-"""The prompts that RAM keeps."""
+"""Retention of prompts in RAM."""
 
 PRUNE_EVERY_S = 60.0
 
@@ -63,30 +63,30 @@ class Automata:
 
     - "return": the answer is remembered, and its decoded value returned;
     - ("ask", prompt): the answer is remembered, and another prompt follows;
-    - ("refine", prompt): the same, but the answer is remembered as rejected: the prompt says why;
-    - "retry": the answer is thrown away, and the same context asked again;
-    - ("abort", why): the answer is remembered as aborted, and the error raised.
+    - ("refine", prompt): the answer is remembered as rejected, and the prompt gives the reason;
+    - "retry": the answer is discarded, and the same context is asked again;
+    - ("abort", why): the answer is remembered as aborted, and the error is raised.
 
-    Each prompt is a run of one key: prompts of any number of threads and processes go one after
-    the other. The answer of the model is stored first, so that a prompt whose process was killed
-    continues without asking again. The commits of the window and the end of the run are one commit:
-    a prompt that raises has changed nothing. This holds for the windows of alveus; with a window in
-    RAM, the prompts are in RAM, too. A window that you wrote keeps observations that were committed
-    before the error, if it does not write through alveus.
+    Each prompt is a run of one key: prompts of all threads and processes run one after the other.
+    The
+    model's answer is stored first, so a killed prompt continues without asking again. The commits
+    of
+    the window and the end of the run are one commit: a prompt that raises has changed nothing. This
+    holds for alveus's windows. With a window in RAM, the prompts are in RAM too. A window of yours
+    that writes elsewhere keeps observations that it committed before the error.
 
     Args:
         llm: A `ChatModel`, or a function of messages (dicts of role and content).
         memory: The window: one of `alveus.agents.windows`, or a `ContextMemory` that you wrote.
         encoder: Makes the message, a str or `Message`, of the argument of `prompt`.
-        decoder: Makes the result of a `Reply`, and may set its `importance`; raises
-            `alveus.llm.Unfit` with the reason for the model if it cannot.
+        decoder: Makes the result of a `Reply`, and may set its `importance`. Raises
+            `alveus.llm.Unfit` with the reason for the model if the reply is unusable.
         reasoner: Returns the verdict on a `LoopState`.
         tools: The tools that the model may call; see `Manifold`.
-        key: `Memory.key(…)`, whose runs prompts are; None: the key that the window is kept on,
-            or RAM.
-        name: Its name among the agents of the key; it continues interrupted prompts of its name.
+        key: `Memory.key(…)`, whose runs prompts are. None means the key of the window, or RAM.
+        name: Its name among the agents of the key. It continues interrupted prompts of its name.
         max_epochs: The most calls of the model in one prompt.
-        tool_chars: Characters of a tool's result that the model is shown; None: all.
+        tool_chars: Most characters of a tool's result for the model. None means all.
         keep_rejected: Also remember discarded answers, as rejected.
         retry: How often a failing model is asked again.
         retain: Which ended prompts are kept.
@@ -141,7 +141,7 @@ class Automata:
 
     @property
     def memory(self) -> ContextMemory:
-        """Its window."""
+        """The window of the agent."""
         return self._cycle.parts.memory
 
     @property
@@ -151,7 +151,7 @@ class Automata:
 
     @property
     def runs(self) -> Runs:
-        """Its prompts, to list them, and to retry failed ones."""
+        """The prompts of the agent, to list them and to retry failed ones."""
         with self._running() as runner:
             return runner.runs
 
@@ -160,19 +160,21 @@ class Automata:
     def prompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - the result of the decoder
         """Return the decoded value of the accepted answer to *given*.
 
-        An error of the model, the encoder, the decoder or the reasoner is raised as it is, and
-        the prompt is over.
+        An error of the model, the encoder, the decoder or the reasoner is raised unchanged and ends
+        the
+        prompt.
 
         Args:
-            given: The argument of the encoder; a storable value, or a `Message`.
-            event_id: The name of this prompt: calls with the same one, in any process, run it
-                once. A prompt that failed or was killed continues where it stopped.
+            given: The argument of the encoder: a storable value, or a `Message`.
+            event_id: The name of this prompt. Calls with one name, in any process, run the prompt
+                once. A
+                failed or killed prompt continues at the failed step.
 
         Raises:
             PromptAborted: The reasoner, or a tool, aborted it.
             EpochsSpent: `max_epochs` was reached.
-            IdempotencyConflict: *event_id* was used with something else.
-            InvalidInput: It is called in an action, or a tool, of the same key.
+            IdempotencyConflict: *event_id* was used with another argument.
+            InvalidInput: The call is inside an action or a tool of the same key.
         """
         return self._prompt(given, event_id, once=False)
 
@@ -181,17 +183,17 @@ class Automata:
         return self._prompt(given, event_id, once=True)
 
     async def aprompt(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
-        """Call `prompt` in a thread, where it goes on if the task is cancelled."""
+        """Call `prompt` in a thread. The prompt continues if the task is cancelled."""
         return await asyncio.to_thread(self.prompt, given, event_id=event_id)
 
     async def aprompt_once(self, given: object, *, event_id: str | None = None) -> Any:  # noqa: ANN401 - as above
-        """Call `prompt_once` in a thread, where it goes on if the task is cancelled."""
+        """Call `prompt_once` in a thread. The prompt continues if the task is cancelled."""
         return await asyncio.to_thread(self.prompt_once, given, event_id=event_id)
 
     def resume(self) -> None:
         """Finish the prompts of killed processes with this agent's name.
 
-        Any prompt does so before it starts; this does it without a prompt.
+        Every prompt also finishes them before it starts.
         """
         with self._running() as runner:
             runner.run_until_idle()
@@ -213,18 +215,21 @@ class Automata:
         return self._value(outputs[0], waiting.end)
 
     def _outputs(self, runner: LocalRunner, event: Prompted, *, keeps: bool) -> Outputs:
-        """Return the outputs of a prompt's run; a failed run is discarded, unless it *keeps*."""
+        """Return the outputs of a prompt's run.
+
+        A failed run is discarded unless *keeps* is true.
+        """
         ticket = self._ticket(runner, event)
         try:
             return ticket.result()
         except BaseException:
             if not keeps:
-                with suppress(AlveusError):  # it is over already, or the store is closed
+                with suppress(AlveusError):  # the prompt has ended already, or the store is closed
                     runner.runs.discard(ticket.run)
             raise
 
     def _ticket(self, runner: LocalRunner, event: Prompted) -> Ticket:
-        """Return the ticket of a prompt; a failed one continues, or starts over."""
+        """Return the ticket of a prompt. A failed prompt continues or starts over."""
         key, name, attempt = self._on.key, event.name, 1
         while True:
             ticket = runner.submit(key, event, event_id=name, at_once=False)
@@ -241,7 +246,7 @@ class Automata:
             name = f"{event.name}{ATTEMPT}{attempt}"
 
     def _value(self, stored: dict[str, Any], end: End | None) -> Any:  # noqa: ANN401 - as above
-        """Return the result of a prompt that ended here; in another process if *end* is None."""
+        """Return the result of a prompt. *end* is None if the prompt ended in another process."""
         if end is not None:
             if end.error is not None:
                 raise end.error
@@ -254,7 +259,7 @@ class Automata:
 
     @contextmanager
     def _running(self) -> Generator[LocalRunner]:
-        """Give the runner, which is closed after the last user: an agent need not be closed."""
+        """Yield the runner. It is closed after its last user, so an agent need not be closed."""
         with self._mutex:
             if self._runner is None:
                 self._runner = LocalRunner(self._cycle, self._on, retain=self._retain)
@@ -270,7 +275,7 @@ class Automata:
 
     def _end(self, runner: LocalRunner) -> None:
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
-            runner.prune()  # a runner does it itself only if it runs that long
+            runner.prune()  # a runner prunes by itself only if it runs long
             self._pruned = time.monotonic()
         runner.close()
 
@@ -278,20 +283,23 @@ class Automata:
 class Manifold(Automata):
     """An agent with tools, which the model calls until it can answer.
 
-    A reply that is ``{"tool": "…", "arguments": {…}}``, or a list of such objects, is a call: the
-    tool is called, and its result is the next prompt. Call and answer are
-    tied by `Message.calls` and `Message.answers`, so that a window shows and forgets them together.
-    Any other reply is decoded. If the decoder cannot read it, the model is asked again.
+    A reply ``{"tool": "…", "arguments": {…}}``, or a list of such objects, is a call: the tool is
+    called, and its result is the next prompt. `Message.calls` and `Message.answers` link call and
+    answer, so that a window shows and forgets them together. Any other reply is decoded. If the
+    decoder
+    cannot read it, the model is asked again.
 
-    A tool is a plain function that returns JSON values; the model is shown its name, signature and
-    first sentence. The model gets its errors, but for `PromptAborted`, which ends the prompt. Its
-    result is stored first, so that it is not called again when its process is killed;
-    `durable(reconcile=…)` reports the result of a call that was running then.
+    A tool is a plain function that returns JSON values. The model sees its name, signature and
+    first
+    sentence, and its errors. `PromptAborted` ends the prompt instead. The result is stored first,
+    so a
+    killed process does not call the tool again. `durable(reconcile=…)` returns the result of a call
+    that was running at the kill.
 
     Args:
         llm, encoder, decoder: As in `Automata`; the reasoner is `accept`.
         tools: Functions, and the results of `memory_tools`; or a dict of functions by name.
-        memory: Its window; None: a `Stream`, in *key* if one is passed.
+        memory: Its window. None means a `Stream`, in *key* if one is passed.
         key, name, max_epochs, tool_chars, retry, retain: As in `Automata`.
     """
 
@@ -333,7 +341,7 @@ def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
 
 
 def _ram_of(memory: ContextMemory) -> KeyMemory:
-    """Return the RAM that prompts are runs in: that of the window, or new RAM."""
+    """Return the RAM for prompt runs: the window's, or new RAM."""
     sets = memory.sets() if isinstance(memory, Window) else None
     if isinstance(sets, KeyMemory):
         return sets
@@ -341,7 +349,7 @@ def _ram_of(memory: ContextMemory) -> KeyMemory:
 
 
 def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
-    """Return the key that prompts are runs of; None: RAM."""
+    """Return the key for prompt runs. None means RAM."""
     stored_in = memory.stored_in
     key = stored_in if given is None else given
     if key is None:

@@ -20,10 +20,10 @@ _LOG = logging.getLogger(__name__)
 Tool: TypeAlias = Callable[..., Any]
 
 GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
-"""Tools as arguments: functions, and results of `alveus.memory.memory_tools`."""
+"""The accepted forms of tools: functions, and results of `alveus.memory.memory_tools`."""
 
 MOST_SHOWN = 32_000
-"""The default for the characters of a tool's result that the model is shown."""
+"""Default for the most characters of a tool's result that the model sees."""
 
 HOW_TO_CALL = """\
 You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
@@ -37,7 +37,7 @@ class ToolCall:
     """A call that a model asks for.
 
     Attributes:
-        tool: The name in the answer; perhaps of no tool.
+        tool: The name in the answer. The tool may not exist.
         arguments: By name.
     """
 
@@ -62,12 +62,12 @@ class Tools:
     """The functions that a model may call, by name.
 
     Args:
-        given: Plain functions; a tool's name is its function's, unless a dict gives another.
-            In a list, a result of `memory_tools` is all of its tools.
-        most: Characters of a result that the model is shown; None: all.
+        given: Plain functions. A tool's name is its function's, unless a dict gives another.
+            In a list, a result of `memory_tools` adds all of its tools.
+        most: Most characters of a result that the model sees. None means all.
 
     Raises:
-        InvalidInput: A tool is no plain function, has no name, or the name of another.
+        InvalidInput: A tool is not a plain function, has no name, or repeats a name.
     """
 
     def __init__(self, given: GivenTools, *, most: int | None = MOST_SHOWN) -> None:
@@ -104,13 +104,13 @@ class Tools:
         return [*self._tools, *self._memory]
 
     def memory(self, tool: str) -> MemoryTools | None:
-        """Return the memory of a memory tool; None: the tool is a function, or unknown."""
+        """Return the memory of a memory tool. None means a plain function or an unknown tool."""
         return self._memory.get(tool)
 
     def calls(self, answer: str) -> tuple[ToolCall, ...]:
-        """Return the calls in an answer of a model; none: it is an answer to the user.
+        """Return the calls in a model's answer. An empty tuple means an answer to the user.
 
-        An answer with any other text is no call: calls that a model quotes are not made.
+        An answer with any other text contains no call: calls that a model quotes are not made.
         """
         if not self.names:
             return ()
@@ -148,8 +148,9 @@ class Tools:
     def call(self, tool: str, arguments: dict[str, Value]) -> str:
         """Return the JSON for the model after a call.
 
-        An error of the tool, or a call that cannot be made, is reported in it, so that the model
-        can do otherwise. A result that is too long is cut, and marked as cut.
+        The JSON reports an error of the tool, or an impossible call, so that the model can react. A
+        long
+        result is cut, and marked as cut.
 
         Raises:
             InvalidValue: The result of the tool is not JSON.
@@ -213,7 +214,7 @@ class _AsWritten:
 
 
 def _signature(function: Tool) -> str:
-    """Return the signature of a function; "" for a function in C without one."""
+    """Return the signature of a function. "" for a C function without one."""
     try:
         found = inspect.signature(function)
     except (TypeError, ValueError):
@@ -238,19 +239,19 @@ def _call(found: object) -> ToolCall | None:
         return None
     try:
         checked(cast("object", found))
-    except InvalidInput:  # a lone surrogate, or nested too deeply: not a value for a tool
+    except InvalidInput:  # a lone surrogate or deep nesting is no tool value
         return None
     return ToolCall(tool, arguments)
 
 
 def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
-    """Return why a function does not take arguments; "": it does."""
+    """Return why a function cannot take the arguments. "" means it can."""
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:
         return f"it takes {_signature(function)}: {error}"
     except ValueError:
-        return ""  # a function in C without a signature
+        return ""  # a C function without a signature
     return ""
 
 

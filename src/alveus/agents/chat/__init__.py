@@ -1,7 +1,8 @@
-"""Agents that talk to each other and remember, under the names that DB-GPT's users know.
+"""Agents that talk to each other and remember, under the names of DB-GPT.
 
-One exchange is one run of the key that the conversation is; see docs/chat.md. Prompts are templates
-of jinja2: ``pip install 'alveus[chat]'``. `DialogAgent`, of AgentScope, needs neither.
+One exchange is one run. The conversation is its key; see docs/chat.md. Prompts are jinja2
+templates:
+``pip install 'alveus[chat]'``. AgentScope's `DialogAgent` needs neither.
 """
 
 from alveus.agents.chat.agent_parts import (

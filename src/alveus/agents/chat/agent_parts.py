@@ -24,7 +24,7 @@ class ActionOutput(FieldsAsDict):
     Attributes:
         content: The reply.
         is_exe_success: Whether the action succeeded; if not, the model is asked again.
-        thoughts: The thought to remember; None: the model's answer.
+        thoughts: The thought to remember. None means the model's answer.
         observations: The observations of the action.
         action: The name of the action.
         action_input: The input of the action.
@@ -47,8 +47,8 @@ class Review:
     """The verdict of a reviewer on an answer.
 
     Attributes:
-        approve: Whether it may go out.
-        comments: Why, or why not.
+        approve: True to send the answer.
+        comments: The reason for the verdict.
     """
 
     approve: bool
@@ -66,9 +66,9 @@ class AgentMessage:
         content: The text.
         name, role: Of its author.
         rounds: The number of the exchange between the two agents, from 0.
-        model_name: The model that answered; None: the author is human.
-        success: Whether its answer was approved and its action succeeded.
-        reason: Why not.
+        model_name: The model that answered. None means a human author.
+        success: True if its answer was approved and its action succeeded.
+        reason: Why `success` is false.
         current_goal: The question.
         review_info: The verdict of the reviewer.
         action_report: The output of the action.
@@ -94,7 +94,7 @@ class AgentMessage:
 
     @classmethod
     def from_dict(cls, d: dict[str, Any]) -> AgentMessage:
-        """Return the message that `to_dict` was called on."""
+        """Return the message from the result of `to_dict`."""
         review, report = d.get("review_info"), d.get("action_report")
         found: dict[str, Any] = {
             **d,
@@ -105,7 +105,7 @@ class AgentMessage:
 
 
 def checked_output(output: object, method: str) -> ActionOutput:
-    """Return the result of a user's method, checked to be an output."""
+    """Return the output of a user's method. Raise if it is not an `ActionOutput`."""
     if not isinstance(output, ActionOutput):
         raise InvalidInput(f"{method} must return an ActionOutput, not {output!r}")
     for field in fields(output):
@@ -125,12 +125,12 @@ def checked_output(output: object, method: str) -> ActionOutput:
 
 
 class Action(ABC):
-    """Something an agent does with an answer. Derive from it, and bind the class or an instance.
+    """An agent's reaction to an answer. Derive from it, and bind the class or an instance.
 
-    `run` is called inside the run that the exchange is: layers and sets that it writes to belong
-    to the exchange's commit. An interrupted exchange starts over, and its
-    effects on the world are repeated, unless they are made by a durable call: a `run` that has a
-    parameter ``ctx`` is passed the `RunnerContext` of the exchange, and
+    `run` is called inside the run of the exchange: its writes to layers and sets belong to the
+    exchange's commit. An interrupted exchange starts over and repeats its effects on the world,
+    except
+    durable calls: a `run` with a parameter ``ctx`` gets the `RunnerContext` of the exchange, and
     ``await ctx.durable(send, mail)`` sends once.
     """
 
@@ -149,7 +149,7 @@ class Action(ABC):
             ai_message: The model's answer.
             resource: None; the actions of DB-GPT take one.
             rely_action_out: The output of the agent's previous action for the same answer.
-            need_vis_render: Whether a view is wanted.
+            need_vis_render: True if a view is wanted.
             kwargs: Arguments of later versions.
         """
 
@@ -172,8 +172,8 @@ async def called(
     """Return the result of an async method that users override.
 
     Args:
-        optional: Arguments that are passed only if the method names them: an override that was
-            written for an earlier version need not take them.
+        optional: Arguments that are passed only if the method names them, so that overrides of an
+            earlier version still work.
 
     Raises:
         InvalidInput: The method is not async.
@@ -194,7 +194,7 @@ class AgentContext:
 
     Attributes:
         conv_id: The name of the conversation, which is the key of its agents' memory.
-        language: The language of answers: a code such as "en", or a name; None: any.
+        language: The language of answers: a code such as "en", or a name. None means any.
         max_new_tokens: The most tokens of an answer.
         temperature: 0..2.
         verbose: Print the conversation.
@@ -265,10 +265,11 @@ class LLMConfig:
     """The model that answers for an agent.
 
     Attributes:
-        llm_client: Any `ChatModel`; None: the agent answers by searching its memory, and says so.
+        llm_client: Any `ChatModel`. None means the agent answers from a search of its memory, and
+            says so.
 
     Raises:
-        InvalidInput: The client is no `ChatModel`.
+        InvalidInput: The client is not a `ChatModel`.
     """
 
     llm_client: ChatModel | None = None
@@ -283,13 +284,13 @@ class LLMConfig:
 
 
 def listed(texts: str | list[str] | tuple[str, ...] | None, what: str) -> list[str]:
-    """Return a text, several or none as a list.
+    """Return a text, several texts or None as a list.
 
     Args:
         what: Their name in an error.
 
     Raises:
-        InvalidInput: It is something else.
+        InvalidInput: *texts* has another type.
     """
     if texts is None:
         return []

@@ -76,7 +76,7 @@ class ConversableAgent:
     and `verify`. These run on an event loop of the exchange's runner, not on the caller's.
 
     Args:
-        profile: Its profile; None: that of the class, or one that is bound.
+        profile: Its profile. None means the class's profile, or a bound one.
 
     Raises:
         InvalidInput: It is no profile.
@@ -84,7 +84,7 @@ class ConversableAgent:
 
     profile: ProfileConfig | None = None
     max_retry_count: int = 3
-    """How many answers are tried at most, the first one included, as in DB-GPT."""
+    """The most answers to a question, the first included, as in DB-GPT."""
 
     is_human: ClassVar[bool] = False
 
@@ -109,15 +109,15 @@ class ConversableAgent:
     # --- binding and building -----------------------------------------------------------------
 
     def bind(self, target: object) -> Self:
-        """Take a part, by its type; return the agent. `build` has to follow.
+        """Add a part to the agent, by its type. Return the agent. Call `build` afterwards.
 
         Args:
             target: An `AgentContext`, `LLMConfig`, `AgentMemory` or `ProfileConfig`, which replaces
-                an earlier one; an `Action`, its class or an instance, of which several add up; or
-                an `alveus.Memory`, which makes the exchanges durable.
+                an earlier one; an `Action` class or instance, which is added to earlier ones; or an
+                `alveus.Memory`, which makes the exchanges durable.
 
         Raises:
-            InvalidInput: It is something else.
+            InvalidInput: The target has another type.
         """
         if isinstance(target, AgentContext):
             self._context = target
@@ -140,13 +140,14 @@ class ConversableAgent:
             self._actions.append(_action(each))
 
     async def build(self) -> Self:
-        """Check that nothing is missing, and give the agent its memory; return the agent.
+        """Check that all parts are bound, and give the agent its memory. Return the agent.
 
-        Its memory is kept in the key ``conv_id``, in sets named by its role and name: an agent that
-        is built again with the same memory remembers.
+        The memory is kept in the key ``conv_id``, in sets named by role and name: a rebuilt agent
+        with the
+        same memory remembers.
 
         Raises:
-            InvalidInput: A part is missing, which the message names; or `max_retry_count` is no
+            InvalidInput: A part is missing, and the message names it; or `max_retry_count` is not a
                 whole number from 1.
             TemplatesMissing: jinja2 is not installed.
         """
@@ -184,15 +185,15 @@ class ConversableAgent:
 
     @property
     def is_built(self) -> bool:
-        """Whether it can talk: it was built after the last call of `bind`."""
+        """True if the agent was built after the last call of `bind`."""
         return self._built is not None
 
     @property
     def memory(self) -> AgentMemory[Any]:
-        """Its memory, and the log of messages that agents share.
+        """The agent's memory, and the log of messages that agents share.
 
         Raises:
-            InvalidInput: It is not built.
+            InvalidInput: The agent is not built.
         """
         return self._built_in()[0]
 
@@ -203,16 +204,16 @@ class ConversableAgent:
 
     @property
     def run_memory(self) -> Memory:
-        """The memory of its exchanges, which are runs: the one that was bound, or RAM.
+        """The memory for exchanges, which are runs: the bound memory, or RAM.
 
         Raises:
-            InvalidInput: It is not built.
+            InvalidInput: The agent is not built.
         """
         return self._built_in()[1]
 
     @property
     def context(self) -> AgentContext:
-        """Its conversation.
+        """The agent's conversation.
 
         Raises:
             InvalidInput: No context was bound.
@@ -263,13 +264,15 @@ class ConversableAgent:
     ) -> AgentMessage:
         """Send a message to another agent, and return its reply.
 
-        One exchange is one run of the key ``conv_id``: its memories are one commit, made with the
-        reply, or none. The model answers once, also if the process dies: the same message to the
-        same agent continues an interrupted exchange; another message waits until that is over.
+        One exchange is one run of the key ``conv_id``: its memories are committed together with the
+        reply,
+        or not at all. The model answers once, even if the process dies: the same message to the
+        same agent
+        continues an interrupted exchange. Another message waits until the exchange has ended.
 
         Args:
-            recipient: The agent that answers; it is built, and in the same conversation.
-            reviewer: The agent whose `review` approves answers; None: all are approved.
+            recipient: The agent that answers. It must be built, and in the same conversation.
+            reviewer: The agent whose `review` approves answers. None means all are approved.
             event_id: A second call with it returns the first reply, unless that exchange failed.
 
         Raises:
@@ -335,16 +338,16 @@ class ConversableAgent:
         check_fail_reason: str | None = None,
         current_retry_counter: int | None = None,
     ) -> None:
-        """Remember an answer; called for every answer, also a rejected one.
+        """Remember an answer. Called for every answer, also a rejected one.
 
         Args:
             question: The question.
             ai_message: The model's answer.
             action_output: The output of the action; always passed.
-            check_pass: Whether the answer is sent.
-            check_fail_reason: Why it is not.
-            current_retry_counter: The number of the answer to the question, from 0; the question
-                is remembered with the first. An override need not take it.
+            check_pass: True if the answer is sent.
+            check_fail_reason: Why the answer is not sent.
+            current_retry_counter: The number of the answer to the question, from 0. The first call
+                also remembers the question. An override need not have this parameter.
         """
         if action_output is None:
             raise InvalidInput("write_memories needs the action_output of what it is to remember")
@@ -388,7 +391,7 @@ class ConversableAgent:
 class UserProxyAgent(ConversableAgent):
     """The human in a conversation, who sends the program's messages and reviews answers.
 
-    It needs a context only. Derive from it and override `review` to reject answers.
+    Only a context has to be bound. Derive from it and override `review` to reject answers.
     """
 
     profile: ProfileConfig | None = ProfileConfig(name="User", role="Human")
@@ -473,11 +476,11 @@ class Exchange:
     """A message to an agent and its answer.
 
     Attributes:
-        reviewer: The agent that approves answers; None: all are approved.
+        reviewer: The agent that approves answers. None means all are approved.
         failures: Errors of answers, by run.
-        wanted: The exchange whose reply is waited for.
-        is_answered: Whether it has its reply.
-        is_over: Whether nothing waits for an answer any more.
+        wanted: The exchange whose reply the caller waits for.
+        is_answered: True once the exchange has its reply.
+        is_over: True once no caller waits for an answer.
     """
 
     sender: ConversableAgent
@@ -493,8 +496,9 @@ class Exchange:
         """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
         run_memory, key = self.recipient.run_memory, self.recipient.conv_id
         refuse_own_run(run_memory.engine.store, Scope(run_memory.space, key))
-        # A runner per exchange: nobody closes an agent. The name holds conversation and agent, so
-        # that a runner goes on with interrupted exchanges of this conversation only.
+        # A runner per exchange, since nobody closes an agent. The name contains conversation and
+        # agent,
+        # so that a runner continues interrupted exchanges of this conversation only.
         agent = Agent(
             f"chat {key} {self.recipient.role}/{self.recipient.name}",
             actions=[self._action()],
@@ -514,7 +518,7 @@ class Exchange:
                 await runner.aclose()
                 raise
             except BaseException:
-                await runner.aclose(wait_s=0)  # a cancelled exchange is not waited for
+                await runner.aclose(wait_s=0)  # does not wait for a cancelled exchange
                 raise
             await runner.aclose()
         await self.recipient.memory.gpts_memory.push_message(key)
@@ -532,7 +536,7 @@ class Exchange:
         return ExchangeInput(exchange, self.sender.name, self.sender.role, self.message)
 
     async def _reply(self, runner: LocalRunner, event_id: str) -> AgentMessage:
-        """Return the reply of the exchange *event_id*; one that failed is held again."""
+        """Return the reply of the exchange *event_id*. A failed exchange is repeated."""
         key = self.recipient.conv_id
         for again in count():
             exchange = f"{event_id} again {again}" if again else event_id
@@ -549,7 +553,7 @@ class Exchange:
             else:
                 return AgentMessage.from_dict(outputs[0])
             raise failure
-        raise AssertionError  # count() has no end
+        raise AssertionError  # count() never ends
 
     def _action(self) -> Any:  # noqa: ANN401 - an action, as Agent takes it
         @action(ExchangeInput)
@@ -567,7 +571,7 @@ class Exchange:
         return answer
 
     async def _leave(self) -> NoReturn:
-        """Leave another interrupted exchange to the next call with its message."""
+        """Leave another interrupted exchange for the next call with its message."""
         while not self.is_over:  # noqa: ASYNC110 - it is set in another thread
             await asyncio.sleep(LOOK_S)
         raise Interrupted
@@ -587,7 +591,7 @@ class Exchange:
         return reply
 
     async def _accepted(self, question: str, ctx: RunnerContext) -> AgentMessage:
-        """Return the first answer that is approved and acted on, or the last that may be tried."""
+        """Return the first approved answer whose action succeeded, or the last allowed answer."""
         recipient, tried = self.recipient, 0
         memories = await called(recipient, "read_memories", question)
         messages = recipient.prompts(question, memories)
@@ -639,7 +643,7 @@ class Exchange:
         return text
 
     async def _recalled(self, question: str) -> str:
-        """Return an answer without a model: from the agent's memory and its conversation's sets."""
+        """Return an answer without a model, from the agent's memory and its conversation's sets."""
         memory, key = self.recipient.memory, self.recipient.run_memory.key(self.recipient.conv_id)
         fragments: list[MemoryFragment] = await memory.read(observation=question)
         searched = {*(part.set_name for part in memory.memory.parts()), MESSAGES}

@@ -16,7 +16,7 @@ class AgentBase:
 
     Args:
         name: The name on its messages.
-        memory: Its memory; None: a new `TemporaryMemory` in RAM.
+        memory: Its memory. None means a new `TemporaryMemory` in RAM.
 
     Raises:
         InvalidInput: The name or the memory cannot be used.
@@ -43,19 +43,19 @@ class AgentBase:
         self.memory.add(msg)
 
     def reply(self, msg: Msg | None = None) -> Msg:
-        """Return a reply to a message; None: to its memory."""
+        """Return a reply to a message. None means a reply to the memory."""
         raise NotImplementedError
 
 
 class DialogAgent(AgentBase):
     """An agent that asks a model, with the messages it remembers, oldest first.
 
-    The message and the answer are added to its memory in one call, once the answer is there: a
-    reply that fails is not remembered.
+    The message and the answer are added to its memory in one call, after the answer has arrived. A
+    failed reply is not remembered.
 
     Args:
         name: The name on its messages.
-        sys_prompt: The system message to the model; empty: none.
+        sys_prompt: The system message to the model. Empty means none.
         model: The model that answers.
         memory: As in `AgentBase`.
 
@@ -79,12 +79,12 @@ class DialogAgent(AgentBase):
         self.sys_prompt, self.model = sys_prompt, model
 
     def reply(self, msg: Msg | None = None) -> Msg:
-        """Return the model's answer to a message; None: to its memory.
+        """Return the model's answer to a message. None means an answer to the memory.
 
         A message whose id is remembered already is sent once.
 
         Raises:
-            InvalidInput: It is no message, or a message cannot be sent to a model.
+            InvalidInput: The argument is not a message, or cannot be sent to a model.
             ModelFailed: The model did not answer; nothing is remembered.
         """
         got = [] if msg is None else [_message(msg)]

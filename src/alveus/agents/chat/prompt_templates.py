@@ -48,11 +48,11 @@ LANGUAGES = {
     "pl": "Polish", "pt": "Portuguese", "ru": "Russian", "tr": "Turkish", "uk": "Ukrainian",
     "zh": "Chinese",
 }  # fmt: skip
-"""The names of languages by their codes; other languages go into a prompt as they are."""
+"""Names of languages by code. Other languages are used in a prompt unchanged."""
 
 
 def check_installed() -> None:
-    """Raise `TemplatesMissing` unless templates can be rendered here."""
+    """Raise `TemplatesMissing` unless jinja2 is installed."""
     if find_spec("jinja2") is None:
         raise TemplatesMissing(
             "the prompts of agents need the package jinja2, which is not installed; run: "
@@ -89,10 +89,10 @@ def language_name(language: str | None) -> str | None:
 
 
 NAME = "memory alone"
-"""The name that a message has instead of a model's."""
+"""The `model_name` of an answer without a model."""
 
 MOST = 3
-"""Texts of an answer without a model."""
+"""Most texts of an answer without a model."""
 
 _NO_MODEL = "No model is bound"
 FOUND = f"{_NO_MODEL}; this is what memory holds on it:"
@@ -104,8 +104,9 @@ def answer_from_memory(
 ) -> str:
     """Return the answer to a question without a model.
 
-    It has the hits of a search in *sets* of the conversation, then the agent's fragments, newest
-    first; earlier answers of this kind are left out.
+    It contains the hits of a search in *sets* of the conversation, then the agent's fragments,
+    newest
+    first. Earlier answers of this kind are left out.
     """
     found = [hit.item.text or "" for hit in key.search(question, sets=list(sets), limit=4 * MOST)]
     found += [fragment.raw_observation for fragment in reversed(fragments)]

@@ -1,7 +1,7 @@
-"""Layers of memory: sensory, short-term and long-term, with consolidation, as DB-GPT's agents know.
+"""DB-GPT's layers of memory: sensory, short-term and long-term, with consolidation.
 
-Fragments move from one layer to the next, each move one commit; see docs/layers.md. The names have
-the meaning that DB-GPT gives them; `alveus.compat.dbgpt` has all of them.
+Fragments move from one layer to the next, each move in one commit; see docs/layers.md. The names
+have DB-GPT's meanings. `alveus.compat.dbgpt` exports all of them.
 """
 
 from alveus.agents.layers.enhanced import EnhancedShortTermMemory, sigmoid

@@ -1,4 +1,4 @@
-"""Enhanced short-term memory: similar fragments leave as one for long-term memory.
+"""Enhanced short-term memory: similar fragments are merged and move to long-term memory.
 
 The rule is DB-GPT's, which credits it to RecAgent (YuLan-Rec).
 """
@@ -21,10 +21,10 @@ from alveus.search.similarity import Nearness
 from alveus.values.storable import counted
 
 ENHANCED = "enhanced"
-"""The field of the note with `Strengthening` by fragments that were added."""
+"""The field of the note with the `Strengthening` by added fragments."""
 
 RECALLED = "recalled"
-"""The field with `Strengthening` by recalled fragments, which are not in the layer."""
+"""The field with the `Strengthening` by recalled fragments, which are not in the layer."""
 
 Strengthening: TypeAlias = dict[str, list[str]]
 """By the id of each fragment, the ids of the fragments that strengthened it."""
@@ -36,21 +36,21 @@ def sigmoid(number: float) -> float:
 
 
 MOST = sigmoid(1.0)
-"""The greatest probability, that of the cosine 1."""
+"""The greatest probability, for the cosine 1."""
 
 
 class EnhancedShortTermMemory(ShortTermMemory[T]):
     """Short-term memory in which similar fragments strengthen each other.
 
     A fragment strengthens another with the probability sigmoid(cosine), if that is at least
-    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. A fragment
-    that was strengthened `enhance_threshold` times leaves; it is merged with the fragments that
-    strengthened it. When the layer overflows, the least important of all but the newest leaves.
+    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. A fragment that was strengthened
+    `enhance_threshold` times leaves, merged with the fragments that strengthened it. When the
+    layer overflows, its least important fragment leaves, but never the newest.
 
     Args:
-        embeddings: Makes vectors of texts; None: the embedder of the memory.
+        embeddings: Makes vectors of texts. None means the embedder of the memory.
         executor: Accepted as in DB-GPT, and not used.
-        random: Returns a number in 0..1; None: one that follows from the two ids, so that the
+        random: Returns a number in 0..1. None means a number derived from the two ids, so that the
             same writes have the same effect.
 
     Raises:
@@ -92,7 +92,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         }
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry; return the entries that leave: merged ones, and the overflow."""
+        """Add an entry. Return the entries that leave: merged ones, and the overflow."""
         self._nearness()
         items = move.items(self)
         self.take_again(move, entry)
@@ -149,7 +149,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
     def _merged(
         self, counts: _Counts, earlier: FragmentEntry, entry: FragmentEntry, op: WriteOperation
     ) -> FragmentEntry | None:
-        """Return a fragment merged with those that strengthened it; None: it stays."""
+        """Return a fragment merged with the fragments that strengthened it. None means it stays."""
         if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
             return None
         members = counts.removed(earlier, entry, op)
@@ -193,13 +193,13 @@ class _Counts:
         self._move.write(self.items.note)
 
     def is_removed(self, entry: FragmentEntry) -> bool:
-        """Return whether an entry left as part of a merged one."""
+        """Return whether an entry left as part of a merged entry."""
         return entry.id in self._removed
 
     def removed(
         self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation
     ) -> list[FragmentEntry]:
-        """Remove a fragment and those that strengthened it; return them, oldest first.
+        """Remove a fragment and its strengtheners. Return them, oldest first.
 
         With `keeps_members` only the fragment itself is removed.
         """
@@ -220,7 +220,7 @@ class _Counts:
         return members
 
     def forget(self, removed: Sequence[FragmentEntry]) -> None:
-        """Remove the counts of removed entries, and the counts that they gave."""
+        """Remove the counts of removed entries, and the counts that they added."""
         ids = {entry.id for entry in removed}
         for kind, by in self._by.items():
             self._by[kind] = {name: names for name, names in by.items() if name not in ids}

@@ -1,4 +1,4 @@
-"""Fragments, their ids, and the results of layers, as DB-GPT's agents have them."""
+"""Fragments, their ids, and the results of layers, as in DB-GPT."""
 
 from __future__ import annotations
 
@@ -31,29 +31,29 @@ from alveus.values.storable import checked_name, counted
 R = TypeVar("R")
 
 FragmentId: TypeAlias = int | str
-"""The id of a fragment: a number that rises with time if alveus made it, or an id from outside."""
+"""The id of a fragment: a number that rises with time if alveus made it, or any other id."""
 
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
 """Turns texts into vectors."""
 
 LONGEST_ID = 4096
-"""Bits of an id that is a number."""
+"""Most bits of a numeric id."""
 
 INSTANCES, SEQUENCE = 1 << 10, 1 << 12
-"""The processes, and the ids of one process and millisecond, that a Snowflake can number."""
+"""The number of processes, and of ids in one process and millisecond, in a Snowflake."""
 
 TIMED_BITS = 22
-"""Below the milliseconds of a Snowflake."""
+"""Bits below the milliseconds of a Snowflake."""
 
 LARGEST = 1 << 64
-"""Above all Snowflakes, below all ids that alveus makes."""
+"""A number above all Snowflakes and below all ids of alveus."""
 
 OWN_TIMED_BITS = 80
-"""Below the milliseconds of a version 7 UUID, the ids that alveus makes."""
+"""Bits below the milliseconds of a version 7 UUID, the form of alveus's ids."""
 
 
 class WriteOperation(StrEnum):
-    """Why a fragment is written: it is new, or it was recalled and strengthens similar ones."""
+    """The reason for a write: a new fragment, or a recalled one that strengthens similar ones."""
 
     ADD = "add"
     RETRIEVAL = "retrieval"
@@ -79,7 +79,7 @@ class MemoryFragment(ABC):
     @property
     @abstractmethod
     def id(self) -> FragmentId:
-        """Its id: two fragments with one id are the same."""
+        """The fragment's id. Fragments with one id are the same."""
 
     @property
     @abstractmethod
@@ -104,27 +104,27 @@ class MemoryFragment(ABC):
 
     @property
     def importance(self) -> float | None:
-        """Its importance, 0..1; None: unknown."""
+        """The importance, 0..1. None means unknown."""
         return self._importance
 
     @property
     def embeddings(self) -> list[float] | None:
-        """Its vector; None: it was given none."""
+        """The vector. None means no vector was set."""
         return self._embeddings
 
     @property
     def is_insight(self) -> bool:
-        """Whether it was inferred from others."""
+        """True if the fragment was inferred from others."""
         return self._is_insight
 
     @property
     def last_accessed_time(self) -> datetime | None:
-        """When it was last recalled."""
+        """The time of the last recall."""
         return self._accessed
 
     @property
     def source_ids(self) -> list[FragmentId]:
-        """The ids of the fragments it was made from."""
+        """The ids of the fragments that this fragment was made from."""
         return list(self._source_ids)
 
     @property
@@ -133,7 +133,7 @@ class MemoryFragment(ABC):
         return self.__class__
 
     def update_importance(self, importance: float) -> float | None:
-        """Set the importance; return the one before."""
+        """Set the importance. Return the previous one."""
         before, self._importance = self._importance, finite(importance)
         return before
 
@@ -142,7 +142,7 @@ class MemoryFragment(ABC):
         self._embeddings = _vector(embeddings)
 
     def update_accessed_time(self, now: datetime) -> datetime | None:
-        """Set the time of the last recall; return the one before."""
+        """Set the time of the last recall. Return the previous one."""
         before, self._accessed = self._accessed, _time(now)
         return before
 
@@ -163,11 +163,11 @@ class AgentMemoryFragment(MemoryFragment):
     Args:
         observation: The text.
         embeddings: Its vector, if known.
-        memory_id: Its id; None: a new one. 0 is an id like others.
-        importance: 0..1; None: unknown.
+        memory_id: Its id. None means a new id. 0 is a valid id.
+        importance: 0..1. None means unknown.
         snapshot_path: File with the whole operation.
         metadata: Facts to filter by.
-        source_ids: The ids of the fragments it was made from.
+        source_ids: The ids of the fragments that this fragment was made from.
 
     Raises:
         InvalidInput: An argument cannot be stored.
@@ -362,7 +362,7 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
 
     @property
     def steps(self) -> list[dict[str, Any]]:
-        """The steps it holds, in order."""
+        """The steps of the fragment, in order."""
         return _steps(self.observation) or []
 
     @classmethod
@@ -372,7 +372,7 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
         *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment.build_from
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> AgentMemoryFragment:
-        """Return a fragment of a structure or its JSON; a plain fragment of any other text."""
+        """Return a fragment of a structure or its JSON. Any other text gives a plain fragment."""
         if isinstance(observation, str):
             parsed = _parsed(observation)
             if parsed is None:
@@ -382,7 +382,7 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
 
     @classmethod
     def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
-        """Return a fragment of all their steps, in order and flat; of one fragment: itself.
+        """Return one fragment of all steps, in order and flat. One fragment is returned unchanged.
 
         A fragment of text becomes a step with only an `observation`.
         """
@@ -414,7 +414,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _steps(observation: object) -> list[dict[str, Any]] | None:
-    """Return the steps of *observation*, which may be nested lists; None: it is no structure."""
+    """Return the steps of *observation*, which may be nested lists. None means plain text."""
     if isinstance(observation, Mapping):
         return [dict(cast("Mapping[str, Any]", observation))]
     if not isinstance(observation, (list, tuple)) or not observation:
@@ -435,9 +435,9 @@ class Snowflakes:
     """A generator of rising numbers of 64 bits: milliseconds, process, count.
 
     Args:
-        instance: The number of this process, 0..1023; no other that writes has it.
+        instance: The number of this process, 0..1023, unique among writers.
         seq: The count of the first id, 0..4095.
-        epoch: When the milliseconds begin, itself in milliseconds since 1970.
+        epoch: The start of the milliseconds, itself in milliseconds since 1970.
         timestamp: The least time of the first id, in milliseconds since 1970.
     """
 
@@ -452,7 +452,7 @@ class Snowflakes:
         self._mutex = FreshLock()
 
     def __call__(self) -> int:
-        """Return the next number; it is ahead of the clock if a millisecond is used up."""
+        """Return the next number. Its time is ahead of the clock if a millisecond is used up."""
         with self._mutex:
             now = max(_milliseconds(), self._last)
             self._seq = self._seq + 1 if now == self._last else 0
@@ -475,15 +475,15 @@ _IDS = _Ids()
 def initialize_id_generator(
     instance: int | None = None, seq: int = 0, epoch: int = 0, timestamp: int | None = None
 ) -> None:
-    """Make the ids of new fragments in this process Snowflakes, as those of DB-GPT.
+    """Make the ids of new fragments in this process Snowflakes, as in DB-GPT.
 
-    Call it before the first fragment is made. The ids of alveus need no number of the process.
+    Call it before the first fragment is made. Ids of alveus need no number of the process.
 
     Args:
-        instance: The number of this process, 0..1023; no other that writes has it. None: alveus's
-            ids again.
+        instance: The number of this process, 0..1023, unique among writers. None restores
+            alveus's ids.
         seq: The count of the first id, 0..4095.
-        epoch: When the milliseconds begin, itself in milliseconds since 1970.
+        epoch: The start of the milliseconds, itself in milliseconds since 1970.
         timestamp: The least time of the first id, in milliseconds since 1970.
 
     Raises:
@@ -501,7 +501,7 @@ def new_fragment_id() -> int:
 
 
 def time_of_id(fragment_id: int) -> datetime:
-    """Return when alveus made an id; undefined for an id from outside.
+    """Return the time at which alveus made an id. Undefined for any other id.
 
     A Snowflake is read with the current epoch.
     """
@@ -545,7 +545,7 @@ def user_prompt(question: str, most_recent_memories: str = "") -> str:
 def kept_rounds(rounds: Sequence[R], *, start: int = 0, end: int = 0) -> list[R]:
     """Return the first *start* and the last *end* rounds of a conversation.
 
-    All of them, if that is no fewer; none, if both are 0.
+    Returns all rounds if there are no more than that, and no rounds if both are 0.
     """
     if min(start, end) < 0:
         raise InvalidInput("the numbers of rounds to keep must not be below 0")
@@ -601,7 +601,7 @@ def _insight(insight: F | str, originals: Sequence[F]) -> F:
 
 @dataclass(frozen=True, slots=True)
 class Dropped:
-    """A fragment that a layer dropped, and the reason.
+    """A dropped fragment, and the reason.
 
     If it was stored before, the history of its set keeps it.
     """
@@ -612,7 +612,7 @@ class Dropped:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A fragment about which a model could not be asked, and the reason."""
+    """A fragment whose question to a model failed, and the reason."""
 
     fragment: MemoryFragment
     reason: str
@@ -625,7 +625,7 @@ class DiscardedMemoryFragments(Generic[F]):
         discarded_memory_fragments: Fragments for the next layer.
         discarded_insights: Insights that were inferred from them.
         dropped: Fragments that were dropped, each with the reason.
-        failures: Failed calls of a scorer or an extractor; no fragment was lost by them.
+        failures: Failed calls of a scorer or an extractor. They lose no fragment.
     """
 
     def __init__(
@@ -655,7 +655,7 @@ class Insights(list[InsightMemoryFragment[F]]):
     """The insights of an extractor.
 
     Attributes:
-        failures: Fragments about which it could not be asked.
+        failures: Fragments whose question to the extractor failed.
     """
 
     def __init__(

@@ -28,12 +28,12 @@ DONE = "[DONE]"
 """The last view of a channel."""
 
 VIEWS = 64
-"""The most views in a channel. Each shows the whole conversation, so the oldest may be removed."""
+"""The most views in a channel. Each shows the whole conversation, so the oldest is dropped."""
 
 CONVERSATIONS = 1_000
-"""The most conversations in RAM; the least recently used is deleted first.
+"""The most conversations in RAM. The least recently used is deleted first.
 
-It is also the most channels, in any memory.
+The limit also applies to channels, in any memory.
 """
 
 HUMAN = frozenset(("Human", "User"))
@@ -42,7 +42,7 @@ _NUMBERED = re.compile(r"(.+)_(\d+)", re.DOTALL)
 
 
 def parse_conv_id(conv_id: str) -> tuple[str, int | None]:
-    """Return the conversation of an id, and the number of the round at its end, if it has one."""
+    """Return the conversation of an id, and the round at its end or None."""
     found = _NUMBERED.fullmatch(conv_id)
     return (conv_id, None) if found is None else (found[1], int(found[2]))
 
@@ -137,10 +137,10 @@ _TIMES = ("created_at", "updated_at")
 
 
 class _Log:
-    """A log in a memory, in which each conversation is a key.
+    """A log in a memory. Each conversation is a key.
 
     Args:
-        memory: A memory of alveus; None: RAM.
+        memory: A memory of alveus. None means RAM.
     """
 
     def __init__(self, memory: Memory | None = None) -> None:
@@ -162,7 +162,7 @@ class _Log:
 
     @property
     def opened(self) -> bool:
-        """Whether its memory is open: one was passed, or RAM was used."""
+        """True if its memory is open: a memory was passed, or RAM was used."""
         return self._memory is not None
 
     def _set(self, conv_id: str, name: str) -> MemorySet:
@@ -184,11 +184,11 @@ class GptsMessageMemory(_Log):
     """Messages, in the order they were appended."""
 
     def append(self, message: GptsMessage) -> None:
-        """Keep a message; durable when it returns, or with the batch of the action at work."""
+        """Store a message. It is durable on return, or with the batch of the active action."""
         self.append_many([message])
 
     def append_many(self, messages: Sequence[GptsMessage]) -> None:
-        """Keep messages; one commit per conversation."""
+        """Store messages, with one commit per conversation."""
         for conv_id in dict.fromkeys(message.conv_id for message in messages):
             items = [_item(message) for message in messages if message.conv_id == conv_id]
             self._set(conv_id, MESSAGES).add_many(items)
@@ -204,7 +204,7 @@ class GptsMessageMemory(_Log):
     def get_between_agents(
         self, conv_id: str, agent1: str, agent2: str, current_goal: str | None = None
     ) -> list[GptsMessage]:
-        """Return the messages between two agents; with *current_goal*, those for it."""
+        """Return the messages between two agents, optionally only those with *current_goal*."""
         pair = {(agent1, agent2), (agent2, agent1)}
         found = [m for m in self.get_by_conv_id(conv_id) if (m.sender, m.receiver) in pair]
         return [m for m in found if current_goal is None or m.current_goal == current_goal]
@@ -215,7 +215,7 @@ class GptsMessageMemory(_Log):
         return _message(last[0]) if last else None
 
     def delete_by_conv_id(self, conv_id: str) -> int:
-        """Delete the messages of a conversation, and of no other; return how many there were."""
+        """Delete the messages of this conversation only. Return their number."""
         return self._emptied(conv_id, MESSAGES)
 
 
@@ -233,10 +233,10 @@ class GptsPlansMemory(_Log):
     """Plans: tasks by their numbers."""
 
     def batch_save(self, plans: Sequence[GptsPlan]) -> None:
-        """Keep tasks; one commit per conversation.
+        """Store tasks, with one commit per conversation.
 
         Raises:
-            DuplicateItem: The conversation has a task of this number.
+            DuplicateItem: The conversation has a task with this number.
         """
         for conv_id in dict.fromkeys(plan.conv_id for plan in plans):
             items = [
@@ -308,7 +308,7 @@ class GptsPlansMemory(_Log):
             return
 
     def remove_by_conv_id(self, conv_id: str) -> int:
-        """Delete the tasks of a conversation, and of no other; return how many there were."""
+        """Delete the tasks of this conversation only. Return their number."""
         return self._emptied(conv_id, PLANS)
 
 
@@ -318,7 +318,7 @@ class Channel:
     After `DONE`, puts are ignored, and every get returns `DONE`.
 
     Args:
-        with_marks: Whether views are Markdown; else lists of dicts.
+        with_marks: True for views in Markdown, False for lists of dicts.
         start_round: The first round to be shown.
     """
 
@@ -330,7 +330,7 @@ class Channel:
         self._done = False
 
     def put_nowait(self, view: object) -> None:
-        """Add a view; with `VIEWS` in the queue, the oldest is removed."""
+        """Add a view. A queue with `VIEWS` views drops the oldest."""
         with self._mutex:
             if self._done:
                 return
@@ -345,7 +345,7 @@ class Channel:
         self.put_nowait(view)
 
     async def get(self) -> Any:  # noqa: ANN401 - whatever was put
-        """Return the oldest view, or `DONE`; wait until there is one."""
+        """Return the oldest view, or `DONE`. Wait for a view if the queue is empty."""
         while True:
             with self._mutex:
                 if self._views or self._done:
@@ -375,7 +375,10 @@ class Channel:
         return not self._views
 
     def _wake(self) -> None:
-        """Wake the task that waits longest, or, when it is done, all; under the mutex."""
+        """Wake the task that waits longest, or all tasks after `DONE`.
+
+        The caller holds the mutex.
+        """
         while self._waiters.wake() and self._done:
             pass
 
@@ -388,16 +391,16 @@ class GptsMemory:
     """Messages and plans of conversations, and a channel of views for each.
 
     Args:
-        plans_memory: Keeps plans; None: *memory* does.
-        message_memory: Keeps messages; None: *memory* does.
+        plans_memory: Stores plans. None means *memory*.
+        message_memory: Stores messages. None means *memory*.
         executor: Accepted as in DB-GPT, and not used.
-        memory: A memory of alveus, in which each conversation is a key; None: RAM, which keeps
+        memory: A memory of alveus, in which each conversation is a key. None means RAM, which keeps
             the last *conversations*.
         conversations: The most conversations in RAM, and the most channels.
 
     Attributes:
-        plans_memory: Keeps plans.
-        message_memory: Keeps messages.
+        plans_memory: Stores plans.
+        message_memory: Stores messages.
     """
 
     def __init__(
@@ -422,9 +425,9 @@ class GptsMemory:
         return f"<GptsMemory: {self.message_memory!r}, {self.plans_memory!r}>"
 
     def kept_in(self, memory: Memory) -> GptsMemory:
-        """Return this log, kept in *memory* unless it was made with a memory.
+        """Return this log, stored in *memory* unless it was made with a memory.
 
-        Both have the same channels. This log is kept in *memory*, too, if it is empty.
+        Both logs share their channels. An empty log moves to *memory* itself.
         """
         if not self._is_ram:
             return self
@@ -456,7 +459,7 @@ class GptsMemory:
             await self._call(conv_id, lambda: self.message_memory.append_many(history_messages))
 
     def _open(self, conv_id: str, channel: Channel) -> None:
-        """Open a channel; if there are too many, close the oldest."""
+        """Open a channel. If there are too many, close the oldest."""
         others = [known for known in self._channels if known != conv_id]
         kept = others[max(0, len(others) + 1 - self._most) :]
         for known in [name for name in self._channels if name not in kept]:
@@ -465,19 +468,19 @@ class GptsMemory:
         self._channels[conv_id] = channel
 
     def queue(self, conv_id: str) -> Channel | None:
-        """Return the channel of a conversation; None: it has none."""
+        """Return the channel of a conversation, or None."""
         return self._channels.get(conv_id)
 
     async def append_message(self, conv_id: str, message: GptsMessage) -> None:
-        """Keep a message, and show the conversation in its channel, if it has one."""
+        """Store a message, and show the conversation in its channel, if any."""
         await self.keep_message(conv_id, message)
         await self.push_message(conv_id)
 
     async def keep_message(self, conv_id: str, message: GptsMessage) -> None:
-        """Keep a message without showing it; see `push_message`.
+        """Store a message without showing it; see `push_message`.
 
         Raises:
-            InvalidInput: It is no message, or belongs to another conversation.
+            InvalidInput: The argument is not a message, or belongs to another conversation.
         """
         if not isinstance(message, GptsMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers of no types
             raise InvalidInput(f"a conversation keeps GptsMessages, not {short_repr(message)}")
@@ -488,7 +491,7 @@ class GptsMemory:
         await self._call(conv_id, lambda: self.message_memory.append(message))
 
     async def get_messages(self, conv_id: str) -> list[GptsMessage]:
-        """Return the messages of a conversation; none of an unknown one."""
+        """Return the messages of a conversation. An unknown conversation has none."""
         return await self._call(conv_id, lambda: self.message_memory.get_by_conv_id(conv_id))
 
     async def get_agent_messages(self, conv_id: str, agent_role: str) -> list[GptsMessage]:
@@ -497,13 +500,13 @@ class GptsMemory:
         return await self._call(conv_id, lambda: log.get_by_agent(conv_id, agent_role))
 
     async def get_agent_history_memory(self, conv_id: str, agent_role: str) -> list[Any]:
-        """Return the action reports of an agent's answers: of every second message."""
+        """Return the action reports of an agent's answers, every second message."""
         messages = await self.get_agent_messages(conv_id, agent_role)
         reports = [message.action_report for message in messages[1::2]]
         return [found for report in reports if (found := _parsed(report)) is not None]
 
     async def push_message(self, conv_id: str, temp_msg: str | None = None) -> None:
-        """Show the conversation in its channel, and *temp_msg* below it, which is not kept."""
+        """Show the conversation in its channel, with *temp_msg* below it, which is not stored."""
         self._use(conv_id)
         channel = self._channels.get(conv_id)
         if channel is None:
@@ -536,7 +539,7 @@ class GptsMemory:
             yield view
 
     def clear(self, conv_id: str) -> bool:
-        """Close the channel of a conversation; return whether it had one. Its messages stay."""
+        """Close the channel of a conversation. Return whether it had one. Its messages stay."""
         return self._channels.pop(conv_id, None) is not None
 
     def _use(self, conv_id: str) -> None:

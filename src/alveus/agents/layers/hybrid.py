@@ -42,24 +42,24 @@ DEFAULT_STORE = "agent_memory_long_term"
 
 
 class HybridMemory(LayerMemory[T]):
-    """Three layers as one: a fragment that leaves a layer is in the next one by the same commit.
+    """Three layers as one: a fragment that leaves a layer enters the next in the same commit.
 
-    Sensory memory passes important fragments to short-term memory. Fragments that leave that, and
-    the first insight of each, go to long-term memory. A read returns the fragments that long-term
-    memory recalls, best first, then all of short-term and sensory memory, oldest first.
+    Sensory memory passes important fragments to short-term memory. Fragments that leave short-term
+    memory, and the first insight of each, go to long-term memory. A read returns the fragments that
+    long-term memory recalls, best first, then all of short-term and sensory memory, oldest first.
 
     Args:
         now: The clock of RAM.
-        sensory_memory: The first layer; None: `SensoryMemory()`.
-        short_term_memory: The second; None: `EnhancedShortTermMemory()`.
-        long_term_memory: The third; None: `LongTermMemory()`.
-        default_insight_extractor: Used if `initialize` is given none.
-        default_importance_scorer: Likewise.
+        sensory_memory: The first layer. None means `SensoryMemory()`.
+        short_term_memory: The second. None means `EnhancedShortTermMemory()`.
+        long_term_memory: The third. None means `LongTermMemory()`.
+        default_insight_extractor: Used if `initialize` gets none.
+        default_importance_scorer: Used if `initialize` gets none.
         settings: The settings of every layer; see `LayerMemory`. Layers in RAM move to *memory*, or
-            to the memory of another layer; they start empty, with the label of this.
+            to the memory of another layer. They start empty, with this label.
 
     Raises:
-        InvalidInput: Two layers are kept in different memories, so no commit can hold both.
+        InvalidInput: Two layers are kept in different memories, so no commit can contain both.
     """
 
     importance_weight = 0.9
@@ -122,7 +122,7 @@ class HybridMemory(LayerMemory[T]):
         """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)`.
 
         Args:
-            embeddings: Compares fragments in short-term memory; None: the memory's embedder.
+            embeddings: Compares fragments in short-term memory. None means the memory's embedder.
         """
         kwargs.setdefault("memory", vector_store)
         label = kwargs.get("label", "")
@@ -139,13 +139,12 @@ class HybridMemory(LayerMemory[T]):
     ) -> Self:
         """Return a hybrid memory in a file of alveus: ``alveus.db`` in the folder *vstore_path*.
 
-        There is no Chroma: the name is DB-GPT's, so that its programs run. `close` closes the
-        file.
+        Chroma is not used: the name is DB-GPT's, so that its programs run. `close` closes the file.
 
         Args:
             vstore_name: The key.
-            vstore_path: A folder, made if need be; None: RAM.
-            embeddings: An embedder of alveus, or its name; None: as the file remembers.
+            vstore_path: A folder, created if missing. None means RAM.
+            embeddings: An embedder of alveus, or its name. None means the file's.
         """
         url: str | Path = ":memory:"
         if vstore_path is not None:
@@ -213,7 +212,10 @@ class HybridMemory(LayerMemory[T]):
     # --- writing ------------------------------------------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry; entries that leave a layer move to the next. None leaves the last."""
+        """Add an entry.
+
+        Entries that leave a layer move to the next. No entry leaves the last layer.
+        """
         is_new = op is WriteOperation.ADD
         passed = self._sensory.take(move, entry, op) if is_new else [entry]
         for one in passed:
@@ -255,13 +257,14 @@ class HybridMemory(LayerMemory[T]):
         Args:
             observation: The query.
             alpha, beta, gamma: Weights of recency, relevance and importance in long-term memory.
-            k: The most fragments of long-term memory; None: as it was made with.
+            k: The most fragments of long-term memory. None means the layer's `k`.
         """
         weights = Weights.given(alpha, beta, gamma)
         wanted = self._long.k if k is None else counted(k, "k", least=0)
 
         def look(writer: Writer) -> list[T]:
-            # In the order of moves: a fragment that moves meanwhile is read twice, not missed.
+            # In the order of moves: a fragment that moves during the read is read twice, not
+            # missed.
             first, second = self._sensory.contents(writer), self._short.contents(writer)
             third = [r.fragment for r in self._long.recalled(writer, observation, weights, wanted)]
             seen = {name for f in third for name in (f.id, *f.source_ids)}
@@ -288,11 +291,11 @@ FORWARDED = (
     "move_to", "close", "clear", "write", "write_batch", "emptied",
     "score_memory_importance", "get_insights", "reflect", "handle_duplicated", "handle_overflow",
 )  # fmt: skip
-"""The calls of an agent memory that its layers answer."""
+"""The attributes of an agent memory that forward to its layers."""
 
 
 def forward_to_layers(made: C) -> C:
-    """Return a class of memories whose `FORWARDED` attributes are those of their layers."""
+    """Return the class with `FORWARDED` attributes that forward to its layers."""
     for name in FORWARDED:
         published = inspect.getattr_static(LayerMemory, name)
         if isinstance(published, property):
@@ -305,15 +308,15 @@ def forward_to_layers(made: C) -> C:
 
 @forward_to_layers
 class AgentMemory(LayerMemory[T]):
-    """A memory of fragments, and a log of messages and plans, which stays when that is cleared.
+    """A memory of fragments, and a log of messages and plans. Clearing keeps the log.
 
-    It is a `LayerMemory` itself: its layers answer the calls.
+    The agent memory is a `LayerMemory` itself: its layers answer the calls.
 
     Args:
-        memory: The layers; None: `ShortTermMemory()`.
-        importance_scorer: Used if `initialize` is given none.
-        insight_extractor: Likewise.
-        gpts_memory: The log; None: a new one, in RAM. Clones share it.
+        memory: The layers. None means `ShortTermMemory()`.
+        importance_scorer: Used if `initialize` gets none.
+        insight_extractor: Used if `initialize` gets none.
+        gpts_memory: The log. None means a new one, in RAM. Clones share it.
     """
 
     def __init__(
@@ -360,7 +363,7 @@ class AgentMemory(LayerMemory[T]):
         real_memory_fragment_class: type[Any] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set who uses the memory, and with which models; see `LayerMemory.initialize`."""
+        """Set the user of the memory and its models; see `LayerMemory.initialize`."""
         self.memory.initialize(
             name,
             llm_client,
@@ -396,17 +399,17 @@ class AgentMemory(LayerMemory[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Read by an observation; see `LayerMemory.read`, whose weights these are."""
+        """Read by an observation; see `LayerMemory.read` for the weights."""
         return await self.memory.read(observation, alpha, beta, gamma)
 
     # --- the log ------------------------------------------------------------------------------
 
     @property
     def plans_memory(self) -> GptsPlansMemory:
-        """Where plans are kept."""
+        """The store of plans."""
         return self.gpts_memory.plans_memory
 
     @property
     def message_memory(self) -> GptsMessageMemory:
-        """Where messages are kept."""
+        """The store of messages."""
         return self.gpts_memory.message_memory

@@ -61,7 +61,7 @@ from alveus.values.storable import Value, checked_name, choice, counted
 R = TypeVar("R")
 
 Dedupe: TypeAlias = Literal["id", "text", "none"]
-"""Which fragments are duplicates: of one id; also of one text; or none."""
+"""The definition of duplicates: fragments with one id; or with one text too; or none."""
 
 SEEN_BEFORE = "it was written before, and has left the layer since"
 
@@ -83,22 +83,24 @@ class LayerOptions(TypedDict, total=False):
 class LayerMemory(ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
-    Every write is one commit: a fragment that leaves a layer is returned, is in the next one, or is
-    reported as dropped. A fragment that is written again, after a failure say, is kept once. Reads
-    change only access times. Any number of tasks, threads and processes may write and read. Inside
-    an action that runs the key, writes belong to the action.
+    Every write is one commit. A fragment that leaves a layer is returned, enters the next layer, or
+    is
+    reported as dropped. A repeated write of a fragment, for example after a failure, changes
+    nothing.
+    Reads change only access times. Any number of tasks, threads and processes may write and read.
+    Inside an action that runs the key, writes belong to the action.
 
     Args:
-        memory: The memory that keeps the fragments: `Memory.key(…)`. None: RAM, until the process
-            ends.
+        memory: The memory that keeps the fragments: `Memory.key(…)`. None means RAM, until the
+            process ends.
         label: The prefix of the names of the sets, so that several agents can share a key.
         now: The clock of RAM.
-        profile: "dbgpt" counts as DB-GPT does, but for its faults.
-        dedupe: Which fragments are duplicates.
+        profile: "dbgpt" uses DB-GPT's numbers, without its faults.
+        dedupe: The definition of duplicates.
 
     Attributes:
         name: The agent's name; see `initialize`.
-        session_id: The conversation of the fragments that are written; kept with each.
+        session_id: The conversation of written fragments; stored with each.
     """
 
     importance_weight: float = 0.15
@@ -106,9 +108,9 @@ class LayerMemory(ABC, Generic[T]):
     _default_scorer: ImportanceScorer | None = None
     _default_extractor: InsightExtractor | None = None
     reads_meaning: ClassVar[bool] = False
-    """Whether a layer of this kind needs vectors."""
+    """True if a layer of this kind needs vectors."""
     guards_fragments: ClassVar[bool] = True
-    """Whether each change writes the note of the layer; see `LayerItems`."""
+    """True if each change writes the note of the layer; see `LayerItems`."""
 
     def __init__(
         self,
@@ -143,7 +145,7 @@ class LayerMemory(ABC, Generic[T]):
 
     @property
     def profile(self) -> Profile:
-        """The profile whose numbers it counts by."""
+        """The profile with the numbers of this layer."""
         return self._profile
 
     @property
@@ -170,7 +172,7 @@ class LayerMemory(ABC, Generic[T]):
         return self._storage
 
     def parts(self) -> Sequence[LayerMemory[T]]:
-        """Return the layers it is made of: itself."""
+        """Return the parts of the layer: itself."""
         return (self,)
 
     def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
@@ -178,7 +180,7 @@ class LayerMemory(ABC, Generic[T]):
         self._storage, self._lock = storage, lock
 
     def close(self) -> None:
-        """Free its RAM, if it is in RAM. A memory that was passed stays open."""
+        """Free the layer's RAM, if any. A memory that was passed stays open."""
         self._storage.close()
 
     # --- settings -----------------------------------------------------------------------------
@@ -192,7 +194,7 @@ class LayerMemory(ABC, Generic[T]):
         real_memory_fragment_class: type[T] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set its user and its models; arguments that are left out become None."""
+        """Set the user and the models. Omitted arguments become None."""
         asked = {"score_importance": importance_scorer, "extract_insights": insight_extractor}
         for call, model in asked.items():
             if model is not None and not hasattr(model, call):
@@ -226,11 +228,12 @@ class LayerMemory(ABC, Generic[T]):
         """Return an empty layer with the settings of this one.
 
         Args:
-            label: Its label in the same memory; None: the name of the agent, or a number. Pass one
-                to find the layer again after a restart.
-            memory: Another memory; fragments that it has under the label are in the layer.
+            label: Its label in the same memory. None means the name of the agent, or a number. Pass
+                a
+                label to find the layer again after a restart.
+            memory: Another memory. Fragments that it has under the label are in the layer.
         """
-        del now  # RAM is renewed with its clock, and a memory has a clock
+        del now  # new RAM keeps its clock, and a memory has a clock
         clone = type(self)(
             storage=self._storage.again(memory),
             label=self._clone_label(label, memory),
@@ -242,11 +245,11 @@ class LayerMemory(ABC, Generic[T]):
         return clone
 
     def _settings(self) -> dict[str, Any]:
-        """Return the arguments of this kind of layer besides those of every layer."""
+        """Return the arguments of this kind of layer, without the arguments of every layer."""
         return {}
 
     def copy_from(self, memory: LayerMemory[T]) -> None:
-        """Take over the user and the models of another layer."""
+        """Copy the user and the models of another layer."""
         self.initialize(
             memory.name,
             memory.llm_client,
@@ -274,11 +277,11 @@ class LayerMemory(ABC, Generic[T]):
         now: datetime | None = None,
         op: WriteOperation = WriteOperation.ADD,
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write a fragment; return the fragments that left for it, or None.
+        """Write a fragment. Return the fragments that left the layer for it, or None.
 
         Args:
             now: The time of the observation; by default now.
-            op: RETRIEVAL: it was recalled, and only strengthens similar fragments.
+            op: RETRIEVAL means the fragment was recalled, and only strengthens similar fragments.
         """
         if op not in tuple(WriteOperation):
             raise InvalidInput(f"op must be a WriteOperation, not {op!r}")
@@ -333,7 +336,7 @@ class LayerMemory(ABC, Generic[T]):
         discarded.discarded_insights.extend(move.inferred(self, leaving))
 
     def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
-        """Return whether a new entry stays out: it was written before, or rules refuse it."""
+        """Return whether a new entry is left out: it was written before, or rules refuse it."""
         return self._was_written(move, entry) or move.is_refused(self.parts(), entry)
 
     def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
@@ -375,7 +378,7 @@ class LayerMemory(ABC, Generic[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Return copies of the fragments that bear on *observation*.
+        """Return copies of the fragments that are relevant to *observation*.
 
         Args:
             observation: The query.
@@ -383,17 +386,17 @@ class LayerMemory(ABC, Generic[T]):
         """
 
     async def clear(self) -> list[T]:
-        """Empty it; return its fragments, oldest first. Their ids can be written again."""
+        """Delete all fragments and return them, oldest first. Their ids can be written again."""
         return cast("list[T]", await self._moved(self.emptied, "clear a layer", self.set_name))
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty it as part of a move; return its fragments."""
+        """Delete all fragments as part of a move. Return them."""
         return move.items(self).clear()
 
     # --- models -------------------------------------------------------------------------------
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
-        """Return the importance of each fragment; a constant without a scorer."""
+        """Return the importance of each fragment. Without a scorer, it is a constant."""
         answers = ModelAnswers()
         if self.importance_scorer is not None:
             answers, _ = await self._answered("score", memory_fragments)
@@ -411,9 +414,9 @@ class LayerMemory(ABC, Generic[T]):
         return answers, answers.answer(*questions)
 
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
-        """Return the insights from each fragment; none without an extractor.
+        """Return the insights from each fragment. Without an extractor, the list is empty.
 
-        `failures` of the list has the fragments about which the extractor could not be asked.
+        `failures` of the list contains the fragments whose question to the extractor failed.
         """
         if self.insight_extractor is None or not memory_fragments:
             return Insights()
@@ -443,7 +446,7 @@ class LayerMemory(ABC, Generic[T]):
     async def handle_duplicated(
         self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
     ) -> list[T]:
-        """Return both lists as one, without duplicates: the first of two stays.
+        """Return both lists as one, without duplicates. The first of two duplicates stays.
 
         It gets the higher importance and the later access time of both.
         """
@@ -464,7 +467,7 @@ class LayerMemory(ABC, Generic[T]):
 
 
 def normal_text(text: str) -> str:
-    """Return a text in lower case with single spaces; texts that are equal then are duplicates."""
+    """Return a text in lower case with single spaces, for the comparison of duplicates."""
     return " ".join(text.casefold().split())
 
 
@@ -507,7 +510,7 @@ class BufferMemory(LayerMemory[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Return copies of all its fragments: oldest first, or, given any weight, best first."""
+        """Return copies of all its fragments: oldest first, or best first if a weight is given."""
         if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"an observation must be a str, not {observation!r}")
         if alpha is None and beta is None and gamma is None:
@@ -520,12 +523,13 @@ class BufferMemory(LayerMemory[T]):
 
 
 class SensoryMemory(BufferMemory[T]):
-    """Gathers fragments; when it overflows, all of them leave at once.
+    """Collects fragments. When it overflows, all of them leave at once.
 
-    Each is scored then. Important ones go to the next layer; the others are dropped, and reported.
+    Each fragment is then scored. Important ones move to the next layer. The others are dropped, and
+    reported.
 
     Args:
-        buffer_size: How many it gathers; 0: every fragment is scored at once.
+        buffer_size: The most fragments. 0 means every fragment is scored at once.
         threshold_to_short_term: The least importance for the next layer.
         settings: The settings of every layer; see `LayerMemory`.
     """
@@ -583,10 +587,10 @@ class SensoryMemory(BufferMemory[T]):
 
 
 class ShortTermMemory(BufferMemory[T]):
-    """Keeps the newest fragments; when it overflows the oldest leave.
+    """Keeps the newest fragments. When it overflows, the oldest leave.
 
     Args:
-        buffer_size: How many it keeps.
+        buffer_size: The most fragments.
         settings: The settings of every layer; see `LayerMemory`. With ``memory=`` fragments survive
             a restart.
     """
@@ -610,7 +614,7 @@ class ShortTermMemory(BufferMemory[T]):
         return [gone.leaving() for gone in leaving]
 
     def take_again(self, move: Move, entry: FragmentEntry) -> None:
-        """Join an entry with earlier ones of the same text, which are removed."""
+        """Join an entry with earlier entries of the same text, which are removed."""
         if self._dedupe != "text":
             return
         items = move.items(self)

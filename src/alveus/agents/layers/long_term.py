@@ -53,13 +53,13 @@ from alveus.values.storable import counted
 from alveus.values.wire import digest
 
 Mark: TypeAlias = Literal["forget", "merge"]
-"""Why a fragment is not recalled although it is stored."""
+"""Why a stored fragment is not recalled."""
 
 ALL = 128
-"""Up to so many fragments, all are ranked; above, the hits of a search and the latest."""
+"""Most fragments that are all ranked. Above, the hits of a search and the latest are ranked."""
 
 CANDIDATES = 100
-"""The hits of that search, at least. Source: DB-GPT's top_k."""
+"""Fewest hits of that search. Source: DB-GPT's top_k."""
 
 MOST_HITS = 1_000
 """The most hits of a search."""
@@ -67,7 +67,7 @@ MOST_HITS = 1_000
 LATEST = 64
 
 ALSO = 64
-"""Ids of fragments of the same text, the last ones, by which a repetition is recognised."""
+"""Number of last ids with the same text, by which a repetition is recognised."""
 
 SINCE = 256
 """The most fragments of a reflection, the last ones."""
@@ -82,19 +82,20 @@ SCORE_OF_BEST = 3.0
 class LongTermMemory(LayerMemory[T], Generic[T]):
     """Keeps every fragment, of all conversations, until it is cleared or fades.
 
-    Read by a mean of recency, relevance and importance, each 0..1; of equals the newest first.
-    Fragments of one text are one, with a count.
+    A read ranks by a mean of recency, relevance and importance, each 0..1. Among equals the newest
+    is
+    first. Fragments with one text are one fragment, with a count.
 
     Args:
         executor: Accepted as in DB-GPT, and not used.
         vector_store: The same as `memory`, at the position of DB-GPT's vector store.
         now: The clock of RAM.
         reflection_threshold: The sum of importance at which insights are drawn from the fragments
-            since the last reflection, and kept. None: never.
+            since the last reflection, and stored. None means never.
         _default_importance: The importance of fragments without one.
         metadata: Facts that are added to every fragment.
-        k: How many fragments a read returns.
-        carry: Whether the excess over the threshold counts for the next reflection.
+        k: The number of fragments of a read.
+        carry: True if the excess over the threshold counts for the next reflection.
         settings: The settings of every layer; see `LayerMemory`.
     """
 
@@ -152,7 +153,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- writing ------------------------------------------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry; none leaves."""
+        """Add an entry. No entry leaves."""
         if op is WriteOperation.RETRIEVAL:
             return []
         if self._settled(move, entry):
@@ -160,7 +161,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return []
 
     def _settled(self, move: Move, entry: FragmentEntry) -> bool:
-        """Keep an entry; return whether it is a new fragment, not joined to another."""
+        """Store an entry. Return whether it is a new fragment, not joined to another."""
         fragment = entry.fragment
         if fragment.importance is None:
             default = self._default_importance
@@ -178,7 +179,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- duplicates ---------------------------------------------------------------------------
 
     def _joined(self, move: Move, entry: FragmentEntry) -> bool:
-        """Join an entry to one of the same text and return True; else note its text."""
+        """Join an entry to one with the same text and return True; else record its text."""
         same = self._of_text(move, entry)
         if same is None:
             return False
@@ -186,17 +187,16 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             absorb(same.fragment, entry.fragment)
             same.extra["seen"] = same.extra.get("seen", 1) + entry.extra.get("seen", 1)
             same.extra["also"] = [*same.extra.get("also", ()), entry.fragment.id][-ALSO:]
-            same.extra.pop(
-                "mark", None
-            )  # a forgotten fragment that is written again is recalled again
+            same.extra.pop("mark", None)  # a forgotten fragment is recalled again once rewritten
             move.items(self).change(same)
         return True
 
     def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
-        """Return the entry of the same text; None: there is none, and this one is noted.
+        """Return the entry with the same text. None means this entry is recorded as the first.
 
-        A note is derived from its item. After that item was removed, the next note of the text
-        gets the other of two names.
+        The note of a text is derived from its item. After the item was removed, the next note gets
+        the
+        other of two names.
         """
         text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
         note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
@@ -242,9 +242,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def take_insight(
         self, move: Move, insight: MemoryFragment, sources: Sequence[FragmentEntry]
     ) -> None:
-        """Add an insight from entries that are here, or that this move adds.
+        """Add an insight from entries of this layer or this move.
 
-        One whose id is here already changes nothing.
+        An insight with a stored id changes nothing.
         """
         ref = move.storage.ref(self.set_name)
         links = tuple(Link(ref, one.id) for one in sources if move.items(self).get(one.id))
@@ -271,13 +271,13 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         *,
         k: int | None = None,
     ) -> list[T]:
-        """Return the *k* fragments that answer *observation* best, best first.
+        """Return the *k* fragments that answer *observation*, best first.
 
         Args:
             observation: The query.
             alpha, beta, gamma: Weights of recency, relevance and importance; 0.05, 1 and 0.1
                 by default.
-            k: How many; None: as the layer was made with.
+            k: The number of fragments. None means the layer's `k`.
         """
         found = await self.recall(observation, alpha, beta, gamma, k=k)
         return [one.fragment for one in found]
@@ -291,7 +291,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         *,
         k: int | None = None,
     ) -> list[RankedFragment[T]]:
-        """Return the fragments of `read`, with their scores and the parts of these."""
+        """Return the fragments of `read`, with their scores and the parts of the scores."""
         wanted = self.k if k is None else counted(k, "k", least=0)
         weights = Weights.given(alpha, beta, gamma)
         return await self.storage.call(
@@ -301,7 +301,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def recalled(
         self, writer: Writer, observation: str, weights: Weights, k: int
     ) -> list[RankedFragment[T]]:
-        """Return the best *k* fragments, and note that they were read."""
+        """Return the best *k* fragments, and record the access."""
         ref, now = self.storage.ref(self.set_name), self.storage.now()
         if not k or writer.info(ref) is None:
             return []
@@ -352,7 +352,10 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- removing -----------------------------------------------------------------------------
 
     async def mark(self, ids: Sequence[FragmentId], mark: Mark | None) -> int:
-        """Mark fragments not to be recalled, or, with None, unmark them; return their number."""
+        """Mark fragments so that they are not recalled, or unmark them with None.
+
+        Return their number.
+        """
         if mark not in ("forget", "merge", None):
             raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
         names = _names(ids)
@@ -370,8 +373,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     async def fade(self, below: float = FADED) -> DiscardedMemoryFragments[T]:
         """Drop fragments that are neither important nor recent, and return them.
 
-        Their importance times recency is less than *below*. Fragments with ``pinned`` in their
-        metadata stay. `recover` restores dropped fragments.
+        A fragment is dropped if importance times recency is less than *below*. Fragments with
+        ``pinned`` in
+        their metadata stay. `recover` restores dropped fragments.
         """
         least = finite(below, "below")
         plan = partial(self._faded, least)
@@ -392,7 +396,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
         """Restore fragments that faded or were cleared, and return them.
 
-        One whose text was written again since is joined to that.
+        If the text was written again since, the fragment is joined to the new one.
         """
         names = _names(ids)
         plan = partial(self._recovered, names)

@@ -1,7 +1,7 @@
-"""A move: the changes that one call makes to layers, planned on their items and committed whole.
+"""A move: the changes of one call to layers, planned on their items and committed whole.
 
-A plan never waits: where it needs a model's answer that is missing, it stops (`Unanswered`), the
-model is asked, and the plan is made again. It is also made again when another writer was first.
+A plan never waits: if a model's answer is missing, planning stops (`Unanswered`), the model is
+asked, and the plan is made again. It is also made again after a conflict with another writer.
 """
 
 from __future__ import annotations
@@ -59,10 +59,10 @@ class FragmentEntry:
 
     Attributes:
         number: Its position in the order of arrival.
-        stored: The version it was read from; None: it is new here.
+        stored: The version it was read from. None means it is new here.
         origin: The items of other sets that it was made from.
         extra: Further data of the layer.
-        time: The time of the observation; None: now.
+        time: The time of the observation. None means now.
     """
 
     fragment: MemoryFragment
@@ -78,16 +78,16 @@ class FragmentEntry:
         return item_id(self.fragment.id) if self.stored is None else self.stored.record.id
 
     def origins(self) -> tuple[Link, ...]:
-        """Return the sources of a fragment derived from it: itself, or its origin if it is new."""
+        """Return the sources of a derived fragment: this fragment, or its origin if it is new."""
         return tuple(self.origin) if self.stored is None else (Link(self.stored.set, self.id),)
 
     def leaving(self) -> FragmentEntry:
-        """Return it as an entry of the next layer."""
+        """Return the entry as an entry of the next layer."""
         extra = {name: self.extra[name] for name in ("seen", "parts") if name in self.extra}
         return FragmentEntry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
 
     def parts(self) -> list[dict[str, Any]]:
-        """Return the parts of a merged fragment; else itself."""
+        """Return the parts of a merged fragment, or the fragment itself."""
         if "parts" in self.extra:
             return list(self.extra["parts"])
         value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
@@ -98,7 +98,7 @@ class FragmentEntry:
         return self._value(self.extra.get("era", 0))
 
     def item(self, *, era: int, now: datetime, session: str | None) -> Item:
-        """Return the item that keeps it."""
+        """Return the item that stores the entry."""
         fragment = self.fragment
         metadata = dict(fragment.metadata)
         labels = labels_of(metadata)
@@ -115,7 +115,7 @@ class FragmentEntry:
         )
 
     def as_read(self, stored: StoredItem) -> Item:
-        """Return the item that it was read from, as it is now."""
+        """Return the item it was read from, with its present changes."""
         return replace(
             item_of(stored),
             value=self.value(),
@@ -152,9 +152,9 @@ def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(members: Sequence[FragmentEntry]) -> FragmentEntry:
-    """Return entries as one, of the class and the importance of the first.
+    """Return entries as one, with the class and the importance of the first.
 
-    Its `parts` keep all of each; its metadata has the fields on which all agree.
+    Its `parts` keep every entry whole. Its metadata has the fields on which all entries agree.
     """
     first = members[0]
     fragments = [member.fragment for member in members]
@@ -181,10 +181,10 @@ def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> FragmentE
 
 
 def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment:
-    """Return the fragment that an item keeps.
+    """Return the fragment that an item stores.
 
     Args:
-        made: Its class, if it fits the item; None: as the item says.
+        made: Its class, if it fits the item. None means the class that the item names.
     """
     value = value_of(item)
     observation = value.get("observation", "")
@@ -207,7 +207,7 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
 
 
 def value_of(item: Item) -> dict[str, Any]:
-    """Return the value of a fragment's item; an item that no layer wrote is a fragment of text."""
+    """Return the value of a fragment's item. An item from another writer is a fragment of text."""
     value = cast("dict[str, Any]", item.value)
     if isinstance(value, dict) and "id" in value and "n" in value:  # pyright: ignore[reportUnnecessaryIsInstance] - anybody can add to a set
         return value
@@ -231,7 +231,7 @@ class LayerNote(Note):
         return int(self.value.get("era", 0))
 
     def begin_era(self) -> None:
-        """Note that the layer was cleared: ids of before may be written again."""
+        """Record that the layer was cleared: earlier ids may be written again."""
         arrivals = self.value.get("arrivals", 0)
         self.value = {"era": self.era + 1, "arrivals": arrivals}
 
@@ -256,7 +256,7 @@ ANY: Sequence[Outcome] = (*NEVER, "merge")
 
 
 class Unanswered(Exception):
-    """A plan needs an answer of a model that was not asked yet."""
+    """A plan needs a model's answer that is missing so far."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -362,8 +362,8 @@ async def awaited(answer: Awaitable[R] | R) -> R:
 class LayerItems:
     """The fragments of one layer, as a move reads and changes them.
 
-    A layer that holds few fragments guards them by its note, which is written with each change: of
-    two writers that read the same fragments one is refused, and plans again.
+    A layer with few fragments guards them by its note, which is written with each change: of two
+    writers that read the same fragments, one is refused and plans again.
 
     Attributes:
         new: The fragments that the move adds, by id.
@@ -386,7 +386,7 @@ class LayerItems:
         return [*self._read.values(), *self.new.values()]
 
     def get(self, entry_id: str) -> FragmentEntry | None:
-        """Return the fragment of an id; None: the layer has none."""
+        """Return the fragment with an id, or None."""
         entry = self.new.get(entry_id) or self._changed.get(entry_id)
         if entry is not None or self._read is not None:
             return entry or (self._read or {}).get(entry_id)
@@ -400,7 +400,7 @@ class LayerItems:
         self.new[entry.id] = entry
 
     def change(self, entry: FragmentEntry) -> None:
-        """Write a fragment that was read, and changed since."""
+        """Write a changed fragment of `entries`."""
         self._changed[entry.id] = entry
 
     def remove(self, entries: Iterable[FragmentEntry]) -> None:
@@ -411,7 +411,7 @@ class LayerItems:
                 self._removed.append(read.stored)
 
     def clear(self) -> list[MemoryFragment]:
-        """Remove all fragments and return them; their ids may be written again."""
+        """Remove all fragments and return them. Their ids may be written again."""
         entries = self.entries
         self.remove(entries)
         self.note.begin_era()
@@ -456,14 +456,14 @@ class Move:
         self._quarantine: dict[SetRef, QuarantineDraft] = {}
 
     def items(self, layer: LayerMemory[Any]) -> LayerItems:
-        """Return the fragments of a layer, to be read and changed."""
+        """Return the fragments of a layer, for reads and changes."""
         ref = self.storage.ref(layer.set_name)
         if ref not in self._items:
             self._items[ref] = LayerItems(self, layer)
         return self._items[ref]
 
     def note(self, layer: LayerMemory[Any], name: str | None = None) -> LayerNote:
-        """Return the note of a layer, or another note of it that has a *name*."""
+        """Return the note of a layer, or another note of the layer by *name*."""
         ref, name = self.storage.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
             self._notes[ref, name] = LayerNote.read(self.writer, ref, name)
@@ -487,7 +487,7 @@ class Move:
     def ask(
         self, layer: LayerMemory[Any], kind: str, groups: Sequence[Sequence[MemoryFragment]]
     ) -> list[Any]:
-        """Return a model's answers about groups of fragments; None where it gave none.
+        """Return a model's answers about groups of fragments. None means no answer.
 
         A failure is recorded in `discarded`, and is None here.
         """
@@ -506,13 +506,13 @@ class Move:
     # --- rules of admission -------------------------------------------------------------------
 
     def is_refused(self, layers: Sequence[LayerMemory[Any]], entry: FragmentEntry) -> bool:
-        """Return whether the rules of a layer's set keep an entry out; it is dropped then."""
+        """Return whether the rules of a layer's set refuse an entry, which is then dropped."""
         return any(self._refused(self.items(layer), [entry], NEVER) for layer in layers)
 
     def _refused(
         self, items: LayerItems, entries: Sequence[FragmentEntry], outcomes: Sequence[Outcome]
     ) -> list[FragmentEntry]:
-        """Drop the entries of which the rules say one of *outcomes*, and return them."""
+        """Drop the entries for which the rules give one of *outcomes*, and return them."""
         reasons = [(entry, self._refusal(items, entry, outcomes)) for entry in entries]
         refused = [(entry, reason) for entry, reason in reasons if reason is not None]
         for entry, reason in refused:
@@ -522,7 +522,7 @@ class Move:
     def _refusal(
         self, items: LayerItems, entry: FragmentEntry, outcomes: Sequence[Outcome]
     ) -> str | None:
-        """Return why a set does not take an entry; None: it does, or has no rules."""
+        """Return why a set refuses an entry. None means the set takes it, or has no rules."""
         ref = items.editor.ref
         barrier = self._barrier(ref)
         if barrier is None:
@@ -552,7 +552,7 @@ class Move:
     # --- the commit ---------------------------------------------------------------------------
 
     def plan(self) -> PlannedWrite:
-        """Return the changes to commit, sources before fragments that were derived from them.
+        """Return the changes to commit, sources before derived fragments.
 
         New fragments that the rules of their set refuse are dropped.
         """
@@ -579,7 +579,7 @@ class Move:
             entry.origin = [link for link in entry.origin if link != gone]
 
     def _begun_in_ram(self, changes: Sequence[ItemChange]) -> list[Define]:
-        """Define new sets in RAM: fragments are kept for a day after they left, notes are not."""
+        """Define new sets in RAM: removed fragments are kept for a day, notes are not."""
         if not self.storage.is_ram:
             return []
         notes = {ref for ref, _ in self._notes}
@@ -598,10 +598,11 @@ async def moved(
 
     Args:
         name: The name of the call.
-        arguments: Its arguments, which are compared when an idempotency key is used again.
+        arguments: Its arguments, which are compared when an idempotency key is reused.
 
     Raises:
-        StaleItem: Others changed the layers again and again, for as long as the memory waits.
+        StaleItem: Other writers changed the layers again and again, for as long as the memory
+            waits.
     """
     answers = ModelAnswers()
 

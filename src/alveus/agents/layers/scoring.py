@@ -34,7 +34,7 @@ UNKNOWN = 0.5
 """The importance of a fragment without one."""
 
 DECAY = 0.99
-"""Of recency, per hour. Source: DB-GPT's time-weighted retriever (decay rate 0.01)."""
+"""Decay of recency per hour. Source: DB-GPT's time-weighted retriever (decay rate 0.01)."""
 
 ProfileName: TypeAlias = Literal["alveus", "dbgpt"]
 
@@ -55,10 +55,10 @@ class Profile:
 
     Attributes:
         name: "alveus" or "dbgpt".
-        raw: Importance is a rating times the layer's weight, and scores are sums; else both are in
-            0..1, and scores are means.
-        keeps_members: Fragments that were merged into one that leaves stay in short-term memory,
-            so that they are stored twice.
+        raw: True if importance is a rating times the layer's weight, and scores are sums. False if
+            both are in 0..1, and scores are means.
+        keeps_members: True if short-term memory keeps the fragments merged into one that leaves, so
+            that they are stored twice.
     """
 
     name: ProfileName
@@ -82,7 +82,7 @@ class Profile:
             raise InvalidInput(f"{what} must be a number from 0 to {most:g}, not {importance!r}")
 
     def importance(self, rating: float | None, weight: float) -> float:
-        """Return the importance for a rating of 1..10; None: unknown."""
+        """Return the importance for a rating of 1..10. None means unknown."""
         if self.raw:
             return weight * (HIGHEST / 2 if rating is None else rating)
         return UNKNOWN if rating is None else normalised(rating)
@@ -92,8 +92,8 @@ class Profile:
 class Weights:
     """The weights of recency (alpha), relevance (beta) and importance (gamma).
 
-    By default relevance leads: with equal weights, fragments of the last hours would hide those of
-    last week.
+    By default relevance leads. Equal weights would rank fragments of the last hours above all older
+    ones.
     """
 
     alpha: float = 0.05
@@ -101,7 +101,7 @@ class Weights:
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse weights that rank nothing."""
+        """Refuse weights without a ranking."""
         for field in fields(self):
             weight = finite(getattr(self, field.name), field.name)
             if weight < 0:
@@ -111,7 +111,7 @@ class Weights:
 
     @classmethod
     def given(cls, alpha: float | None, beta: float | None, gamma: float | None) -> Weights:
-        """Return weights; None is the default of each."""
+        """Return weights, each with its default for None."""
         weights = {"alpha": alpha, "beta": beta, "gamma": gamma}
         return cls(**{name: weight for name, weight in weights.items() if weight is not None})
 
@@ -132,7 +132,7 @@ def recency(accessed: datetime, now: datetime) -> float:
 
 
 def unit(importance: float | None) -> float:
-    """Return an importance in 0..1; 0.5 if it is unknown."""
+    """Return an importance in 0..1, or 0.5 if it is unknown."""
     return UNKNOWN if importance is None else min(1.0, max(0.0, importance))
 
 
@@ -152,10 +152,10 @@ def rated(rating: object) -> float | None:
 
 
 def parse_number(answer: str, importance_weight: float | None = None) -> float | None:
-    """Return the rating in a model's answer, in 1..10; None: the answer has no number.
+    """Return the rating in a model's answer, in 1..10. None means no number.
 
     Args:
-        importance_weight: Return a tenth of the rating times this.
+        importance_weight: If given, return a tenth of the rating times this weight.
     """
     found = _NUMBER.search(answer)
     if found is None:
@@ -179,7 +179,7 @@ class LLMImportanceScorer(ImportanceScorer):
 
     Args:
         prompt: The question, with ``{text}`` for the text of the fragment.
-        model: The language model; None: that of the layer.
+        model: The language model. None means the layer's.
     """
 
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
@@ -188,11 +188,11 @@ class LLMImportanceScorer(ImportanceScorer):
     async def score_importance(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> float | None:
-        """Return the model's rating; None: its answer has no number.
+        """Return the model's rating. None means its answer has no number.
 
         Raises:
-            InvalidInput: Neither has a model.
-            ModelFailed: It could not be asked.
+            InvalidInput: Neither the scorer nor the layer has a model.
+            ModelFailed: The model could not be asked.
         """
         text = memory_fragment.raw_observation
         return parse_number(await ask_model(self._model or llm_client, self._prompt, text))
@@ -230,7 +230,7 @@ _WORD = re.compile(r"\w+")
 class OfflineImportanceScorer(ImportanceScorer):
     """Rates without a model: by the length of a text, and by words of feelings and events.
 
-    The same text always has the same rating. It knows some English words, and no meaning.
+    The same text always has the same rating. It knows some English words and no meaning.
     """
 
     async def score_importance(
@@ -272,7 +272,7 @@ class InsightExtractor(ABC):
     async def extract_insights(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> InsightMemoryFragment[MemoryFragment] | None:
-        """Return the insights from a fragment; None: there are none."""
+        """Return the insights from a fragment, or None."""
 
 
 class LLMInsightExtractor(InsightExtractor):
@@ -280,7 +280,7 @@ class LLMInsightExtractor(InsightExtractor):
 
     Args:
         prompt: The question, with ``{text}`` for the text of the fragment.
-        model: The language model; None: that of the layer.
+        model: The language model. None means the layer's.
     """
 
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
@@ -292,8 +292,8 @@ class LLMInsightExtractor(InsightExtractor):
         """Return the model's insights, one per line of its answer.
 
         Raises:
-            InvalidInput: Neither has a model.
-            ModelFailed: It could not be asked.
+            InvalidInput: Neither the extractor nor the layer has a model.
+            ModelFailed: The model could not be asked.
         """
         answer = await ask_model(
             self._model or llm_client, self._prompt, memory_fragment.raw_observation
@@ -347,20 +347,20 @@ class Ranked(NamedTuple):
 
 
 def best_first(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return items best first; of equals the newest first, by their ids."""
+    """Return items best first. Among equals the newest is first, by id."""
     newest = sorted(ranked, key=lambda one: _order(one.id), reverse=True)
     return sorted(newest, key=lambda one: -one.score)
 
 
 def _order(name: FragmentId) -> tuple[bool, int, str]:
-    """Return the sort key of an id: ids from outside, then numbers, which rise with time."""
+    """Return the sort key of an id: external ids, then numbers, which rise with time."""
     return (True, name, "") if isinstance(name, int) else (False, 0, name)
 
 
 def score_parts(
     accessed: datetime | None, relevance: float, importance: float, now: datetime
 ) -> dict[str, float]:
-    """Return the parts of a score; a fragment that was never recalled has recency 1."""
+    """Return the parts of a score. A fragment that was never recalled has recency 1."""
     near = recency(aware(accessed or now), now)
     return {"recency": near, "relevance": relevance, "importance": importance}
 
@@ -382,7 +382,7 @@ def ranked(
 def relevances(
     storage: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
 ) -> list[float]:
-    """Return the relevance of fragments to an observation, 0..1; by words without vectors."""
+    """Return the relevance of fragments to an observation, 0..1. Without vectors, by words."""
     if not weights.beta:
         return [0.0] * len(fragments)
     texts = [fragment.raw_observation for fragment in fragments]

@@ -29,7 +29,7 @@ TIMESTAMP = "%Y-%m-%d %H:%M:%S"
 """Local time, without a zone, as AgentScope writes it."""
 
 TYPE = "__type"
-"""Names the class of a message that was serialised."""
+"""The item with the class of a serialised message."""
 
 Url: TypeAlias = str | Sequence[str] | None
 """The address of a picture, a recording or another file; or several."""
@@ -44,7 +44,7 @@ class MessageBase(dict[str, Any]):
         name: The name of its author.
         content: Any value; a storable one, if a memory is to keep it.
         url: The address of a file, or several, which are kept as a list.
-        timestamp: Its time; None: now, in local time, to the second.
+        timestamp: Its time. None means now, in local time, to the second.
         items: More items. ``role`` is "assistant" unless given, ``id`` is made unless given.
     """
 
@@ -111,14 +111,16 @@ class MessageBase(dict[str, Any]):
         return dict(self)
 
     def to_chat(self) -> dict[str, Any]:
-        """Return it as `ChatModel.complete` takes it: role, content, and name and urls, if any.
+        """Return the message as `ChatModel.complete` takes it: role, content, name and urls.
 
-        Without a role it is the assistant's; the answer of a tool is the user's. Thoughts of
-        the assistant are left out. The urls of images go as parts to a model that takes images;
-        all others follow the content, a line each.
+        Without a role, the assistant is the author. The answer of a tool becomes the user's.
+        Thoughts of
+        the assistant are left out. A model that takes images gets the urls of images as parts. All
+        other
+        urls follow the content, a line each.
 
         Raises:
-            InvalidInput: It has no content, or its url is neither a text nor several.
+            InvalidInput: The message has no content, or its url is neither a text nor several.
         """
         if "content" not in self:
             raise InvalidInput(f"a model is sent the content of a message; this has {sorted(self)}")
@@ -130,7 +132,7 @@ class MessageBase(dict[str, Any]):
         return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
 
     def get_content_blocks(self, block_type: str | None = None) -> list[dict[str, Any]]:
-        """Return its content as blocks, a block for each url behind it; as copies.
+        """Return copies of the content's blocks, and a block for each url after them.
 
         Args:
             block_type: Only blocks of a type, such as "text" or "image".
@@ -227,15 +229,15 @@ def deserialize(text: str | bytes) -> Msg:
     """Return the message that `Msg.serialize` wrote.
 
     Raises:
-        InvalidInput: It is not JSON, or names a class that is not in `KINDS`. No module is
-            imported because a text names it.
+        InvalidInput: The text is not JSON, or names a class outside `KINDS`. No text can make this
+            call import a module.
     """
     items = _items(_parsed(text, "a serialised message"), "a serialised message")
     return kind_of(items.pop(TYPE, "Msg")).from_dict(items)
 
 
 def kind_name(message: MessageBase) -> str:
-    """Return the name of the class that a message is read back as: of a class of yours, `Msg`."""
+    """Return the class name for reading a message back: `Msg` for a user's class."""
     return type(message).__name__ if type(message) in KINDS.values() else Msg.__name__
 
 
@@ -256,7 +258,7 @@ def embed_with(model: Embed) -> Callable[[list[str]], Any]:
 
 
 def vector_of(query: object) -> object | None:
-    """Return a query that is a vector already, as it is; None: it is something to be embedded."""
+    """Return the query if it is a vector. None means it has to be embedded."""
     if isinstance(query, str | dict):
         return None
     if isinstance(query, np.ndarray):
@@ -284,17 +286,17 @@ def score_of(metric: Callable[[Any, Any], float], query: object, vector: object)
 
 
 FORMAT = "__format"
-"""Which version of this format an object is written in."""
+"""The item with the version of this format."""
 
 VERSION = 1
 
 
 def read_messages(source: str | Path) -> list[dict[str, Any]]:
-    """Return the messages of a file, or of a text that is JSON.
+    """Return the messages of a file, or of a JSON text.
 
     Raises:
-        NotJson: It is neither.
-        InvalidInput: It holds no messages, or the file cannot be read.
+        NotJson: The argument is neither.
+        InvalidInput: It contains no messages, or the file cannot be read.
     """
     text, what = _text_of(source)
     found = _parsed(text, what)
@@ -311,7 +313,7 @@ def _parsed(text: str | bytes, what: str) -> object:
         raise InvalidInput(f"{what} is nested too deeply for messages") from error
     except json.JSONDecodeError as error:
         raise NotJson(f"Cannot load {what} via json.loads: {error.msg}", error.pos) from error
-    except (TypeError, ValueError) as error:  # a number that is too long, or no text
+    except (TypeError, ValueError) as error:  # a number that is too long, or not text
         raise InvalidInput(f"{what} cannot be read: {error}") from error
 
 
@@ -323,12 +325,12 @@ def _text_of(source: str | Path) -> tuple[str, str]:
     except (OSError, UnicodeDecodeError) as error:
         raise InvalidInput(f"the file {str(source)!r} cannot be read: {error}") from error
     except ValueError:
-        pass  # a text that can be no path
+        pass  # this text cannot be a path
     return cast("str", source), "a text, of which there is no file,"
 
 
 def _items(found: object, what: str) -> dict[str, Any]:
-    """Return the items of a message; the reader may change them."""
+    """Return the items of a message, which the caller may change."""
     if not isinstance(found, dict):
         raise InvalidInput(f"{what} is {type(found).__name__}, not an object")
     return cast("dict[str, Any]", found)
@@ -344,7 +346,7 @@ def _read(found: object, what: str) -> dict[str, Any]:
 
 
 def _check_regular(path: Path) -> None:
-    """Refuse folders, devices and pipes; a file that does not exist is fine."""
+    """Refuse folders, devices and pipes. A missing file is allowed."""
     if path.exists() and not path.is_file():
         raise OSError(EINVAL, "it is no regular file")
 

@@ -1,4 +1,4 @@
-"""The memory of messages that AgentScope's agents have, kept in a set: in RAM, or in a file."""
+"""The memory of messages of AgentScope's agents, stored in a set: in RAM, or in a file."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _LOG = logging.getLogger(__name__)
 
 
 class PromptType(IntEnum):
-    """How messages are given: as one text, or as a list."""
+    """The form of returned messages: one text, or a list."""
 
     STRING = 0
     LIST = 1
@@ -96,15 +96,15 @@ class MemoryBase:
         raise NotImplementedError
 
     def clear(self) -> Any:  # noqa: ANN401 - as add
-        """Delete all."""
+        """Delete all messages."""
         raise NotImplementedError
 
     def size(self) -> int:
-        """Return how many there are."""
+        """Return the number of messages."""
         raise NotImplementedError
 
     def update_config(self, config: Mapping[str, Any]) -> None:
-        """Have other settings."""
+        """Replace the settings."""
         self.config = _config(config)
 
 
@@ -112,21 +112,23 @@ class MemoryBase:
 class TemporaryMemory(MemoryBase):
     """Messages in the order they were added, each id once.
 
-    Every call is one commit: whole, or not at all; in an action it is part of the action's. It
+    Every call is one commit, whole or not at all. In an action it is part of the action's commit.
+    It
     returns copies: only its calls change its messages.
 
     The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
-    before that of the message before it: order is that of adding.
+    before the time of the previous message: messages stay in the order of adding.
 
     Args:
         config: Kept, and not read.
         embedding_model: Makes embeddings: "static" or "minilm", an `Embedder`, or a function
-            from texts to vectors. None: nothing does.
-        memory: Where messages are kept: `Memory.key(…)`. None: in RAM, until the process ends.
+            from texts to vectors. None means no embeddings.
+        memory: The memory for the messages: `Memory.key(…)`. None means RAM, until the process
+            ends.
         name: The name of their set.
-        dedupe: Which messages are duplicates: of one "id", or of one "content" (which id and
-            timestamp are no part of).
-        missing: What `delete` does with a position without a message: "warn", as in the first
+        dedupe: Which messages are duplicates: with one "id", or with one "content" (without id and
+            timestamp).
+        missing: The reaction of `delete` to a position without a message: "warn", as in the first
             versions of AgentScope, or "raise" a `NoSuchPlace`, an IndexError, as in 1.0.
         now: The clock of RAM.
     """
@@ -154,7 +156,7 @@ class TemporaryMemory(MemoryBase):
         return f"<TemporaryMemory {self._name!r} in {self._storage!r}>"
 
     def close(self) -> None:
-        """Free the RAM, if that is where it is; a memory that was given stays open."""
+        """Free the RAM, if the messages are in RAM. A passed memory stays open."""
         self._storage.close()
 
     # --- reading ------------------------------------------------------------------------------
@@ -165,12 +167,13 @@ class TemporaryMemory(MemoryBase):
         recent_n: int | None = None,
         filter_func: Filter | None = None,
     ) -> list[Any] | str:
-        """Return messages in order; as one text, a line ``name: content`` each.
+        """Return messages in order, as a list or as one text with a line ``name: content`` each.
 
         Args:
             return_type: A list, or a text. A plain int is taken as *recent_n*.
-            recent_n: Only the last ones; 0: none.
-            filter_func: Only those for which it is true; their positions count from the first of
+            recent_n: Return only the last *recent_n* messages. 0 means none.
+            filter_func: Return only messages for which it is true. Positions count from the first
+                of
                 the *recent_n*.
 
         Raises:
@@ -204,15 +207,15 @@ class TemporaryMemory(MemoryBase):
     # --- writing ------------------------------------------------------------------------------
 
     def add(self, memories: Unit | Iterable[Unit] | None, embed: bool = False) -> list[str]:  # noqa: FBT001, FBT002 - as AgentScope has it
-        """Add a message, or several; return the ids of new ones.
+        """Add a message, or several. Return the ids of new messages.
 
         Args:
-            embed: Make embeddings of them, and keep each as ``embedding`` of its message.
+            embed: Make embeddings, and store each as ``embedding`` of its message.
 
         Raises:
             EmbedderMissing: *embed* is True, and there is no embedding model.
-            InvalidInput: One is no message, or cannot be stored.
-            Rejected: A rule of admission keeps one out.
+            InvalidInput: An argument is not a message, or cannot be stored.
+            Rejected: A rule of admission refuses a message.
         """
         units = _units(memories)
         if embed:
@@ -223,9 +226,9 @@ class TemporaryMemory(MemoryBase):
         return self._write("add", units, overwrite=False)
 
     def delete(self, index: int | Iterable[int]) -> int:
-        """Delete messages by their positions, from 0; return how many there were.
+        """Delete messages by their positions, from 0. Return the number of deleted messages.
 
-        Positions without a message are named in a warning, and skipped.
+        A warning names positions without a message, which are skipped.
 
         Raises:
             NoSuchPlace: A position has no message, with ``missing="raise"`` of the memory.
@@ -243,14 +246,14 @@ class TemporaryMemory(MemoryBase):
         return self._editor.plan(self._editor.retired(chosen), len(chosen))
 
     def load(self, memories: Any, overwrite: bool = False) -> list[str]:  # noqa: ANN401, FBT001, FBT002 - as AgentScope has it
-        """Add messages from a file, from JSON, from a list, or one; return the ids of new ones.
+        """Add messages from a file, JSON, a list, or one message. Return the ids of new messages.
 
         Args:
             overwrite: Delete all messages in the same commit.
 
         Raises:
             NotJson: A text is neither the path of a file nor JSON; nothing was changed.
-            InvalidInput: It holds no messages; nothing was changed.
+            InvalidInput: The source has no messages; nothing was changed.
         """
         if isinstance(memories, str | Path):
             memories = read_messages(memories)
@@ -261,7 +264,7 @@ class TemporaryMemory(MemoryBase):
         to_mem: bool = False,  # noqa: FBT001, FBT002 - as AgentScope has it
         file_path: str | Path | None = None,
     ) -> list[Any] | None:
-        """Write the messages to a file, that appears whole or not at all; or return copies of them.
+        """Return copies of the messages, write them to a file, or both. A file appears whole.
 
         Raises:
             InvalidInput: Neither was asked for, or the file cannot be written.
@@ -276,7 +279,7 @@ class TemporaryMemory(MemoryBase):
         return found if to_mem else None
 
     def clear(self) -> int:
-        """Delete all; return how many there were."""
+        """Delete all messages. Return their number."""
         return self._set.clear()
 
     def _write(self, name: str, units: Sequence[dict[str, Any]], *, overwrite: bool) -> list[str]:
@@ -292,7 +295,7 @@ class TemporaryMemory(MemoryBase):
             return editor.replace_all(name, arguments, items, is_judged=True)
         if not items:
             return []
-        if items[0].time is not None:  # of a chat of the past, which must not come before the rest
+        if items[0].time is not None:  # an older chat must not come before existing messages
             last = next(editor.items(newest_first=True, most=1), None)
             items = _not_before(last and item_of(last).time, items)
         there = {s.record.id for s in editor.get([i.id for i in items if i.id is not None])}
@@ -308,9 +311,9 @@ class TemporaryMemory(MemoryBase):
     # --- meaning ------------------------------------------------------------------------------
 
     def get_embeddings(self, embedding_model: Embed | None = None) -> list[list[float] | None]:
-        """Return the embedding of each message; None where it has none.
+        """Return the embedding of each message, or None.
 
-        With a model, missing ones are made and kept.
+        With a model, missing embeddings are made and stored.
         """
         return [unit.get("embedding") for unit in self._with_embeddings(embedding_model)]
 
@@ -322,18 +325,19 @@ class TemporaryMemory(MemoryBase):
         preserve_order: bool = True,  # noqa: FBT001, FBT002 - as AgentScope has it
         embedding_model: Embed | None = None,
     ) -> list[Found]:
-        """Return the messages whose embeddings are nearest, each with its score and position.
+        """Return the messages with the nearest embeddings, each with its score and position.
 
         Args:
-            query: A vector; or a text or a message, of which the model makes one.
-            metric: How near two vectors are; more is nearer.
-            top_k: At most so many; None: all.
-            preserve_order: In the order of the messages; else the nearest first. All are in order.
-            embedding_model: The model, if another than the memory's.
+            query: A vector; or a text or a message, which the model embeds.
+            metric: Returns the nearness of two vectors, greater for nearer.
+            top_k: Most messages. None means all.
+            preserve_order: True for the order of the messages, False for the nearest first. Without
+                *top_k*, the order of the messages always holds.
+            embedding_model: A model instead of the memory's.
 
         Raises:
             EmbedderMissing: An embedding is missing, and there is no model.
-            InvalidInput: *top_k* is negative, or *metric* gives no number.
+            InvalidInput: *top_k* is negative, or *metric* returns no number.
         """
         if top_k is not None:
             counted(top_k, "top_k", least=0)
@@ -359,7 +363,10 @@ class TemporaryMemory(MemoryBase):
         return cast("list[list[float]]", embedded(embed, texts).tolist()) if texts else []
 
     def _with_embeddings(self, model: Embed | None) -> list[Any]:
-        """Return the messages, with embeddings, which are kept; without a model, as they are."""
+        """Return the messages with embeddings, which are stored.
+
+        Without a model, return them as is.
+        """
         items = self._set.list()
         units = [_unit(item.value) for item in items]
         if model is None and self._embed is None:
@@ -401,7 +408,7 @@ def _units(memories: object) -> list[dict[str, Any]]:
 
 
 def _plain(unit: object) -> dict[str, Any]:
-    """Return a message as a dict that is like no other object of the caller's."""
+    """Return a message as a dict that shares no object with the caller."""
     if not isinstance(unit, Mapping):
         raise InvalidInput(f"a message is a Msg or a dict, not {type(unit).__name__}")
     said = {TYPE: kind_name(unit)} if isinstance(unit, MessageBase) else {}

@@ -46,14 +46,14 @@ class Stamp(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        """Return the stamp that *text* is."""
+        """Return the stamp with this text."""
         if not isinstance(text, str) or not _STAMP.fullmatch(text.lower()):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a stamp is a UUID of version 7, not {text!r:.80}")
         return super().__new__(cls, text.lower())
 
     @classmethod
     def new(cls) -> Self:
-        """Return a stamp of now, later than all that this process made."""
+        """Return a stamp of now, later than all stamps of this process."""
         return super().__new__(cls, uuid7(_RISING.tick()))
 
     @classmethod
@@ -68,7 +68,7 @@ class Stamp(str):
         return super().__new__(cls, uuid7(int(time.timestamp() * 1_000_000) * 1_000))
 
     def time(self) -> datetime:
-        """Return when it was made, to the millisecond, in UTC."""
+        """Return the time of its creation, to the millisecond, in UTC."""
         return datetime.fromtimestamp(int(self[:8] + self[9:13], 16) / 1000, UTC)
 
 
@@ -95,8 +95,9 @@ class Input:
 
     Attributes:
         content: The message to the model.
-        relevance: Its vector, float32, for search by the meaning of the query; None: none was
-            made. A window that searches makes it in `commit`.
+        relevance: Its vector, float32, for search by the meaning of the query. None means no
+            vector;
+            a window that searches makes it in `commit`.
     """
 
     content: Message
@@ -115,7 +116,7 @@ class Reply:
         relevance: Its vector, as in `Input`; queries and replies are searched separately.
         importance: From 0 to 1; 0.0 until it is scored. Used for eviction, weighted recall and
             reflection.
-        scored_by: The name of its scorer, or "decoder"; None: it is not scored.
+        scored_by: The name of its scorer, or "decoder". None means not scored.
     """
 
     content: Message
@@ -131,16 +132,16 @@ class Reply:
 class Observation:
     """One cycle of an agent: a query, its reply, and the notes of a memory.
 
-    The notes may be assigned until it is committed, and inside `commit`. The windows of alveus
-    keep a copy, so later assignments do not change them.
+    The notes may be assigned until and in `commit`. The windows of alveus keep a copy, so later
+    assignments do not change them.
 
     Attributes:
-        created: Its id, and when it was made; windows answer in this order.
-        accessed: When a window last showed it, as a stamp; None: never. The longest unshown is
-            evicted first with `evict="least recently used"`.
+        created: Its id, with the time of creation. Windows sort by it.
+        accessed: The stamp of its last use in a context. None means never. With
+            `evict="least recently used"` the observation unused for longest leaves first.
         query, reply: The two messages, with their notes.
         outcome: The outcome of the reply.
-        links: The ids of observations that belong to this one, for windows that follow links.
+        links: The ids of related observations, for windows that follow links.
     """
 
     created: Stamp
@@ -174,13 +175,13 @@ class Observation:
 OUTCOMES = get_args(Outcome)
 
 RELATED = "related"
-"""The kind of a link, unless another is named."""
+"""The default kind of a link."""
 
 Vectors: TypeAlias = tuple[tuple[Vector | None, Vector | None], str | None]
 """The vectors of query and reply, and the name of the embedder that made them."""
 
 STAMP = 36
-"""Characters of a stamp. A longer id is of an observation that was committed again."""
+"""Characters of a stamp. A repeated commit of an observation has a longer id."""
 
 
 class ObservationHeader(NamedTuple):
@@ -213,7 +214,7 @@ class ObservationHeader(NamedTuple):
 
     @property
     def is_linked(self) -> bool:
-        """Whether it may be part of a unit: it asks for tool calls, or answers some."""
+        """True if it may be part of a unit: it asks for tool calls, or answers some."""
         return bool(self.calls or self.answers)
 
 
@@ -254,7 +255,7 @@ def no_observation(item_id: str, where: str) -> InvalidInput:
 
 
 def item_of_observation(observation: Observation) -> Item:
-    """Return the item that keeps an observation as it is now; nothing in it is shared."""
+    """Return the item that stores an observation. It shares no object with the observation."""
     if not isinstance(observation, Observation):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"a window keeps observations, not {observation!r:.80}; use Observation(query, reply)"
@@ -323,7 +324,7 @@ def _packed(vector: Vector | Sequence[float], what: str) -> bytes:
 
 
 def messages_of(stored: StoredItem) -> tuple[Message, Message]:
-    """Return the messages of the observation that an item keeps."""
+    """Return the messages of the observation in an item."""
     value = _value(stored)
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
@@ -345,7 +346,7 @@ def _vectors(value: Mapping[str, Any]) -> Vectors:
 
 
 def observation_of(stored: StoredItem) -> Observation:
-    """Return the observation that an item keeps, as a new one."""
+    """Return the observation in an item, as a new object."""
     asked, answered = messages_of(stored)
     (asked_as, answered_as), _ = vectors_of(stored)
     value, item = _value(stored), item_of(stored)
@@ -360,7 +361,7 @@ def observation_of(stored: StoredItem) -> Observation:
 
 
 def as_committed(stored: StoredItem) -> Observation:
-    """Return the observation that an item keeps, with the importance it was committed with."""
+    """Return the observation in an item, with its importance at the commit."""
     observation, given = observation_of(stored), _value(stored).get("given")
     if given is not None:
         observation.reply.importance, observation.reply.scored_by = given

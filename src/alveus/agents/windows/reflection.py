@@ -31,10 +31,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 INSIGHT_TOKENS = 128
-"""Of an insight, unless a function makes it."""
+"""Most tokens of an insight, unless a function makes it."""
 
 SOURCES = 256
-"""Observations, the latest, that one insight is drawn from."""
+"""Most observations, the latest, for one insight."""
 
 QUESTION = "What matters in what was said so far?"
 
@@ -42,7 +42,7 @@ PREFIX = f"{HIDDEN}reflection/"
 NOTE = "importance"
 
 FAILURES = (AlveusError, ValueError, OSError)
-"""Errors of a function or a model that is asked again later.
+"""Errors of a function or a model after which it is asked again later.
 
 The commit raises any other error.
 """
@@ -59,9 +59,11 @@ class CommitInsight(Protocol):
     def __call__(
         self, observation: Observation, /, *, besides: Besides, sources: Sequence[Link]
     ) -> tuple[Observation, ...] | None:
-        """Commit it with further changes; return the observations that left the window for it.
+        """Commit an insight with further changes.
 
-        None: *besides* refused the commit.
+        Return the observations that left the window for it.
+
+        None means *besides* refused the commit.
         """
         ...
 
@@ -78,7 +80,7 @@ class Reflection:
     Args:
         threshold: The sum of importance at which it reflects; each reflection begins a new sum.
         infer: Makes the insight: a function of the observations, oldest first; a language model,
-            which summarises them; or a `Summariser`. None: the best sentences, chosen without a
+            which summarises them; or a `Summariser`. None means the best sentences, without a
             model.
         on_reflection: Called with each insight, after it was committed.
         question: The query of the observation that an insight is kept as.
@@ -103,7 +105,7 @@ class Reflection:
                 raise InvalidInput(f"{name} of a reflection cannot be called: {given!r}")
 
     def insight(self, sources: Sequence[Observation]) -> Observation | None:
-        """Return an insight from observations, as an observation that links to them; or None."""
+        """Return an insight from observations, as an observation with links to them; or None."""
         infer = self.infer
         by = getattr(infer, "__name__", type(infer).__name__)
         if infer is None or isinstance(infer, (ChatModel, Summariser)):
@@ -136,18 +138,21 @@ class Tally(Note):
 
     @property
     def since(self) -> list[str]:
-        """The ids of the observations that it is the sum of, oldest first."""
+        """The ids of the summed observations, oldest first."""
         return self.value.get("since", [])
 
     @property
     def reflections(self) -> int:
-        """How many sums were begun."""
+        """The number of sums begun so far."""
         return self.value.get("reflections", 0)
 
     def added_to(
         self, change: PlannedWrite, writer: Writer, total: float, since: list[str], reflections: int
     ) -> PlannedWrite:
-        """Return a change that also writes a sum; refused if another writer did meanwhile."""
+        """Return a change that also writes a sum.
+
+        The store refuses it after another writer's sum.
+        """
         self.value = {"total": total, "since": since[-SOURCES:], "reflections": reflections}
         begun = [] if self.stored else [Define(self.ref, Definition(retention="purge"))]
         items = [*change.items, self.change(writer)]
@@ -196,7 +201,7 @@ class Reflecting:
         return [Retire(tally.ref, NOTE, tally.stored.version)]
 
     def after(self, writer: Writer, commit: CommitInsight) -> tuple[Observation, ...]:
-        """Reflect as often as it is due; return the observations that left for the insights."""
+        """Reflect as often as due. Return the observations that left for the insights."""
         gone: tuple[Observation, ...] = ()
         with self._exclusive() as is_exclusive:
             while is_exclusive:
@@ -214,7 +219,7 @@ class Reflecting:
         return gone
 
     def now(self, writer: Writer, commit: CommitInsight) -> Observation | None:
-        """Reflect, due or not; return the insight, or None."""
+        """Reflect now, even if not due. Return the insight, or None."""
         with self._exclusive() as is_exclusive:
             tally = self._tally(writer)
             if not is_exclusive or not tally.since:
@@ -225,7 +230,7 @@ class Reflecting:
 
     @contextmanager
     def _exclusive(self) -> Generator[bool]:
-        """Give whether this thread reflects; another one of this process may be at it."""
+        """Yield whether this thread reflects. False means another thread of this process does."""
         is_exclusive = self._turn.acquire(blocking=False)
         try:
             yield is_exclusive
@@ -234,7 +239,7 @@ class Reflecting:
                 self._turn.release()
 
     def _observation(self, writer: Writer, item_id: str) -> StoredItem | None:
-        """Return an observation, also one that left the window; None: it was forgotten."""
+        """Return an observation, also one that left the window. None means it was forgotten."""
         stored = writer.get(self._window, [item_id], at=None)[0]
         if stored is not None:
             return stored
@@ -244,9 +249,9 @@ class Reflecting:
     def _reflected(
         self, writer: Writer, tally: Tally, commit: CommitInsight
     ) -> tuple[Observation | None, tuple[Observation, ...]]:
-        """Commit an insight and begin a new sum; return it and the observations that left for it.
+        """Commit an insight and begin a new sum. Return the insight and the evicted observations.
 
-        The insight is None if nothing follows, or if another writer reflected first.
+        The insight is None if there is no insight, or if another writer reflected first.
         """
         sources = [stored for one in tally.since if (stored := self._observation(writer, one))]
         insight = None

@@ -25,19 +25,19 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 FULL = 1000
-"""Characters of a reply that matters as much as one can.
+"""Characters of a reply with the greatest importance.
 
 Source: `PriorityMemory` of thinker's issue on custom memory.
 """
 
 AMONG = 64
-"""Observations, the newest, that a new one is compared with."""
+"""Newest observations that a new one is compared with."""
 
 LOWEST, HIGHEST = 1, 10
 """The scale on which a model rates."""
 
 SHOWN_TOKENS = 1_000
-"""Of a query and of a reply, which a model is shown."""
+"""Most tokens of a query and of a reply that a rating model sees."""
 
 ASKED = (
     "You rate what an agent's memory should keep. The user's message is a JSON object with what "
@@ -65,7 +65,7 @@ class Score:
 
     Attributes:
         value: From 0 to 1.
-        by: The name of the scorer, for ``reply.scored_by``; None: it is not scored.
+        by: The name of the scorer, for ``reply.scored_by``. None means not scored.
         because: Why another scorer than the chosen one scored it.
     """
 
@@ -85,10 +85,10 @@ class Scorer(ABC):
     """
 
     ages: ClassVar[bool] = False
-    """Whether a score falls with time; it is computed again at each eviction and context."""
+    """True if a score falls with time. It is then computed again at each eviction and context."""
 
     once: ClassVar[bool] = False
-    """Whether a score is slow or costs money, so that it is computed once."""
+    """True if a score is slow or expensive. It is then computed once."""
 
     @abstractmethod
     def score(
@@ -204,13 +204,13 @@ class Fading(Scorer):
 
 
 class Novelty(Scorer):
-    """The less an observation is like any of the window, the higher; the first one is 1.
+    """The less similar to the window's observations, the higher. The first observation scores 1.
 
     Args:
-        embedder: Compares observations: a bundled embedder by name, or another. One without
+        embedder: Compares observations: a bundled embedder by name, or another. An embedder without
             vectors ("words") compares shared words. So does an embedder that fails, and
             ``scored_by`` says so.
-        among: How many are compared, the newest.
+        among: The number of newest observations to compare.
     """
 
     once = True
@@ -251,10 +251,10 @@ def _by_words(texts: Sequence[str]) -> float:
 
 
 class Explicit(Scorer):
-    """The importance that an observation is committed with, as the decoder set it.
+    """The importance that the decoder set before the commit.
 
     Args:
-        otherwise: Scores observations without an importance; None: they have 0.0.
+        otherwise: Scores observations without an importance. None means they score 0.0.
     """
 
     def __init__(self, otherwise: Scoring | None = None) -> None:
@@ -262,7 +262,7 @@ class Explicit(Scorer):
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of the other
-        """Whether the score of the other scorer falls with time."""
+        """True if the score of the other scorer falls with time."""
         return self._otherwise is not None and ages(self._otherwise)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
@@ -278,8 +278,8 @@ class Explicit(Scorer):
 class Combined(Scorer):
     """The weighted mean of several scores.
 
-    It falls with time if one of them does, unless another one is computed once, as `ByModel` and
-    `Novelty`: then all of it is.
+    The mean falls with time if a part does. If a part is computed once, as `ByModel` and `Novelty`,
+    the whole mean is computed once.
 
     Args:
         parts: Scorers, each with its weight: ``Combined((Recency(), 1), (Novelty(), 3))``.
@@ -294,18 +294,18 @@ class Combined(Scorer):
         most = max((weight for _, weight in parts), default=0)
         if not most:
             raise InvalidInput("one of the weights of scorers must be above 0")
-        # As shares of the largest: the smallest of floats, times a score, would be nothing.
+        # As shares of the largest weight: a product with the smallest float would be zero.
         self._parts = [(scorer, weight / most) for scorer, weight in parts if weight]
         self._total = sum(weight for _, weight in self._parts)
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
-        """Whether one of the scores falls with time."""
+        """True if one of the scores falls with time."""
         return any(isinstance(scorer, Scorer) and scorer.ages for scorer, _ in self._parts)
 
     @property
     def once(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of its parts
-        """Whether one of the scores is computed once."""
+        """True if one of the scores is computed once."""
         return any(isinstance(scorer, Scorer) and scorer.once for scorer, _ in self._parts)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
@@ -319,15 +319,17 @@ class Combined(Scorer):
 
 
 class ByModel(Scorer):
-    """Asks a language model for a rating from 1 to 10, which is 0 to 1 here.
+    """Asks a language model for a rating from 1 to 10, scaled to 0..1.
 
-    Every answer is checked; after one that cannot be used the model is asked again, with the
-    reason. If it cannot be asked, or gives no usable answer, *otherwise* scores, and ``scored_by``
-    says so. Errors of the set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
+    Every answer is checked. After an unusable answer the model is asked again, with the reason. If
+    the
+    model fails, or gives no usable answer, *otherwise* scores, and ``scored_by`` says so. Errors of
+    the
+    set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
 
     Args:
-        attempts: How often it is asked in all.
-        otherwise: None: `Length`.
+        attempts: The most questions in all.
+        otherwise: None means `Length`.
     """
 
     once = True

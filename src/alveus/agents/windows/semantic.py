@@ -57,7 +57,7 @@ class Rows:
         self._first: Column = np.zeros(0, np.int64)
 
     def missing(self, index: WindowIndex) -> list[ObservationHeader]:
-        """Return the observations without rows here; those of a batch never have any."""
+        """Return the observations without rows here. Observations of a batch never have rows."""
         self._grow(len(index.live))
         slots = index.slots
         first = index.first[slots]
@@ -81,7 +81,7 @@ class Rows:
     def cosines(self, index: WindowIndex, query: Quantised) -> Column:
         """Return, by slot, the greater cosine of query and reply; -inf without vectors.
 
-        The same on every machine: see `alveus.search.index.vectors`.
+        The result is the same on every machine: see `alveus.search.index.vectors`.
         """
         size = len(index.live)
         self._grow(size)
@@ -113,7 +113,7 @@ MOST_FOUND = 200
 """The most units that a window by meaning shows."""
 
 HITS = 4
-"""Hits of a search for each unit that is shown: a unit may have several observations."""
+"""Hits of a search per shown unit: a unit may have several observations."""
 
 SCORE_OF_BEST = 3.0
 """The greatest score of a search: 1 for words and 2 for meaning."""
@@ -126,7 +126,7 @@ class NearestObservations:
     """The result of preparing a prompt.
 
     Attributes:
-        scores: The nearness of the hits of a search, by id; 1 is the greatest.
+        scores: The nearness of the hits of a search, by id. The greatest is 1.
         query: The vector of the prompt, if vectors are compared.
         fetched: Observations whose vectors were not in RAM, with their vectors.
     """
@@ -137,19 +137,20 @@ class NearestObservations:
 
 
 class Semantic(Window):
-    """Shows the newest unit and the units that are nearest to the prompt, in order of time.
+    """Shows the newest unit and the units nearest to the prompt, in order of time.
 
     Without an embedder, the search of the set finds them: by words and by meaning, with the
-    embedder of the memory. With an embedder, query and reply have a vector each, made at commit
-    unless the observation has one (`relevance`); the nearer of the two counts. If the embedder
-    fails, the observation is kept, and embedded at the next context. Without a prompt the newest
-    units are shown.
+    embedder of
+    the memory. With an embedder, query and reply have a vector each, made at commit unless the
+    observation has one (`relevance`). The nearer of the two counts. If the embedder fails, the
+    observation is stored, and embedded at the next context. Without a prompt the newest units are
+    shown.
 
     Args:
-        cap: How many units it holds; None: any number.
-        stratum: The first message of each context; "": none.
-        top_k: How many units it shows besides the newest.
-        embedder: Makes the vectors; a bundled one by name, or another. None: the memory's; in
+        cap: The most units. None means any number.
+        stratum: The first message of each context. "" means none.
+        top_k: The number of shown units besides the newest.
+        embedder: Makes the vectors; a bundled one by name, or another. None means the memory's; in
             RAM the default one.
         settings: The settings of every window but profile; see `Window`.
     """
@@ -255,7 +256,7 @@ class Semantic(Window):
         return found
 
     def nearness(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return, by slot, the nearness of each observation to the prompt, 1 at most; -1: unknown.
+        """Return, by slot, each observation's nearness to the prompt, at most 1. -1 means unknown.
 
         Without a prompt all are equal.
         """
@@ -273,7 +274,7 @@ class Semantic(Window):
         return found
 
     def hits(self, index: WindowIndex, request: WindowRequest) -> dict[int, float]:
-        """Return the nearness of the *top_k* nearest units, by a slot; not of the newest."""
+        """Return the nearness of the *top_k* nearest units, by a slot, without the newest unit."""
         near = index.of_units(self.nearness(index, request))
         newest = {int(index.unit[index.slot(unit[0].id)]) for unit in index.last_units(1)}
         units: dict[int, int] = {}
@@ -302,13 +303,13 @@ def expanded(
 ) -> dict[str, float]:
     """Return the worth of *hits* and of the ids linked to them, best first.
 
-    A linked id is worth the best path to it: the worth of the hit where the path starts, times
-    *decay* for each hop. Of equals the later id comes first.
+    The worth of a linked id is that of its best path: the worth of the first hit, times *decay* for
+    each hop. Among equals the later id is first.
 
     Args:
         neighbours: Returns the ids that are linked to an id.
         hops: The most links of a path.
-        cap: The most linked ids that are returned, the best.
+        cap: The most linked ids in the result.
     """
     found = dict(hits)
     edge = set(found)
@@ -337,18 +338,19 @@ HOPS = 10
 class Linked(Semantic):
     """Shows the hits of `Semantic` and the observations linked to them, in order of time.
 
-    A link goes both ways. An observation has some (``observation.links``); `link` adds others. An
-    observation that is linked to a hit is worth *decay* times as much, and so on for each hop. The
-    newest unit is a hit, too. Links to observations that left the window are ignored.
+    Links have no direction. An observation may contain links (``observation.links``); `link` adds
+    others. An observation linked to a hit is worth *decay* times as much, and so on for each hop.
+    The
+    newest unit is a hit too. Links to observations that left the window are ignored.
 
     Args:
-        cap: How many units it holds; None: any number.
-        stratum: The first message of each context; "": none.
-        top_k: How many units it finds besides the newest.
-        hops: How far links are followed.
+        cap: The most units. None means any number.
+        stratum: The first message of each context. "" means none.
+        top_k: The number of found units besides the newest.
+        hops: The most links of a path.
         decay: The factor for each hop.
-        linked: The most observations that it shows for their links, the best.
-        follow: The kinds of links that are followed; None: all.
+        linked: The most linked observations that are shown, the best.
+        follow: The kinds of links that are followed. None means all.
         embedder: See `Semantic`.
         settings: The settings of every window but profile; see `Window`.
     """
@@ -401,9 +403,9 @@ class Linked(Semantic):
     def link(
         self, first: Stamp | Observation, second: Stamp | Observation, kind: str = RELATED
     ) -> None:
-        """Link two observations; a link that exists gets the new kind.
+        """Link two observations. An existing link gets the new kind.
 
-        Durable when it returns.
+        The link is durable on return.
 
         Args:
             kind: The kind of the link.
@@ -426,7 +428,7 @@ class Linked(Semantic):
         """Return the ids that are linked to an observation, and the kinds of the links.
 
         Raises:
-            NotFound: The window does not hold it.
+            NotFound: The window does not hold the observation.
         """
         (item_id,) = _ids(one)
         with self._mirror.snapshot(self._storage.writer()) as index:
@@ -467,7 +469,7 @@ class Linked(Semantic):
 def _relinked(
     record: ItemRecord, entry: ObservationHeader, other: str, kind: str | None
 ) -> ItemRecord:
-    """Return a record that links to another observation, or, with None, does not."""
+    """Return a record with a link to another observation, or without it if *kind* is None."""
     links = [str(link) for link in entry.links if link != other]
     kinds = {link: known for link, known in entry.kinds.items() if link != other}
     if kind is not None:

@@ -37,10 +37,10 @@ TICKS_PER_HOUR = ticks_of(3_600_000_000)
 
 @suggest_names_in
 class Void(ContextMemory):
-    """Remembers nothing: for agents whose prompts are independent.
+    """A window that remembers nothing, for agents with independent prompts.
 
     Args:
-        stratum: The first message of each context; "": none.
+        stratum: The first message of each context. "" means none.
         budget_tokens: The most tokens of a context.
     """
 
@@ -50,10 +50,10 @@ class Void(ContextMemory):
         self._begins, self._budget = stratum_of(stratum), Budget.of(budget_tokens)
 
     def purge(self) -> None:
-        """Do nothing: there is nothing to forget."""
+        """Do nothing."""
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
-        """Return the observation; it is not kept."""
+        """Return the observation, which is not kept."""
         return (observation,)
 
     def context(
@@ -72,19 +72,20 @@ class Stream(Window):
     kind: ClassVar[str] = "stream"
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return None: the newest are shown."""
+        """Return None, which means the newest are shown."""
         _ = index, request
 
 
 class Priority(Window):
-    """Keeps the observations that matter most, and the newest; shows them in the order of time.
+    """Keeps the most important observations and the newest. Shows them in the order of time.
 
-    The importance is that of the decoder (`Reply.importance`), or else the length of the reply. Of
-    equals the older leaves. Under a budget the most important are shown.
+    The importance comes from the decoder (`Reply.importance`), or else from the length of the
+    reply.
+    Among equals the older leaves. Under a budget the most important are shown.
 
     Args:
-        cap: How many units it holds; None: any number.
-        stratum: The first message of each context; "": none.
+        cap: The most units. None means any number.
+        stratum: The first message of each context. "" means none.
         settings: The settings of every window; see `Window`.
     """
 
@@ -107,15 +108,16 @@ class Priority(Window):
 
 
 class Importance(Priority):
-    """Keeps the observations that matter most now; importance fades with the hours.
+    """Keeps the observations that are most important now. Importance fades with the hours.
 
-    Importance counts in full when an observation is made, half after *hours*, a third after twice
-    as many. It is computed again at each eviction and each context. The importance is that of the
-    decoder, or else the length of the reply, on a logarithmic scale.
+    Importance counts in full at first, half after *hours*, a third after twice as many. It is
+    computed
+    again at each eviction and each context. The importance comes from the decoder, or else from the
+    length of the reply, on a logarithmic scale.
 
     Args:
-        cap: How many units it holds; None: any number.
-        stratum: The first message of each context; "": none.
+        cap: The most units. None means any number.
+        stratum: The first message of each context. "" means none.
         hours: After which importance counts half.
         settings: The settings of every window; see `Window`.
     """
@@ -141,23 +143,24 @@ class Importance(Priority):
         return index.importance / (1 + hours / self._hours)
 
     def scored_at(self, observation: Observation) -> datetime:
-        """Return when it was made: `importance` takes off the age."""
+        """Return the time of creation: `importance` applies the age."""
         return observation.created.time()
 
 
 class Hybrid(Window):
     """Holds the newest units, and the most important of the older ones.
 
-    An older unit stays if its importance is above the threshold, while there is room; the least
-    important leaves first, of equals the oldest. If a budget has no room for all, units take turns:
-    the newest, the most important, the next newest, and so on.
+    An older unit stays if its importance is above the threshold and the window has room. The least
+    important leaves first, among equals the oldest. If a budget is too small for all units, the
+    choice
+    alternates: the newest, the most important, the next newest, and so on.
 
     Args:
-        cap: How many units it holds in all; None: any number that are important.
-        stratum: The first message of each context; "": none.
-        threshold: Importance above which an older one stays.
+        cap: The most units in all. None means any number of important ones.
+        stratum: The first message of each context. "" means none.
+        threshold: Importance above which an older unit stays.
         settings: The settings of every window but evict and profile; see `Window`. `keep_recent`
-            is 20 unless it is given, or the cap if that is smaller.
+            is 20 by default, or the cap if that is smaller.
     """
 
     kind: ClassVar[str] = "hybrid"
@@ -183,7 +186,7 @@ class Hybrid(Window):
         return np.where(importance > self._threshold, importance, -np.inf)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return the importance of each; `fill` takes turns with the newest."""
+        """Return the importance of each. `fill` alternates with the newest."""
         return self.importance(index, request)
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
@@ -200,8 +203,8 @@ class Layer:
     """A layer of `Hierarchical`.
 
     Args:
-        cap: How many units it holds.
-        budget_tokens: The most tokens of it in a context; None: all that are left.
+        cap: The most units.
+        budget_tokens: Its most tokens in a context. None means all remaining tokens.
         evict: Which unit moves to the next layer first. A layer that evicts the least important
             shows the most important first, any other the newest.
     """
@@ -218,15 +221,17 @@ class Layer:
 
 
 class Hierarchical(Window):
-    """Holds layers: a new observation is in the first; one that leaves a layer is in the next.
+    """A window of layers: a new observation enters the first, and moves from layer to layer.
 
-    An observation is in one layer, and moves in the commit that causes it. `commit` returns the
-    observations that leave the last layer. A context takes from each layer as much as its budget
-    has room for, the first layer first, and is in order of time.
+    An observation is in one layer, and moves in the commit that causes the move. `commit` returns
+    the
+    observations that leave the last layer. A context fills each layer's budget, the first layer
+    first,
+    and is in order of time.
 
     Args:
         layers: From the first to the last; a number is the cap of a `Layer`.
-        stratum: The first message of each context; "": none.
+        stratum: The first message of each context. "" means none.
         settings: The settings of every window but evict and profile; see `Window`.
     """
 
@@ -243,7 +248,7 @@ class Hierarchical(Window):
         counted(self._keep_recent, "keep_recent", least=0, most=self._layers[0].cap)
 
     def layers(self) -> list[list[Observation]]:
-        """Return copies of each layer's observations, oldest first; none counts as accessed."""
+        """Return copies of each layer's observations, oldest first, without recording an access."""
         writer = self._storage.writer()
         found: list[list[Observation]] = [[] for _ in self._layers]
 
@@ -256,7 +261,7 @@ class Hierarchical(Window):
         return found
 
     def _layers_of(self, index: WindowIndex) -> Column:
-        """Return, by slot, the layer of each; the window may have had more layers before."""
+        """Return, by slot, the layer of each observation, at most the last layer of this window."""
         return np.minimum(index.layer, len(self._layers) - 1)
 
     def settled(
@@ -267,9 +272,7 @@ class Hierarchical(Window):
         try:
             before, layers = index.layer.copy(), self._layers_of(index)
             for entry in index.unit_of(new):
-                layers[index.slot(entry.id)] = (
-                    0  # the rest of its unit comes back to the first layer
-                )
+                layers[index.slot(entry.id)] = 0  # the rest of its unit returns to the first layer
             for number in range(len(self._layers)):
                 for entry in self._leaving(index, layers == number, number, request):
                     layers[index.slot(entry.id)] += 1
@@ -312,6 +315,6 @@ class Hierarchical(Window):
         return self.importance(index, request) if layer.evict == "least important" else index.age
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return the age of each; layers choose by `fill`."""
+        """Return the age of each. Layers choose by `fill`."""
         _ = request
         return index.age

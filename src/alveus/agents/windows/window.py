@@ -1,4 +1,4 @@
-"""The window: observations of a set, of which a context shows as many as a budget allows."""
+"""The window: observations of a set, of which a context shows as many as its budget allows."""
 
 from __future__ import annotations
 
@@ -68,13 +68,13 @@ CACHED, LONGEST = 1_024, 16_384
 """Observations whose messages a window caches, and the most characters of each."""
 
 COMPARED = 256
-"""Observations, the newest, that a scorer may compare a new one with."""
+"""Newest observations that a scorer may compare a new one with."""
 
 LAST = (1 << 63) - 1
-"""The row of an observation that is being committed: after all others."""
+"""The row of an observation during its commit: after all others."""
 
 ATTEMPTS = 100
-"""How often a window is read again if rows were removed meanwhile."""
+"""How often a window is read again if rows were removed during the read."""
 
 CAP = 100
 """The default cap of a window, in units."""
@@ -107,7 +107,7 @@ class WindowRequest:
     """A call that reads a window.
 
     Attributes:
-        prompt: The last message of the context; None: none, or the call is a commit.
+        prompt: The last message of the context. None means no prompt, or a commit.
         now: The time.
         writer: The reader of the window.
         prepared: The result of `Window.prepare`.
@@ -120,14 +120,14 @@ class WindowRequest:
 
 
 def check_settings(window: object, settings: Settings, *refused: str) -> None:
-    """Check the settings that a strategy hands on to `Window`.
+    """Check the settings that a strategy passes to `Window`.
 
     Args:
         refused: Settings that this strategy sets itself.
 
     Raises:
-        TypeError: No window has a setting of this name.
-        InvalidInput: One of them is refused.
+        TypeError: No window has a setting with this name.
+        InvalidInput: A setting is refused.
     """
     check_keywords(window, "__init__", settings, Settings, excluded=refused)
     for name in refused:
@@ -186,7 +186,7 @@ class ContextMemory(ABC):
     they are kept in a file. `alveus.testing.ContextContract` tests yours.
 
     Attributes:
-        stored_in: The memory of the key that it is kept in; None: it is in RAM, or unknown. The
+        stored_in: The memory of the key that it is kept in. None means RAM, or unknown. The
             prompts of an agent are runs of that key, which hold its commits.
     """
 
@@ -198,52 +198,56 @@ class ContextMemory(ABC):
 
     @abstractmethod
     def commit(self, observation: Observation) -> object:
-        """Keep an observation; the next `context` may show it.
+        """Keep an observation. The next `context` may show it.
 
-        Here an implementation makes vectors, scores importance, evicts, and keeps indexes. The
-        windows of alveus return the evicted observations.
+        An implementation makes vectors, scores importance, evicts, and keeps indexes here. The
+        windows of
+        alveus return the evicted observations.
         """
 
     @abstractmethod
     def context(self, prompt: Message | None) -> list[Message]:
         """Return the messages to the model: instructions, observations, and *prompt* last.
 
-        Here an implementation chooses observations: the last, the hits of a search, the most
-        important, as many as a budget of tokens has room for. Without a prompt it ends with them.
+        An implementation chooses the observations here: the last, the hits of a search, the most
+        important,
+        or as many as a token budget allows. Without a prompt, the observations are last.
         """
 
     def reset(self) -> None:
-        """Purge it: the name that later versions of thinker use."""
+        """Purge the memory: the name in later versions of thinker."""
         self.purge()
 
 
 @suggest_names_in
 class Window(ContextMemory):
-    """A window kept in a set; a context shows as many of its units as the budget allows.
+    """A window kept in a set. A context shows as many of its units as the budget allows.
 
-    A unit is an observation, or several of which one answers the tool calls of another. A window
-    holds up to *cap* units; a commit evicts the others, and returns them. A context is the stratum,
-    the chosen units in the order in which they were made, and the prompt; it never has more tokens
-    than the budget.
+    A unit is an observation, or a group in which observations answer each other's tool calls. A
+    window
+    holds up to *cap* units. A commit evicts the others, and returns them. A context is the stratum,
+    the
+    chosen units in the order of creation, and the prompt. It never has more tokens than the budget.
 
-    Each commit is one commit of the memory, durable when it returns; inside an action it belongs
-    to the action. Threads and processes may share a window. A context shows the window at one
-    moment. An observation that is committed twice is kept once.
+    Each commit is one commit of the memory, durable when it returns. Inside an action it belongs to
+    the
+    action. Threads and processes may share a window. A context shows the window at one moment. A
+    repeated commit of an observation changes nothing.
 
     Args:
-        cap: The most units; None: any number.
-        stratum: The first message of each context; "": none.
-        memory: The memory that keeps the observations: `Memory.key(…)`. None: RAM, until the
+        cap: The most units. None means any number.
+        stratum: The first message of each context. "" means none.
+        memory: The memory that keeps the observations: `Memory.key(…)`. None means RAM, until the
             process ends.
-        name: The name of their set; two windows of one name are the same.
+        name: The name of their set. Windows with one name are the same.
         budget_tokens: The most tokens of a context, or a `Budget` with another counter.
         evict: Which unit leaves first.
-        keep_recent: How many of the newest units never leave.
-        scorer: Scores an observation as it is committed; None: it keeps its importance.
-        reflection: When it keeps an insight from its observations; None: never.
+        keep_recent: The number of newest units that never leave.
+        scorer: Scores an observation at its commit. None means it keeps its importance.
+        reflection: When it keeps an insight from its observations. None means never.
         now: The clock of RAM.
-        profile: "thinker": a cap of 0 or less is none, observations are in the order of their
-            commits, twice if committed twice, and the newest may leave.
+        profile: "thinker" means: a cap of 0 or less is no limit, observations are in the order of
+            their commits, a repeated commit adds again, and the newest may leave.
     """
 
     kind: ClassVar[str]
@@ -286,7 +290,7 @@ class Window(ContextMemory):
         self.stored_in = memory
 
     def sets(self) -> KeySets:
-        """Return the memory of its key, which may be in RAM."""
+        """The memory of its key, which may be in RAM."""
         return self._storage.sets()
 
     def __repr__(self) -> str:
@@ -314,11 +318,11 @@ class Window(ContextMemory):
         return self._name
 
     def close(self) -> None:
-        """Free its RAM, if it is in RAM. A memory that was passed stays open."""
+        """Free the window's RAM, if any. A memory that was passed stays open."""
         self._storage.close()
 
     def observations(self) -> list[Observation]:
-        """Return copies of all observations, in order; none counts as accessed."""
+        """Return copies of all observations, in order, without recording an access."""
         writer = self._storage.writer()
         stored = self._read(writer, lambda index: self._stored(writer, index))
         return [observation_of(one) for one in stored]
@@ -336,7 +340,7 @@ class Window(ContextMemory):
             return self._opened
 
     def _read(self, writer: Writer, work: Callable[[WindowIndex], R]) -> R:
-        """Return the result of *work* on the window, which is locked meanwhile."""
+        """Return the result of *work* on the window, under its lock."""
         for _ in range(ATTEMPTS):
             with self._mirror.snapshot(writer) as index:
                 try:
@@ -355,7 +359,7 @@ class Window(ContextMemory):
         """Return the items of observations, in the order of *entries*.
 
         Raises:
-            SetMoved: One of them was removed meanwhile.
+            SetMoved: An item was removed during the read.
         """
         wanted = [entry for entry in entries if entry.row != LAST]
         if isinstance(writer, Draft):
@@ -371,7 +375,7 @@ class Window(ContextMemory):
     def _messages(
         self, writer: Writer, entries: Sequence[ObservationHeader]
     ) -> list[tuple[Message, Message]]:
-        """Return the messages of each observation; the window is locked."""
+        """Return the messages of each observation. The caller holds the window's lock."""
         cache = self._messages_by_row
         messages = {entry.row: cache[entry.row] for entry in entries if entry.row in cache}
         missing = [entry for entry in entries if entry.row not in messages]
@@ -385,7 +389,7 @@ class Window(ContextMemory):
         return [messages[entry.row] for entry in entries]
 
     def _size(self, writer: Writer, entry: ObservationHeader, budget: Budget) -> int:
-        """Return the tokens of an observation; the window is locked."""
+        """Return the tokens of an observation. The caller holds the window's lock."""
         sizes = self._mirror.sizes if budget.counts_as(self._budget) else {}
         size = sizes.get(entry.row)
         if size is None:
@@ -395,7 +399,7 @@ class Window(ContextMemory):
         return size
 
     def _note_shown(self, writer: Writer, shown: Sequence[ObservationHeader]) -> None:
-        """Note that observations were shown, and that the action read them, if there is one."""
+        """Record that observations were shown, and that the active action, if any, read them."""
         if isinstance(writer, Draft):
             writer.get(self._ref, [entry.id for entry in shown], at=None)
         self._storage.engine.recall.touch([e.first for e in shown if e.first < AFTER_ALL])
@@ -404,10 +408,11 @@ class Window(ContextMemory):
 
     @abstractmethod
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return, by slot, the worth of showing each observation; the greatest is shown first.
+        """Return, by slot, the worth of showing each observation. The greatest is shown first.
 
-        Of equals the newer is first; None: all are equal. -inf is not shown. A unit is worth as
-        much as its best observation. Called while the window is locked.
+        Among equals the newer is first. None means all are equal. -inf is not shown. The worth of a
+        unit is
+        that of its best observation. Called under the window's lock.
         """
 
     def prepare(self, prompt: Message | None, writer: Writer) -> object:
@@ -441,9 +446,10 @@ class Window(ContextMemory):
         return column
 
     def lasting(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return, by slot, the worth of keeping each observation; the least leaves first.
+        """Return, by slot, the worth of keeping each observation. The least leaves first.
 
-        Of equals the older leaves first; None: all are equal. -inf leaves at once, unless it is
+        Among equals the older leaves first. None means all are equal. -inf leaves at once, unless
+        it is
         among the newest.
         """
         return self.lasting_by(self._evict, index, request)
@@ -457,12 +463,12 @@ class Window(ContextMemory):
         return self._mirror.accessed(index)
 
     def item(self, observation: Observation) -> Item:
-        """Return the item that keeps an observation; may be slow."""
+        """Return the item that stores an observation. May be slow."""
         return item_of_observation(observation)
 
     @contextmanager
     def _one_by_one(self) -> Generator[None]:
-        """Make the changes of this process one after the other.
+        """Serialise the changes of this process.
 
         Raises:
             Unusable: A function that a change calls, such as a scorer, changes the window.
@@ -495,10 +501,11 @@ class Window(ContextMemory):
         return PlannedWrite(changes, None, retry=True)
 
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
-        """Keep an observation as it is now; return the evicted observations, oldest first.
+        """Keep a copy of an observation. Return the evicted observations, oldest first.
 
-        Durable when it returns. An observation that is held already changes nothing. One that is
-        older than all others of a full window may be evicted itself.
+        Durable when it returns. A repeated commit changes nothing. An observation that is older
+        than all
+        others of a full window may be evicted itself.
 
         Raises:
             InvalidInput: A part of it cannot be stored.
@@ -543,9 +550,9 @@ class Window(ContextMemory):
         return planned if new.besides is None else new.besides(planned, new.record)
 
     def reflect(self) -> Observation | None:
-        """Reflect on the observations since the last reflection; return the insight.
+        """Reflect on the observations since the last reflection. Return the insight.
 
-        None: there are none that matter, nothing follows, or another process reflected first.
+        None means no important observations, no insight, or that another process reflected first.
 
         Raises:
             InvalidInput: The window has no `reflection`.
@@ -557,14 +564,15 @@ class Window(ContextMemory):
 
     @property
     def failure(self) -> Exception | None:
-        """The error of the last reflection, which is tried again with the next commit; or None."""
+        """The error of the last reflection, which the next commit tries again; or None."""
         return None if self._reflecting is None else self._reflecting.failure
 
     def _planned_on(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
-        """Return the change that keeps an observation; its result are the evicted observations.
+        """Return the change that adds an observation. Its result is the evicted observations.
 
-        The store refuses it if another writer added to the window meanwhile: else two commits
-        could both use the last free unit. The window is locked.
+        The store refuses it if another writer added to the window since: otherwise two commits
+        could both
+        use the last free unit. The caller holds the window's lock.
         """
         record, writer = new.record, new.writer
         if record.id in index:
@@ -610,7 +618,7 @@ class Window(ContextMemory):
 
     @property
     def _retention(self) -> str | int:
-        """How long evicted observations are kept; in RAM only for a reflection."""
+        """Return how long evicted observations are kept. RAM keeps them only for a reflection."""
         if not self._storage.is_ram:
             return "keep"
         return "purge" if self._reflecting is None else RAM_PAST_US
@@ -618,9 +626,9 @@ class Window(ContextMemory):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return the observations that leave for *new*, oldest first; and changed layers, by id.
+        """Return the observations that leave for *new*, oldest first, and changed layers, by id.
 
-        Called while the window is locked.
+        Called under the window's lock.
         """
         if self._cap is None:
             return [], {}
@@ -641,7 +649,7 @@ class Window(ContextMemory):
         *,
         among: Column | None = None,
     ) -> list[ObservationHeader]:
-        """Return the *over* units that are worth least, and all worth -inf, but for safe ones."""
+        """Return the *over* units with the least worth, and all with -inf, without safe ones."""
         kept_slots = {index.slot(entry.id) for unit in safe for entry in unit}
         gone = list[ObservationHeader]()
         worth = None if lasting is None else index.of_units(lasting)
@@ -668,13 +676,13 @@ class Window(ContextMemory):
     ) -> list[Message]:
         """Return the stratum, the chosen observations, and *prompt* last, within the budget.
 
-        The observations are of one moment, and count as accessed.
+        The observations are of one moment, and their access is recorded.
 
         Args:
-            budget_tokens: Instead of the budget of the window.
+            budget_tokens: Replaces the budget of the window.
 
         Raises:
-            BudgetTooSmall: The stratum, the prompt and the observations whose tool calls it
+            BudgetTooSmall: The stratum, the prompt and the observations whose tool calls the prompt
                 answers have more tokens.
         """
         last = [] if prompt is None else [Message.of(prompt, "user")]
@@ -709,7 +717,7 @@ class Window(ContextMemory):
         return choice.in_order()
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
-        """Choose the optional observations. Called while the window is locked."""
+        """Choose the optional observations. Called under the window's lock."""
         choice.take_newest()
         choice.fill(self.worth(index, request))
 
@@ -721,11 +729,11 @@ def _nothing(gone: tuple[Observation, ...]) -> PlannedWrite:
 
 @dataclass(frozen=True, slots=True)
 class _New:
-    """An observation that is being committed.
+    """An observation during its commit.
 
     Attributes:
         sources: The observations it was derived from.
-        besides: Adds further changes to the commit; None: there are none.
+        besides: Adds further changes to the commit. None means no further changes.
     """
 
     observation: Observation
@@ -736,7 +744,7 @@ class _New:
 
 
 class Newest(Sequence[Observation]):
-    """The newest observations of a window, oldest first; read when a scorer asks."""
+    """The newest observations of a window, oldest first, read only if a scorer needs them."""
 
     def __init__(self, read: Callable[[], Sequence[Observation]]) -> None:
         self._all = cache(read)

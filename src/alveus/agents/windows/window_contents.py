@@ -1,6 +1,6 @@
 """The observations of a window in RAM: ordered by time, joined to units, ranked by columns.
 
-A unit is an observation, or several of which one answers the tool calls of another: they are
+A unit is an observation, or a group in which observations answer each other's tool calls. A unit is
 shown, counted and removed together. A `Mirror` follows the set by the change log of the store.
 """
 
@@ -40,7 +40,7 @@ Column: TypeAlias = NDArray[Any]
 SortKey: TypeAlias = tuple[str, int]
 
 FIRST_BLOCK = 128
-"""How many of the best are sorted at first; each further block is four times as large."""
+"""Best items that are sorted first. Each further block is four times as large."""
 
 
 def by_time(entry: ObservationHeader) -> SortKey:
@@ -57,10 +57,10 @@ class WindowIndex:
     """The headers of a window's observations.
 
     Attributes:
-        live: Which slots are taken.
+        live: True for occupied slots.
         importance: Of each observation.
-        made: When each was made, in ticks; see `ticks`.
-        first: The rows of the items, which order observations of one time.
+        made: The time of each in ticks; see `ticks`.
+        first: The rows of the items, which order observations with one time.
         unit: The unit of each, as the slot of one of its members.
         layer: The layer of each in a window of several layers.
     """
@@ -110,17 +110,17 @@ class WindowIndex:
 
     @property
     def age(self) -> Column:
-        """The order of each, by time or by arrival; larger is newer."""
+        """The order of each, by time or by arrival. A larger number is newer."""
         return self.made if self._by_time else self.first
 
     @property
     def slots(self) -> Column:
-        """The slots that are taken."""
+        """The occupied slots."""
         return np.flatnonzero(self.live)
 
     @property
     def units(self) -> int:
-        """How many units there are."""
+        """The number of units."""
         return len(self) - self._joined
 
     def in_order(self, entries: Iterable[ObservationHeader]) -> list[ObservationHeader]:
@@ -167,7 +167,7 @@ class WindowIndex:
     # --- ranked -------------------------------------------------------------------------------
 
     def of_units(self, column: Column) -> Column:
-        """Return a column in which every observation has the largest number of its unit."""
+        """Return a column with the largest number of its unit for each observation."""
         if not self._members:
             return column
         least = -np.inf if column.dtype.kind == "f" else np.iinfo(column.dtype).min
@@ -177,9 +177,11 @@ class WindowIndex:
         return largest[self.unit]
 
     def best_first(self, worth: Column | None) -> Iterator[int]:
-        """Yield slots by their worth, best first; of equals the newest first.
+        """Yield slots by their worth, best first. Among equals the newest is first.
 
-        Sorts only as many as are read. Slots worth -inf are left out. None: all are equal.
+        Only the slots that are read are sorted. Slots with the worth -inf are left out. None means
+        all are
+        equal.
         """
         if worth is None:
             yield from (self._slots[item_id] for _, item_id in reversed(self._order))
@@ -201,19 +203,19 @@ class WindowIndex:
         return (int(slot) for slot in slots[order[::-1]])
 
     def _ages(self, slots: Column) -> tuple[Column, Column]:
-        """Return the keys that sort slots from old to new, the second one first."""
+        """Return two keys that sort slots from old to new. The second breaks ties of the first."""
         return self.first[slots], self.age[slots]
 
     def worst(
         self, worth: Column | None, safe: Collection[int], *, among: Column | None = None
     ) -> int | None:
-        """Return the slot that is worth least and not *safe*; of equals the oldest.
+        """Return the slot with the least worth that is not *safe*. Among equals the oldest.
 
-        A unit is as old as the newest of it.
+        The age of a unit is that of its newest observation.
 
         Args:
-            worth: None: all are equal.
-            among: Slots that may go, as a mask; None: any that is taken.
+            worth: None means all are equal.
+            among: Slots that may leave, as a mask. None means any occupied slot.
         """
         if worth is None:
             slots = (self._slots[item_id] for _, item_id in self._order)
@@ -240,7 +242,7 @@ class WindowIndex:
     # --- changed ------------------------------------------------------------------------------
 
     def add(self, entry: ObservationHeader) -> None:
-        """Add an observation; one that is held already stays as it is."""
+        """Add an observation. An observation that is held already stays unchanged."""
         if entry.id in self._slots:
             return
         slot = self._free.pop() if self._free else self._grown()
@@ -316,7 +318,7 @@ class WindowIndex:
         self.unit[list(joined)] = name
 
     def _join_all(self) -> None:
-        """Find all units again, after an observation was added in between, or left its unit."""
+        """Recompute all units, after an insertion between others or the loss of a member."""
         self._members.clear()
         self._callers.clear()
         self._joined = 0
@@ -327,7 +329,7 @@ class WindowIndex:
 
 
 def ticks(created: str) -> int:
-    """Return the time of a stamp as a number: 4096 ticks are a millisecond."""
+    """Return the time of a stamp as a number. A millisecond has 4096 ticks."""
     return int(created[:8] + created[9:13] + created[15:18], 16)
 
 
@@ -338,14 +340,14 @@ def ticks_of(us: int) -> int:
 
 
 MISSES = 8
-"""Units in a row without room, after which the choice ends."""
+"""Units in a row that do not fit, after which the choice ends."""
 
 
 class UnitSelection:
     """The choice of the units that a context shows.
 
     Args:
-        room: The most tokens; None: any number.
+        room: The most tokens. None means any number.
         size: Returns the tokens of an observation.
     """
 
@@ -357,15 +359,15 @@ class UnitSelection:
         self._passed: set[str] = set()
 
     def take_newest(self) -> None:
-        """Take the newest unit, if there is room."""
+        """Take the newest unit, if it fits."""
         for unit in self._index.last_units(1):
             self.take(unit)
 
     def fill(self, worth: Column | None, *, most: int | None = None) -> None:
-        """Take the best units, as long as there is room.
+        """Take the best units that fit.
 
         Args:
-            most: The most tokens of them; None: all that are left.
+            most: The most tokens of them. None means all remaining tokens.
         """
         if most is None:
             self._fill(worth)
@@ -384,7 +386,7 @@ class UnitSelection:
         self.take_each(self._index.best_first(of_units))
 
     def take_each(self, slots: Iterable[int]) -> None:
-        """Take the units of slots in their order, as long as there is room."""
+        """Take the units of slots that fit, in their order."""
         misses = 0
         for slot in slots:
             entry = self._index.at(slot)
@@ -395,7 +397,7 @@ class UnitSelection:
                 return
 
     def take(self, unit: Sequence[ObservationHeader]) -> bool:
-        """Take a unit if there is room for all of it; return whether there is."""
+        """Take a unit if all of it fits. Return whether it fits."""
         if self._room is not None:
             size = self.tokens(unit)
             if size > self._room:
@@ -411,7 +413,7 @@ class UnitSelection:
 
 
 def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
-    """Return the units whose tool calls a prompt answers: it is not shown without them."""
+    """Return the units whose tool calls a prompt answers. The prompt needs them in its context."""
     units: dict[str, ObservationHeader] = {}
     for call in answers:
         caller = index.caller(call)
@@ -421,7 +423,7 @@ def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHead
 
 
 RELOAD = 256
-"""Lines of the change log, which is of all sets, past which a smaller set is read again."""
+"""Unread lines of the store's change log after which a smaller set is read again."""
 
 LINES = 10_000
 
@@ -429,12 +431,12 @@ LINES = 10_000
 class Mirror:
     """The headers of one set's observations, for all threads of this process.
 
-    It is brought up to date and used under one lock, so a reader sees the set at one moment.
+    Updates and reads share one lock, so a reader sees the set at one moment.
 
     Attributes:
-        definition: The definition of the set; None: it is not stored yet.
+        definition: The definition of the set. None means it is not stored yet.
         past: The last row of the set that it read, for the admission check of a plan.
-        sizes: The tokens of observations that were counted, by row.
+        sizes: The tokens of counted observations, by row.
     """
 
     def __init__(
@@ -453,9 +455,9 @@ class Mirror:
 
     @contextmanager
     def snapshot(self, writer: Writer) -> Generator[WindowIndex]:
-        """Give the observations that a writer sees: committed ones, and those of its batch."""
+        """Yield the observations that a writer sees: committed ones, and those of its batch."""
         with self._mutex:
-            if self._in_use is not None:  # a token counter or a scorer reads the window
+            if self._in_use is not None:  # a token counter or a scorer uses the window
                 yield self._in_use
                 return
             if isinstance(writer, Draft) and writer.before is not None:
@@ -485,7 +487,7 @@ class Mirror:
         return index
 
     def accessed(self, index: WindowIndex) -> Column:
-        """Return, by slot, when each observation was last shown, or made; in ticks."""
+        """Return, by slot, the time of each observation's last access or creation, in ticks."""
         times = index.made.copy()
         read = {} if self._number is None else dict(self._store.access_times(self._number))
         for row, time in read.items():
@@ -575,6 +577,6 @@ class Mirror:
             if item_id is not None and self._index[item_id].row == row:
                 self._index.remove([item_id])
         rows = {c.row for c in changes if c.kind == "added" and c.row not in self._ids} - ended
-        # A row that has ended since is added as well: a later line of the log removes it.
+        # Rows that have ended since are added too: a later line of the log removes them.
         for feature in self._store.features_of(number, sorted(rows)):
             self._add(self._entry(feature, feature.row, feature.first))

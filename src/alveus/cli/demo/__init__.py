@@ -1,1 +1,1 @@
-"""What the demo shows: a conversation (`conversation.jsonl`, original text), recall, a kill."""
+"""The parts of the demo: a conversation (`conversation.jsonl`, original text), recall, a kill."""

@@ -29,7 +29,7 @@ from alveus.transfer import Load, Target, survey
 from alveus.values.lazy_dataclass import dataclass
 
 ASKED = (9, 18, 36, 56)
-"""Questions that the demo asks, by their numbers."""
+"""Numbers of the questions that the demo asks."""
 
 SHOWN = 3
 STEPS, KILL_AFTER = 400, 150
@@ -55,7 +55,7 @@ def demo_command(
     folder = tempfile.TemporaryDirectory() if session.db is None else nullcontext()
     with folder as temporary:
         path = session.file if temporary is None else Path(temporary) / "demo.db"
-        Memory.open(embedder=embedder).close()  # a wrong name is an error before a file is made
+        Memory.open(embedder=embedder).close()  # a wrong name fails before a file is created
         if temporary is None:
             session.name_file("made")
         is_complete = _Demo(session, tables.console(), path, embedder).run()
@@ -71,7 +71,7 @@ class _Demo:
     embedder: str
 
     def run(self) -> bool:
-        """Show it all; return whether the proof holds."""
+        """Run all parts. Return whether the proof succeeds."""
         start = time.perf_counter()
         learns = self._learn()
         with Memory.open(self.path, embedder=self.embedder) as memory:
@@ -250,7 +250,7 @@ class _Demo:
 
 
 def program() -> str:
-    """Return the command `alveus`, with its path if it is not on PATH, as after `make demo`."""
+    """Return the command `alveus`, with its path if it is not on PATH (as after `make demo`)."""
     beside = Path(sys.executable).with_name("alveus")
     if shutil.which("alveus") is not None or not beside.exists():
         return "alveus"

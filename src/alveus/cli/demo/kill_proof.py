@@ -1,9 +1,10 @@
-"""The proof: a process that writes is killed, started again, and nothing is lost or there twice.
+"""The proof: a writing process is killed and restarted, and no item is lost or stored twice.
 
     python -m alveus.cli.demo.kill_proof FILE STEPS
 
-is the process that is killed. Each step is one commit: an item, and a counter in exact memory.
-It says so on stdout when a step is durable. Started again it repeats every step from the first.
+runs the process that is killed. Each step is one commit: an item, and a counter in exact memory.
+The process prints the number of a step on stdout when the step is durable. After a restart it
+repeats every step from the first.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ SPACE, KEY, SET = "kill", "writer", "log"
 
 
 def write(path: str, steps: int) -> None:
-    """Write all steps; print the number of each that is durable."""
+    """Write all steps. Print the number of each step when the step is durable."""
     with Memory.open(path, space=SPACE, embedder="words") as memory:
         key = memory.key(KEY)
         for step in range(1, steps + 1):
@@ -32,15 +33,15 @@ def write(path: str, steps: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Proof:
-    """What was found in a file after its writer ended.
+    """The contents of a file after its writer ended.
 
     Attributes:
-        acknowledged: Steps that the writer said were durable.
-        items: Entries that are there.
+        acknowledged: Steps that the writer reported as durable.
+        items: Number of stored entries.
         counter: The counter in exact memory.
-        missing: Acknowledged steps without their entry.
-        twice: Entries that are there more than once.
-        problems: What is wrong with the file itself.
+        missing: Acknowledged steps without an entry.
+        twice: Entries that are stored more than once.
+        problems: Damage of the file.
     """
 
     acknowledged: int
@@ -52,7 +53,7 @@ class Proof:
 
     @property
     def is_complete(self) -> bool:
-        """Whether nothing is lost, nothing is there in part or twice, and the file is sound."""
+        """True if every entry is stored whole and once, and the file is undamaged."""
         whole = self.items == self.counter and not self.problems
         return whole and not self.missing and not self.twice
 
@@ -60,10 +61,10 @@ class Proof:
 def run_writer(
     path: Path, *, steps: int, kill_after: int | None, progress: Callable[[int], None]
 ) -> int:
-    """Run the writer as a process; kill it (SIGKILL) once it acknowledged *kill_after* steps.
+    """Run the writer as a process. Kill it (SIGKILL) once it has acknowledged *kill_after* steps.
 
     Returns:
-        The last step it acknowledged before it ended.
+        The last step that the writer acknowledged.
     """
     command = [sys.executable, "-m", "alveus.cli.demo.kill_proof", str(path), str(steps)]
     acknowledged = 0
@@ -79,7 +80,7 @@ def run_writer(
 
 
 def examine(path: Path, *, acknowledged: int) -> Proof:
-    """Open the file again and look."""
+    """Open the file again and return its contents."""
     with Memory.open(path, space=SPACE, embedder="words") as memory:
         key = memory.key(KEY)
         entries = [item.value for item in key.set(SET).list()]

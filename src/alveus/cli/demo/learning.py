@@ -1,10 +1,11 @@
-"""A conversation becomes facts; one changes, and the process that learns that is killed.
+"""A conversation becomes facts. One fact changes, and the process that learns this is killed.
 
     python -m alveus.cli.demo.learning FILE EMBEDDER
 
-is that process: it adds what was said later, learns a message at a time, and kills itself between
-two of them. ``$ALVEUS_DEMO_MODEL`` names the model that finds the facts, as ``gpt-4o-mini`` or, on
-a server of the OpenAI protocol, ``NAME@http://localhost:11434/v1``; without it rules do.
+runs this process. It adds later messages, learns one message at a time, and kills itself between
+two messages. ``$ALVEUS_DEMO_MODEL`` names the model that finds the facts: ``gpt-4o-mini``, or
+``NAME@http://localhost:11434/v1`` for a server of the OpenAI protocol. Without the variable, rules
+find the facts.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def add(memory: Memory, texts: tuple[str, ...]) -> list[str]:
 
 
 def model() -> AbstractContextManager[ChatModel | None]:
-    """Return the model that is asked, or None for rules."""
+    """Return the model that finds facts. None means rules."""
     name, _, url = os.environ.get(MODEL, "").partition("@")
     if not name:
         return nullcontext()
@@ -53,7 +54,7 @@ def model() -> AbstractContextManager[ChatModel | None]:
 
 
 def learn_and_die(path: str, embedder: str) -> None:
-    """Add the later messages, learn the first one, and be killed before the second."""
+    """Add the later messages, learn the first of them, and kill this process before the second."""
     with Memory.open(path, embedder=embedder) as memory, model() as asked:
         add(memory, SAID_LATER)
         key = memory.key(KEY)
@@ -65,7 +66,7 @@ def learn_and_die(path: str, embedder: str) -> None:
 
 
 def run_to_death(path: Path, embedder: str) -> int:
-    """Run that process; return the number of the signal that ended it, or 0."""
+    """Run the learning process. Return the number of the signal that ended it, or 0."""
     command = [sys.executable, "-m", "alveus.cli.demo.learning", str(path), embedder]
     ended = subprocess.run(command, check=False, stdin=subprocess.DEVNULL)  # noqa: S603 - ours
     return max(0, -ended.returncode)

@@ -20,7 +20,7 @@ KEY = "ines"
 WORDS_ALONE = Signals(meaning=0, previous=0, next=0, speaker=0, date=0, when=0)
 
 DEPTH = 10
-"""Hits of a search that recall looks at."""
+"""Number of first hits in which recall counts answers."""
 
 
 @contextmanager
@@ -50,10 +50,10 @@ def questions() -> list[DemoQuestion]:
 
 @dataclass(frozen=True, slots=True)
 class RecallScore:
-    """The share of the answers to questions that was found.
+    """The share of answering items that searches found.
 
     Attributes:
-        at: Share of the answering items among the first so many hits.
+        at: The share among the first N hits, by N.
         search_ms: Median time of a search, in milliseconds.
     """
 
@@ -64,7 +64,7 @@ class RecallScore:
 def recall(
     memory: KeyMemory, questions: Sequence[DemoQuestion], signals: Signals | None = None
 ) -> RecallScore:
-    """Return how well a memory of the conversation answers questions."""
+    """Return the recall of a memory of the conversation over the questions."""
     depths = (1, 3, 5, DEPTH)
     found = dict.fromkeys(depths, 0.0)
     times: list[float] = []

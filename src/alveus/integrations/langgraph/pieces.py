@@ -1,7 +1,7 @@
-"""Large values of a thread in pieces, each of which the thread stores once.
+"""Large values of a thread in pieces. A thread stores each piece once.
 
-A piece ends where its last bytes say so, not after a number of bytes: two values that have a long
-part in common, such as a list and the same list with one message more, have its pieces in common.
+The contents decide where a piece ends, not a number of bytes: two values with a long common part,
+such as a list and the same list with one message more, share the pieces of this part.
 """
 
 from __future__ import annotations
@@ -22,28 +22,28 @@ PIECES = "pieces"
 """The name of the digests in a value, and of the object with the pieces of a thread."""
 
 MOST_WHOLE = 256 * 1024
-"""Bytes of a value that is stored whole."""
+"""Most bytes of a value that is stored whole."""
 
 LEAST_PIECE, MOST_PIECE = 16 * 1024, 512 * 1024
-"""Bytes of a piece; the last one of a value may have fewer."""
+"""Least and most bytes of a piece. The last piece of a value may be shorter."""
 
 _AVERAGE_DISTANCE = 112 * 1024
-"""Bytes from `LEAST_PIECE` of a piece to its end, on average."""
+"""Average bytes of a piece after its first `LEAST_PIECE`."""
 
 _SCANNED = 32 * 1024
-"""Bytes that are looked at together."""
+"""Bytes of one scan."""
 
 _WINDOW = 4
-"""Bytes that say whether a piece ends after them."""
+"""Number of bytes that decide whether a piece ends after them."""
 
 _DIGEST_BYTES = 20
 
 _FACTOR, _ENDS_BELOW = np.uint32(0x9E3779B1), np.uint32((1 << 32) // _AVERAGE_DISTANCE)
-"""A piece ends after four bytes whose product with this number, modulo 2**32, is below that one."""
+"""A piece ends after four bytes whose product with `_FACTOR`, modulo 2**32, is below the limit."""
 
 
 class PieceMissing(Exception):
-    """A value has a piece that is not in the tree."""
+    """A value has a piece that is missing in the tree."""
 
 
 def pieces(data: bytes) -> Iterator[memoryview]:
@@ -76,11 +76,11 @@ def _marks(scanned: memoryview, offset: int) -> Any:  # noqa: ANN401 - of numpy
 
 
 class ValueWriter:
-    """The values of one commit, as they are stored; and their pieces.
+    """The values of one commit in stored form, and their pieces.
 
     Args:
         dump: Returns the type and the bytes of a value.
-        expires: Whether the values of the commit expire. Its pieces are not shared then: a shared
+        expires: True if the values of the commit expire. Their pieces are then not shared: a shared
             piece would expire with the first of its values.
     """
 
@@ -91,11 +91,11 @@ class ValueWriter:
 
     @property
     def has_pieces(self) -> bool:
-        """Whether a value is in pieces: the commit then depends on which of them are stored."""
+        """True if a value is in pieces. The commit then depends on the stored pieces."""
         return bool(self._pieces)
 
     def stored(self, value: object) -> Stored:
-        """Return *value* as it is stored; its pieces are copies, so its bytes can be freed."""
+        """Return *value* in stored form. Its pieces are copies, so its bytes can be freed."""
         kind, data = self._dump(value)
         if len(data) <= MOST_WHOLE:
             return [kind, bytes(data)]
@@ -115,7 +115,7 @@ class ValueWriter:
 
 
 def piece_names(stored: Any) -> list[str]:  # noqa: ANN401 - of the tree
-    """Return the names of the pieces of a value; none of a value that is whole."""
+    """Return the names of the pieces of a value; empty for a value stored whole."""
     data = stored[1]
     digests: bytes = b"" if isinstance(data, bytes) else data[PIECES]
     starts = range(0, len(digests), _DIGEST_BYTES)
@@ -126,7 +126,7 @@ def joined(tree: MemoryObject, path: tuple[str, ...], stored: Stored) -> tuple[s
     """Return the type and the bytes of a stored value, whose pieces are below *path*.
 
     Raises:
-        PieceMissing: The tree has a piece no more.
+        PieceMissing: A piece is missing in the tree.
     """
     kind, data = stored
     if isinstance(data, bytes):

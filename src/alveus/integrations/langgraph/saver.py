@@ -1,15 +1,15 @@
 """LangGraph's checkpointer: the state of a thread is exact memory of a separate key.
 
-Below ``langgraph`` in the tree of the key stand::
+The tree of the key contains, below ``langgraph``::
 
     checkpoints  namespace  checkpoint  the checkpoint, its metadata, its parent
     values       namespace  channel     version: a value, stored once
     writes       namespace  checkpoint  task and number: a write of a task
     pieces       digest                 a part of a large value
 
-A checkpoint and its new values are one commit. Nothing can be in the way of it, but for a commit
-with pieces: it stores missing ones, and is made again if another commit stored one first. `prune`
-removes unused pieces, which a killed client of a server leaves.
+A checkpoint and its new values are one commit. Such commits never conflict, except a commit with
+pieces: it stores missing pieces, and is repeated if another commit stored one first. `prune`
+removes unused pieces, which a killed client of a server may leave.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ from alveus.values.ids import identity_key
 from alveus.values.storable import choice
 
 ROOT = "langgraph"
-"""The object of a key's tree that is the checkpointer's."""
+"""The checkpointer's object in a key's tree."""
 
 PAGE = 64
-"""Checkpoints whose ids are read at a time."""
+"""Checkpoint ids of one read."""
 
 NO_VALUE = "empty"
 """The type of a channel's version without a value."""
@@ -64,14 +64,15 @@ NO_VALUE = "empty"
 class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     """A checkpointer for LangGraph, sync and async in one object, safe between threads.
 
-    Each thread is a separate key, ``langgraph.thread:ID``. It has all of `BaseCheckpointSaver`,
+    Each thread is a separate key, ``langgraph.thread:ID``. It implements all of
+    `BaseCheckpointSaver`,
     with deleting for runs, copying and pruning threads, and the history of delta channels.
 
     Args:
-        serde: Makes bytes of values; by default LangGraph's, with MessagePack.
-        deleting: How `delete_thread` deletes: "retire" removes the thread's state, of which the
-            history stays for as long as the memory keeps it; "forget" erases the key of the thread,
-            and leaves a receipt.
+        serde: Converts values to bytes; by default LangGraph's, with MessagePack.
+        deleting: How `delete_thread` deletes: "retire" deletes the thread's state, and keeps its
+            history for as long as the memory keeps it; "forget" erases the key of the thread, and
+            leaves a receipt.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     # --- reading ---
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint of the config, or the last one; None: it does not exist."""
+        """Return the checkpoint of the config, or the last one. None means it does not exist."""
         thread, namespace = _thread_and_namespace(config)
         tree = self._tree(thread)
         asked = get_checkpoint_id(config)
@@ -106,7 +107,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints of one thread, or of all, the newest of each namespace first."""
+        """Yield checkpoints of one thread, or of all, newest of each namespace first."""
         left = limit
         for found in self._listed(config, None if before is None else get_checkpoint_id(before)):
             metadata = cast("dict[str, Any]", found.metadata)
@@ -194,7 +195,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         metadata: CheckpointMetadata,
         new_versions: ChannelVersions,
     ) -> RunnableConfig:
-        """Store a checkpoint, with the values that are new in it; one commit."""
+        """Store a checkpoint with its new values, in one commit."""
         thread, namespace = _thread_and_namespace(config)
         key = self._key(thread)
         writer = self._writer(key)
@@ -221,7 +222,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store the writes of a task, in one commit; earlier writes stay."""
+        """Store the writes of a task, in one commit. Earlier writes stay."""
         thread, namespace = _thread_and_namespace(config)
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id is None:
@@ -239,7 +240,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         self._commit(key, new, writer)
 
     def delete_thread(self, thread_id: str) -> None:
-        """Delete all of a thread; see the argument *deleting* of the class."""
+        """Delete a thread; see the argument *deleting* of the class."""
         key = self._key(str(thread_id))
         if self._deleting == "forget":
             key.forget()
@@ -274,10 +275,11 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         self._key(str(target_thread_id)).commit(copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Remove all checkpoints of threads ("delete"), or all that the last ones do not need.
+        """Delete all checkpoints of threads ("delete"), or all that the last ones do not need.
 
-        With "keep_latest" the last checkpoint of each namespace stays, and those before it from
-        which a delta channel of it is read.
+        "keep_latest" keeps the last checkpoint of each namespace, and the earlier ones that its
+        delta
+        channels need.
         """
         choice(strategy, "strategy", "keep_latest", "delete")
         for thread in map(str, thread_ids):
@@ -287,7 +289,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
                 self._remove(thread, self._outdated)
 
     def _outdated(self, tree: MemoryObject) -> set[tuple[str, str]]:
-        """Return all checkpoints but the last ones and those that they are read from."""
+        """Return all checkpoints except the last ones and those that they depend on."""
         records = {(namespace, name): record for namespace, name, record in _records(tree)}
         outdated = set(records)
         for namespace in {namespace for namespace, _ in records}:
@@ -313,7 +315,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         return {channel for channel, value in found.items() if value and value[0] != NO_VALUE}
 
     def _remove(self, thread: str, chosen: Callable[[MemoryObject], set[tuple[str, str]]]) -> None:
-        """Remove checkpoints with their writes, and values that no other checkpoint has."""
+        """Delete checkpoints with their writes, and values that no other checkpoint uses."""
 
         def remove(batch: KeyBatch) -> None:
             tree = batch.short_term
@@ -344,7 +346,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
                     tree.delete(_path("values", namespace, channel, version))
 
     def get_next_version(self, current: str | None, channel: None) -> str:
-        """Return a version after *current*; two forks of a thread never get the same."""
+        """Return a version after *current*. Two forks of a thread never get the same version."""
         del channel
         number = 0 if current is None else int(str(current).split(".")[0])
         return f"{number + 1:032}.{secrets.token_hex(8)}"
@@ -388,10 +390,11 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     def _commit(
         self, key: KeyMemory, new: Mapping[tuple[str, ...], Any], writer: ValueWriter
     ) -> None:
-        """Store values, and the pieces of them that are not there, in one commit.
+        """Store values and their missing pieces, in one commit.
 
-        Behind a server pieces go before, one by one: a batch has the size of one request, and each
-        of its calls sends all of it.
+        On a server, pieces are stored before, one by one: a batch has the size of one request, and
+        each of
+        its calls sends all of it.
         """
 
         def change(batch: KeyBatch) -> None:
@@ -431,12 +434,15 @@ def _config(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
 
 
 def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
-    """Return a path; a namespace may be empty and a name may not, so it gets a mark before it."""
+    """Return a path.
+
+    A namespace may be empty and a name may not, so the namespace gets a prefix.
+    """
     return (ROOT, part, f"/{namespace}", *names)
 
 
 def _put_pieces(tree: MemoryObject, writer: ValueWriter) -> None:
-    """Store the pieces of new values that are not stored yet."""
+    """Store the missing pieces of new values."""
     for name, piece in writer.missing(_names(tree, PIECES)):
         tree.set((ROOT, PIECES, name), piece)
 
@@ -450,7 +456,7 @@ def _names(
     limit: int | None = None,
     newest_first: bool = False,
 ) -> list[str]:
-    """Return names below a path; none if nothing is stored there."""
+    """Return names below a path; empty if nothing is stored there."""
     path = (ROOT, part) if namespace is None else _path(part, namespace, *names)
     found = tree.get(path)
     if isinstance(found, MemoryObject):

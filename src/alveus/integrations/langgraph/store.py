@@ -1,4 +1,4 @@
-"""LangGraph's store: a namespace is a set of one key, an item of it an item of that set.
+"""LangGraph's store: a namespace is a set of one key, and its items are the items of this set.
 
 The name of a set is "langgraph" and the labels of the namespace, with a dot before each.
 """
@@ -40,13 +40,13 @@ from alveus.values.ids import identity_key
 from alveus.values.storable import checked_name, valid_text
 
 KEY = identity_key("langgraph.store", "default")
-"""The key whose sets the namespaces are, unless another is named."""
+"""The default key of the namespaces."""
 
 ROOT = "langgraph"
-"""The first part of the names of all sets that are namespaces."""
+"""The first part of the set name of every namespace."""
 
 TTL = "ttl_minutes"
-"""The field of an item's metadata that has its time to live."""
+"""The field of an item's metadata with its time to live, in minutes."""
 
 _Plain: TypeAlias = dict[str, Any]
 
@@ -60,16 +60,17 @@ _ASKED = frozenset({*_OPERATORS, "$ne"})
 class AlveusStore(Connected, BaseStore):
     """A store for LangGraph, sync and async in one object, safe between threads.
 
-    The puts of a batch are one commit, after its reads. Values are found by words and by
-    meaning without any setting, with the embedder of the memory. The score of a search item is its
-    relevance to the query, 0..1; items are in the order of alveus's score, of which
-    relevance is a part.
+    The puts of a batch are one commit, after its reads. Searches find values by words and by
+    meaning
+    without any setting, with the embedder of the memory. The score of a search item is its
+    relevance to
+    the query, 0..1. Items are in the order of alveus's score, of which relevance is a part.
 
     Args:
-        key: The key whose sets are the namespaces; `Memory.key(key).search` finds their values.
-        fields: Which parts of a value are searched, as paths of LangGraph's index; "$" is all of
-            it. `put` may say otherwise with *index*.
-        ttl: When items expire, and whether reading renews them, as LangGraph says it.
+        key: The key of the namespaces. `Memory.key(key).search` finds their values.
+        fields: The parts of a value that are searched, as paths of LangGraph's index; "$" is the
+            whole value. *index* of `put` overrides it.
+        ttl: LangGraph's settings of expiry, and of renewal by reads.
     """
 
     supports_ttl = True
@@ -91,7 +92,7 @@ class AlveusStore(Connected, BaseStore):
         self._fields = tuple(checked_name(each, "a path in fields") for each in fields)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do all of *ops*: reads see the state before; puts are one commit."""
+        """Do all of *ops*. Reads see the state before the batch; the puts are one commit."""
         asked = list(ops)
         results: list[Result] = [self._read(op) for op in asked]
         puts = {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
@@ -142,7 +143,7 @@ class AlveusStore(Connected, BaseStore):
     def _first_items(
         self, names: Sequence[str], where: dict[str, Any], limit: int
     ) -> list[tuple[Item, None]]:
-        """Return items of namespaces, one after the other, until there are *limit*."""
+        """Return up to *limit* items of namespaces, one namespace after the other."""
         found: list[Item] = []
         for name in names:
             if len(found) >= limit:
@@ -160,7 +161,7 @@ class AlveusStore(Connected, BaseStore):
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _renew(self, items: Sequence[Item]) -> None:
-        """Have items live as long as if they were put now."""
+        """Renew the expiry of items as if they were put now."""
         for item in items:
             minutes = item.metadata.get(TTL)
             if isinstance(minutes, int | float) and item.expire_at is not None:
@@ -200,7 +201,7 @@ class AlveusStore(Connected, BaseStore):
 
 
 def _set_name(namespace: Sequence[str]) -> str:
-    """Return the set of a namespace; a dot within a label, which `put` refuses, is escaped."""
+    """Return the set of a namespace. A dot in a label, which `put` refuses, is escaped."""
     return ".".join((ROOT, *(each.replace("%", "%25").replace(".", "%2E") for each in namespace)))
 
 
@@ -252,7 +253,7 @@ def _texts_in(value: object, name: str = "") -> list[str]:
 
 
 def _said(fields: Mapping[str, object], name: str) -> tuple[str, object]:
-    """Return the name and the value of a field; of a model's message without its thoughts."""
+    """Return the name and the value of a field. A model's message loses its thoughts."""
     part = fields[name]
     if name == "reasoning_content":
         return name, None
@@ -285,7 +286,7 @@ def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _against_no_number(field: str, op: str, operand: float) -> dict[str, Any]:
-    """Return a comparison with an infinity or with NaN as `where=`, whose numbers are finite."""
+    """Return a comparison with an infinity or NaN as `where=`, whose numbers are finite."""
     if op == "$ne":
         return {"not": _against_no_number(field, "$eq", operand)}
     nothing = {"all": [{field: {"exists": True}}, {field: {"exists": False}}]}
