@@ -538,7 +538,7 @@ def grant_command(
 def revoke_command(
     session: Session, *, role: str = argument(), knowledge: str | None = _KNOWLEDGE
 ) -> None:
-    """Take back the access that grant gave.
+    """Take back what grant gave.
 
     What ROLE has open finds nothing there any longer, and cannot write there. Prints all that ROLE
     may use still. With --json: as grant.
