@@ -1,6 +1,6 @@
-"""What every store checks in the same way before it changes anything, and what it numbers rows by.
+"""The checks that every store makes before a change, and the numbering of rows.
 
-A store looks up what a check compares; which batch is refused, and by which error, is decided here.
+A store looks up the data; this module decides which batch is refused, and with which error.
 """
 
 from __future__ import annotations
@@ -36,20 +36,21 @@ from alveus.store.scope import Scope, SetRef
 from alveus.store.sets import AdmissionCheck, Definition
 
 ROW_BITS = 20
-"""Rows that commit n began are n << 20 and up: at most 1,048,576 items and nodes a commit."""
+"""Commit n numbers its rows from n << 20: at most 1,048,576 items and nodes a commit."""
 
 PLACEHOLDER_EXPIRY = 1
-"""The expiry of a node that stands for one that is no longer kept, so that others keep their order.
+"""The expiry of a node that replaces a deleted one, so that other nodes keep their order.
 
-It is in no read of any time, and no sweep removes it: what follows in its place may be yet to come.
+No read returns the node, and no sweep deletes it: its name may be written again later.
 """
 
 
 def commit_time(reading: int, last: int | None) -> int:
-    """Return the time of a commit that a clock read *reading* for, after one of the time *last*.
+    """Return the time of a commit at clock time *reading*, after a commit at time *last*.
 
-    A clock that went back a little is waited for, so that times rise with commit numbers; where
-    it went back by more than `CLOCK_STEP_US`, it had been ahead, and the times return with it.
+    Times rise with commit numbers: if the clock went back by at most `CLOCK_STEP_US`, the commit gets
+    the next time after *last*. If it went back further, the clock had been ahead, and the commit gets
+    the time of the clock.
     """
     keeps_last = last is not None and 0 < last - reading <= CLOCK_STEP_US
     return last if keeps_last and last is not None else reading
@@ -59,11 +60,11 @@ def commit_time(reading: int, last: int | None) -> int:
 
 
 def check_batch(batch: Batch, last: int) -> None:
-    """Refuse a batch that contradicts itself, or that must follow another commit than *last*.
+    """Raise if a batch contradicts itself, or must follow a commit other than *last*.
 
     Raises:
         StaleRun: `Batch.after` is not the last commit.
-        InvalidInput: It reaches into another key, or changes a tree without naming its base.
+        InvalidInput: The batch changes another key, or changes a tree without naming its base.
     """
     if batch.after is not None and batch.after != last:
         raise StaleRun(batch.scope.owner, expected=batch.after, found=last)
@@ -74,7 +75,7 @@ def check_batch(batch: Batch, last: int) -> None:
 
 
 def _check_sets(batch: Batch) -> None:
-    """Refuse a batch that changes a set of another key."""
+    """Raise if a batch changes a set of another key."""
     items = batch.items
     if len(items) == 1 and not batch.define:
         add = items[0]  # as most batches are: quicker than what follows
@@ -93,13 +94,13 @@ def _check_sets(batch: Batch) -> None:
 
 
 def check_base(batch: Batch, head: int) -> None:
-    """Raise `StaleRun` where the tree's commit number is not the one that a batch was made from."""
+    """Raise `StaleRun` if a batch was not made from the tree's current commit."""
     if batch.base is not None and batch.base != head:
         raise StaleRun(batch.scope.owner, expected=batch.base, found=head)
 
 
 def check_note(name: str, *, expected: str, actual: str | None) -> None:
-    """Raise `EmbedderConflict` where a note does not say what is expected."""
+    """Raise `EmbedderConflict` if a note does not have the expected text."""
     if actual != expected:
         raise EmbedderConflict(name, asked=expected, found=str(actual))
 
@@ -107,13 +108,13 @@ def check_note(name: str, *, expected: str, actual: str | None) -> None:
 def check_leases(
     batch: Batch, holder: Callable[[Scope], tuple[str | None, int]], is_alive: Callable[[str], bool]
 ) -> None:
-    """Refuse what was made under a lease that no longer holds, or beside one that does.
+    """Raise if a batch's lease was lost, or if another owner's lease is live.
 
     Args:
-        holder: Returns who has the lease of a scope (None: nobody), and its epoch.
+        holder: Returns the owner of a scope's lease (None means no owner), and its epoch.
 
     Raises:
-        StaleRun: A lease was taken over.
+        StaleRun: Another owner took the lease.
         KeyBusy: The batch changes a tree outside a run, while a live owner runs the key.
     """
     for lease in batch.fences:
@@ -136,11 +137,11 @@ def check_leases(
 def check_run(
     batch: Batch, progress: Progress, *, status: RunStatus, scope: Scope, has_begun: bool
 ) -> None:
-    """Refuse a batch about a run that moved on or is another key's; *status* … are the run's.
+    """Raise if a batch's run has moved on or has another key; *status* … describe the run.
 
     Raises:
         StaleRun: The run has another status.
-        InvalidInput: It is of another key, or its first commit carries no begin.
+        InvalidInput: The run has another key, or its first commit carries no begin.
     """
     is_work = isinstance(progress, (Step, DurableCall))
     # First: a run of a forgotten key has ended, and another name of its key.
@@ -152,7 +153,7 @@ def check_run(
 
 
 def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus) -> None:
-    """Raise `StaleRun` where a run does not have the status that is expected."""
+    """Raise `StaleRun` if a run does not have the expected status."""
     if status != expected:
         raise StaleRun(scope.key or "", expected=expected, found=status, what=f"run {run}")
 
@@ -161,18 +162,18 @@ def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus)
 
 
 def check_rules(check: AdmissionCheck, definition: Definition | None) -> None:
-    """Raise `SetMoved` where adds were checked by other rules than those of their set."""
+    """Raise `SetMoved` if adds were checked by rules other than the set's."""
     if not check.matches_rules(definition or Definition()):
         raise SetMoved(check.set.name, what="other rules")
 
 
 def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
-    """Return the compaction to undo; *compaction*: with the rows that are still kept.
+    """Return the compaction to undo; *compaction* lists the rows that are still kept.
 
     Raises:
-        NotFound: There is no such compaction of the set.
-        CompactionChanged: It was undone, or nothing of what it retired is kept.
-        SetMoved: Something of it was erased since the undo was made.
+        NotFound: The set has no such compaction.
+        CompactionChanged: It was undone, or none of the rows that it retired is kept.
+        SetMoved: Some of its rows were erased since the undo was made.
     """
     if compaction is None or compaction.set != undo.set:
         raise NotFound(f"set {undo.set.name!r} has no compaction {undo.compaction}")
@@ -190,10 +191,10 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
 
 
 def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, int]) -> bool:
-    """Return whether a set of *size* (items, tokens, bytes) is to be trimmed.
+    """Return whether a set of *size* (items, tokens, bytes) must be trimmed.
 
     Raises:
-        SetFull: It is over a capacity, and refuses what it has no room for.
+        SetFull: The set is over a capacity, and its definition refuses more items.
     """
     exceeded = definition.exceeded_capacity(*size)
     if exceeded is not None and definition.rejects_when_full:
@@ -203,7 +204,7 @@ def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, in
 
 
 def check_limits(key: str, limits: Limits, *, items: int, size: int) -> None:
-    """Raise `KeyFull` where the sets of a key hold more than it may."""
+    """Raise `KeyFull` if the sets of a key exceed a limit."""
     for what, usage, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
         if limit is not None and usage > limit:
             raise KeyFull(key, what=what, limit=limit)
@@ -213,7 +214,7 @@ def check_limits(key: str, limits: Limits, *, items: int, size: int) -> None:
 
 
 def check_past(past: Past, number: int) -> None:
-    """Refuse a past that is not of commit *number*, or contradicts itself.
+    """Raise if an imported past is not of commit *number*, or contradicts itself.
 
     Raises:
         InvalidInput: Rows or compactions are of another commit, or not in order.
@@ -229,11 +230,11 @@ def check_past(past: Past, number: int) -> None:
 
 
 def check_next(item: StoredItem, last: tuple[int, bool] | None) -> None:
-    """Refuse a version that cannot follow the *last* of its id: that one's number, if it is live.
+    """Raise if a version cannot follow *last*: the number of the last version, and whether it is live.
 
     Raises:
-        DuplicateItem: It is live.
-        InvalidInput: It has that number, or a higher one.
+        DuplicateItem: The last version is live.
+        InvalidInput: The last version has the same number, or a higher one.
     """
     if last is None:
         return

@@ -18,9 +18,9 @@ from alveus.values.markup import Figure, Html
 from alveus.values.storable import REPLACED, ValidText, Value, counted, valid_text
 
 LeftOut: TypeAlias = Any
-"""Beside a type, of a field that a user may leave out, but that every item of alveus has.
+"""The default type of a field that users may leave out, but that items from alveus always have.
 
-So a type checker takes what a search found for a text where one is wanted, and not for None.
+So a type checker accepts the text of a search result as a str, and not as None.
 """
 
 
@@ -96,16 +96,16 @@ class Item:
 
 
 ITEM_FIELDS = tuple(one.name for one in dataclass_fields(Item))
-"""In their order."""
+"""The names of the fields of an item, in order."""
 
 ITEM_TEXTS = ("value", "text", "texts", "metadata", "speaker")
-"""Those whose texts may say anything; the other texts are names."""
+"""Fields whose texts are free; texts of other fields are names."""
 
 ONLY_A_TEXT = Item(..., id=..., metadata=cast("Any", ...))
-"""What an item is as of which nothing is known but its value, id and metadata."""
+"""The defaults of an item of which only value, id and metadata are known."""
 
 ONLY_SAID = replace(ONLY_A_TEXT, speaker=..., role=..., session=..., time=...)
-"""What one is as of which it is also known who said it, and when."""
+"""The defaults of an item of which also the speaker and the time are known."""
 
 SAID_FIELDS = tuple(name for name in ITEM_FIELDS if getattr(ONLY_SAID, name) is ...)
 
@@ -130,12 +130,12 @@ class Hit:
 
 
 class ScoreParts(Mapping[str, float]):
-    """What a score is made of; looked up when it is asked for.
+    """The parts of a score by name; looked up on request.
 
     Args:
-        names: Of the parts.
-        shares: By part, numbers of several hits.
-        at: Which of them this hit is.
+        names: Names of the parts.
+        shares: For each part, the numbers of several hits.
+        at: The index of this hit.
     """
 
     __slots__ = ("_at", "_names", "_shares")
@@ -161,15 +161,15 @@ class ScoreParts(Mapping[str, float]):
 
 
 class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside needs its dict
-    """What a search returns: hits, best first; ties by id.
+    """The result of a search: hits, best first; ties by id.
 
     Attributes:
-        partial: True where some items in reach have no vector yet, so that only their words were
-            searched; `Memory.settle` waits for them.
-        reranker_failure: Why the re-ranker that was asked for did not order them, so that they are
-            in the search's own order; None: it did, or none was asked for.
-        dated: The days that the question names by a word such as "yesterday", and the zone by
-            which they are counted; None: it names none so.
+        partial: True if some items have no vector yet, so that only their words were searched.
+            `Memory.settle` waits for the vectors.
+        reranker_failure: Why the re-ranker failed, in which case the hits are in the search's order.
+            None means that it succeeded, or that none was requested.
+        dated: The days that the question names by a word such as "yesterday", and the zone in which
+            they are counted. None means that the question names no days.
     """
 
     partial: bool
@@ -184,7 +184,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         reranker_failure: str | None = None,
         dated: str | None = None,
     ) -> Self:
-        """Make hits of what was found."""
+        """Make hits of a search's results."""
         self = super().__new__(cls, tuple(hits))
         self.partial = partial
         self.reranker_failure = reranker_failure
@@ -227,10 +227,10 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         return notes if self.dated is None else [*notes, f"the question means {self.dated}"]
 
     def plot(self, *, limit: int = 20) -> Figure:
-        """Return a picture: for each of the best hits a bar of the parts that its score is made of.
+        """Return a figure: a bar for each of the best hits, divided into the parts of its score.
 
         Raises:
-            Unsupported: matplotlib is not installed; ``alveus[plot]`` brings it.
+            Unsupported: matplotlib is not installed; ``alveus[plot]`` installs it.
         """
         from alveus.values import pictures
 
@@ -238,7 +238,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         return pictures.score_bars([(_said(hit.item), hit.parts) for hit in best])
 
     def explain(self) -> str:
-        """Return a table, a line per hit, of what each score is made of."""
+        """Return a table of the parts of each score, a line per hit."""
         if not self:
             return "no hits"
         names = [n for n in self[0].parts if any(hit.parts.get(n) for hit in self)]
@@ -255,7 +255,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
 
 
 def search_notes(*, partial: bool, reranker_failure: str | None) -> list[str]:
-    """Return what is to be said of how a search went, a line each."""
+    """Return the remarks on a search, a line each."""
     notes = list[str]()
     if partial:
         notes.append("partial: some items in reach are not embedded yet (memory.settle waits)")
@@ -265,7 +265,7 @@ def search_notes(*, partial: bool, reranker_failure: str | None) -> list[str]:
 
 
 def item_html(item: Item) -> Html:
-    """Return an item for a notebook: its text on a line, its speaker, time and metadata below."""
+    """Return an item as HTML for a notebook: its text, and below it speaker, time and metadata."""
     from alveus.values import html
 
     facts = wire.encode(dict(item.metadata)) if item.metadata else ""
@@ -273,27 +273,26 @@ def item_html(item: Item) -> Html:
 
 
 def _said(item: Item) -> str:
-    """Return what is shown of an item: its text, or its value."""
+    """Return the text of an item, or its value as text."""
     said = item.text if item.text is not None else text_of(item.value)
     return wire.encode(item.value) if said is None else said
 
 
 def valid_item(item: Item, *, in_value: int = 0) -> Item:
-    """Return an item whose texts can be stored; its metadata says how many characters were changed.
+    """Return an item whose texts can be stored; its metadata count the changed characters.
 
-    See `valid_text`. Its id, session and role are names, which a store refuses if they have a lone
-    surrogate.
+    See `valid_text`. Id, session and role are names: a store refuses names with a lone surrogate.
 
     Args:
-        in_value: How many characters of the value were replaced before.
+        in_value: Number of characters of the value that were already replaced.
     """
     return counted_valid_item(item, in_value=in_value).value
 
 
 def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
-    """Return what `valid_item` does, and the number of characters that were replaced.
+    """Return the result of `valid_item`, and the number of replaced characters.
 
-    Characters that the value has, and its text or speaker again, count once.
+    Characters of the value that also occur in the text or speaker count once.
     """
     if not isinstance(item.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         return ValidText(item, 0)  # a store refuses it
@@ -312,7 +311,10 @@ def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
 
 
 def text_of(value: Value) -> str | None:
-    """Return what meaning reads of *value*: itself, or its ``text`` or ``content``; else None."""
+    """Return the searchable text of *value*: the str itself, or its ``text`` or ``content``.
+
+    None means that there is none.
+    """
     if isinstance(value, str):
         return value
     if isinstance(value, dict):

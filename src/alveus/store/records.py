@@ -1,4 +1,7 @@
-"""Items as a store keeps them, and back: checked, read by words and meaning, restored."""
+"""Convert items to the records that a store keeps, and stored records back to items.
+
+A record holds the checked fields of an item, its search terms and its vectors.
+"""
 
 from __future__ import annotations
 
@@ -30,32 +33,32 @@ CAPTION = "caption"
 
 
 _OFFSET = re.compile(r'\{"\$offset":(-?[0-9]{1,4})(,?)')
-"""Where metadata in wire form say how far ahead of UTC the time of their item came, in minutes.
+"""The prefix of the UTC offset of an item's time, in minutes, within metadata in wire form.
 
-They begin with it; where they do not, that is 0. No metadata of a user can: in wire form a name of
-theirs that begins with ``$`` has two.
+Metadata begin with the prefix if the offset is not 0. Metadata of a user cannot begin with it: the
+wire form doubles a ``$`` at the start of a user's name.
 """
 
 Fields: TypeAlias = tuple[Any, ...]
-"""All fields of an `ItemRecord` but the last, in its order."""
+"""All fields of an `ItemRecord` except the last, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
 class RecordMaker:
-    """Makes records of items; where the embedder is quick, with their vectors."""
+    """Makes item records; with vectors if the embedder is quick."""
 
     embedder: Embedder
 
     def records(
         self, items: Sequence[tuple[str, Item]], *, now: int, zone: Zone = UTC_ZONE
     ) -> list[ItemRecord]:
-        """Return the records of (id, item) pairs, as of a clock that says *now*.
+        """Return the records of (id, item) pairs; *now* is the clock's time.
 
         Args:
-            zone: Of items that come without a time.
+            zone: The zone of items that have no time.
 
         Raises:
-            InvalidInput: An item cannot be stored; the message says which part of it.
+            InvalidInput: An item cannot be stored; the message names the wrong field.
             EmbedderFailed: The embedder raised.
         """
         here = zone.offset(moment(now))
@@ -75,12 +78,12 @@ class RecordMaker:
     def _of_texts(
         self, items: Sequence[tuple[str, Item]], now: int, here: int
     ) -> list[ItemRecord] | None:
-        """Return the records of items that are texts, read at once.
+        """Return the records of items that are plain texts, made together.
 
-        None: of one more is known than its metadata, who said it, and when.
+        None means that an item has more fields than metadata, speaker and time.
 
         Args:
-            here: The offset of what has no time, in minutes.
+            here: The offset of items without a time, in minutes.
         """
         each, minute = [item for _, item in items], now // MINUTE_US
         columns, said = columns_of(each, ONLY_A_TEXT), None
@@ -125,7 +128,7 @@ class RecordMaker:
         # fmt: on
 
     def _vectors_of_texts(self, texts: Sequence[str]) -> Sequence[bytes | None]:
-        """Return the vectors of texts without captions; None: they have to be waited for."""
+        """Return the vectors of texts without captions. None means that the vectors come later."""
         if not self.embedder.dimensions:
             return [b""] * len(texts)
         blank = [not text or text.isspace() for text in texts]
@@ -137,14 +140,14 @@ class RecordMaker:
         return [b"" if is_blank else next(new) for is_blank in blank]
 
     def vectors(self, records: Sequence[ItemRecord]) -> list[bytes]:
-        """Return the vectors of records, as a store keeps them."""
+        """Return the vectors of records, in the form that a store keeps."""
         return self._embedded([text_to_embed(r.text or "", r.metadata) for r in records])
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         return embed_quantised(self.embedder, texts) if texts else []
 
     def _parse(self, item_id: str, item: Item, now: int, here: int) -> tuple[Fields, bytes | None]:
-        """Return the fields of a record but its vectors, and those where it has none to get."""
+        """Return the fields of a record except its vectors; and the vectors if none need computing."""
         value = checked(item.value)
         if item.texts is not None:
             item = with_one_text(item)
@@ -181,7 +184,7 @@ class RecordMaker:
 
 
 class _SaidTexts(NamedTuple):
-    """What is known of items that are texts, a list of each; no text was looked at."""
+    """The metadata, speakers and times of items that are texts, as lists. Texts are not checked."""
 
     texts: list[Any]
     metadata: list[Any]
@@ -193,7 +196,7 @@ class _SaidTexts(NamedTuple):
 
 
 def _said_texts(items: list[Item]) -> _SaidTexts | None:
-    """Return what is known of items; None: of one it is more, or not what every item may have."""
+    """Return the fields of plain text items. None means that an item needs the general way."""
     columns = columns_of(items, ONLY_SAID)
     if columns is None:
         return None
@@ -217,12 +220,12 @@ _NAMES = ("speaker", "role", "session")
 
 
 def _is_plain_name(name: object) -> bool:
-    """Return whether a name is left out, or surely one that `checked_name` takes."""
+    """Return whether a name is None, or certainly valid for `checked_name`."""
     return name is None or (type(name) is str and name.isascii() and 0 < len(name) <= MAX_NAME)
 
 
 def _text(value: Value, given: object) -> str:
-    """Return what meaning and words read of an item: the text *given*, or that of its value."""
+    """Return the searchable text of an item: the text *given*, or the text of its value."""
     text = text_of(value) if given is None else checked(given, where="text")
     if text is not None and not isinstance(text, str):
         raise InvalidValue("text", f"must be a str, not {short_repr(text)}", hint="use str(text)")
@@ -234,11 +237,11 @@ def _text(value: Value, given: object) -> str:
 
 
 def with_one_text(item: Item) -> Item:
-    """Return an item whose texts, if it has several, are its text.
+    """Return an item whose `texts`, if it has any, are joined into its `text`.
 
     Raises:
-        InvalidInput: It has a text too, or not 1 to 32 texts.
-        InvalidValue: One of them cannot be stored.
+        InvalidInput: The item also has a text, or does not have 1 to 32 texts.
+        InvalidValue: One of the texts cannot be stored.
     """
     if item.texts is None:
         return item
@@ -275,7 +278,7 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
 
 
 def check_spans(time: int | None, until: int | None, since: int | None, to: int | None) -> None:
-    """Refuse spans of time that end before they begin."""
+    """Raise if a span of time ends before it begins."""
     if time is not None and until is not None and until < time:
         raise InvalidInput("until must not be before time: it ends the span that time begins")
     if since is not None and to is not None and to < since:
@@ -283,50 +286,50 @@ def check_spans(time: int | None, until: int | None, since: int | None, to: int 
 
 
 def _offset_of_item(item: Item, now: int, here: int) -> int:
-    """Return the offset that an item came with: of its zone, else of its time, else *here*."""
+    """Return the UTC offset of an item: of its zone, else of its time, else *here*."""
     if item.timezone is not None:
         return Zone.of(item.timezone).offset(moment(now) if item.time is None else item.time)
     return here if item.time is None else offset_of(item.time)
 
 
 def with_offset(metadata: str, minutes: int) -> str:
-    """Return metadata in wire form with the offset that their item came with."""
+    """Return metadata in wire form with a UTC offset added."""
     if not minutes and not _OFFSET.match(metadata):  # nothing in it could be taken for one
         return metadata
     return f'{{"$offset":{minutes}{"}" if metadata == "{}" else f",{metadata[1:]}"}'
 
 
 def offset_in(metadata: str) -> int:
-    """Return the offset that metadata in wire form have, in minutes."""
+    """Return the UTC offset that metadata in wire form contain, in minutes."""
     found = _OFFSET.match(metadata)
     return 0 if found is None else int(found[1])
 
 
 def without_offset(metadata: str) -> str:
-    """Return metadata in wire form without the offset that they have."""
+    """Return metadata in wire form without the UTC offset."""
     found = _OFFSET.match(metadata)
     return metadata if found is None else f"{{{metadata[found.end() :]}"
 
 
 def decoded_metadata(metadata: str) -> dict[str, Any]:
-    """Return metadata in wire form as a user passed them."""
+    """Return metadata in wire form as the dict that a user passed."""
     metadata = without_offset(metadata)
     return {} if metadata == "{}" else cast("dict[str, Any]", wire.decode(metadata))
 
 
 def local_moment(us: int, metadata: str) -> datetime:
-    """Return a time of an item, in microseconds, with the offset that the item came with."""
+    """Return a time of an item, given in microseconds, with the UTC offset of the item."""
     minutes = offset_in(metadata)
     return moment(us).astimezone(fixed_zone(minutes)) if minutes else moment(us)
 
 
 def said_at(stored: StoredItem) -> datetime:
-    """Return when an item was said, or happened, with the offset that it came with."""
+    """Return the time of an item, with the UTC offset of the item."""
     return local_moment(position_of(stored)[0], stored.record.metadata)
 
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
-    """Return the wire form of metadata, and the captions in it; None: there is none."""
+    """Return the wire form of metadata, and the captions in them. None means no captions."""
     if _is_empty(given):
         return "{}", None
     metadata = _plain(given)
@@ -347,7 +350,7 @@ def _plain(metadata: object) -> dict[str, Value]:
 
 
 def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
-    """Return the captions in an item's metadata, if there are any."""
+    """Return the captions in an item's metadata, or None."""
     caption = metadata.get(CAPTION)
     if isinstance(caption, str):
         return caption or None
@@ -357,10 +360,10 @@ def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
 
 
 def text_to_embed(text: str, metadata: str) -> str:
-    """Return what meaning reads: the text and what its images show; no speaker, no date.
+    """Return the text to embed: the item's text and its captions, without speaker and date.
 
-    A speaker's name in the text would make a vector more about who than about what: leaving it
-    out is worth 14 points of recall (LoCoMo, R@10).
+    Leaving the speaker out is worth 14 points of recall (LoCoMo, R@10): with a name in the text, a
+    vector says more about the speaker than about the subject.
     """
     if f'"{CAPTION}"' not in metadata:
         return text
@@ -372,14 +375,14 @@ def text_to_embed(text: str, metadata: str) -> str:
 
 
 def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
-    """Return what words read of an item; *time* in microseconds, *metadata* in wire form."""
+    """Return the search terms of an item; *time* in microseconds, *metadata* in wire form."""
     caption = caption_of(decoded_metadata(metadata))
     local = moment(time + offset_in(metadata) * MINUTE_US)  # its words are of the clock it came by
     return words.analyse(text or "", local, speaker, caption)
 
 
 def read_at(record: ItemRecord, time: int) -> ItemRecord:
-    """Return a record as a commit keeps it whose time is *time*: it may be of another minute."""
+    """Return a record with its time set to *time*, and its terms updated if the minute differs."""
     minute = time // MINUTE_US
     if record.minute in (None, minute) or record.time is not None:
         return record
@@ -388,9 +391,9 @@ def read_at(record: ItemRecord, time: int) -> ItemRecord:
 
 
 def has_meaning(text: str, metadata: str) -> bool:
-    """Return whether meaning has anything to read: a text that is not blank, or a caption.
+    """Return whether an item has anything to embed: a text that is not blank, or a caption.
 
-    Blank is what `str.strip` leaves nothing of; every store asks here, so that all agree.
+    A text is blank if `str.strip` leaves nothing. Every store calls this function, so all agree.
     """
     return bool(text_to_embed(text, metadata).strip())
 
@@ -405,18 +408,18 @@ _ROLES_OF_SPEAKERS = {
 
 
 def role_of_speaker(speaker: str | None) -> str | None:
-    """Return the role of a speaker who is called by it, in any case; None: who has a name."""
+    """Return the role that a speaker's name stands for, in any case. None means an ordinary name."""
     return None if speaker is None else _ROLES_OF_SPEAKERS.get(speaker.casefold())
 
 
 def check_item(item: Item, given: frozenset[str] | None = None) -> None:
-    """Refuse what no record is made of, and read nothing.
+    """Raise if no record can be made of an item. No text is embedded or split into terms.
 
     Args:
-        given: Names of the fields that are looked at; None: all of them.
+        given: Names of the fields to check. None means all fields.
 
     Raises:
-        InvalidInput: An item cannot be stored; the message says which part of it.
+        InvalidInput: The item cannot be stored; the message names the wrong field.
     """
     value = checked(item.value)
     item = with_one_text(item)
@@ -441,7 +444,7 @@ def _fraction(number: object) -> float:
 
 
 def item_of(stored: StoredItem) -> Item:
-    """Return the item that a stored version is, complete."""
+    """Return the complete item of a stored version."""
     record = stored.record
     text, metadata = record.text, record.metadata
     created = moment(stored.created)
@@ -474,12 +477,12 @@ def item_of(stored: StoredItem) -> Item:
 
 
 def value_of(record: ItemRecord) -> Value:
-    """Return the value of an item; of a text that text."""
+    """Return the value of an item; for a text item, the text."""
     return record.text if record.value is None else wire.decode(record.value)
 
 
 def request_json(item: Item) -> Value:
-    """Return an item as the caller wrote it, to compare a request with its repetition."""
+    """Return an item as the caller wrote it, to compare a repeated request with the first one."""
     plain: dict[str, Value] = {
         "value": checked(item.value),
         "metadata": {} if item.metadata is None else _plain(item.metadata),  # pyright: ignore[reportUnnecessaryComparison] - user input
@@ -497,7 +500,7 @@ def request_json(item: Item) -> Value:
 
 
 def filter_fields(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
-    """Return what a filter sees of a stored version: its metadata, and its own fields."""
+    """Return the fields that a filter reads of a stored version: metadata, and item fields."""
     record = stored.record
     item_fields: dict[str, Value] = {
         "$id": record.id,
@@ -516,7 +519,7 @@ ItemEdit: TypeAlias = Add | Replace | Retire
 
 
 def with_vectors(change: ItemChange, embedded_records: Mapping[int, ItemRecord]) -> ItemChange:
-    """Return *change* with those records that got their vectors."""
+    """Return *change* with the records replaced that now have vectors."""
     if isinstance(change, (Add, Replace)):
         return replace(change, record=embedded_records.get(id(change.record), change.record))
     if isinstance(change, Compact):
@@ -529,23 +532,23 @@ def with_vectors(change: ItemChange, embedded_records: Mapping[int, ItemRecord])
 
 
 def id_of(change: ItemEdit) -> str:
-    """Return the id that a change is of."""
+    """Return the id of the item that a change affects."""
     return change.id if isinstance(change, Retire) else change.record.id
 
 
 def position_of(stored: StoredItem) -> tuple[int, int]:
-    """Return where an item stands in its set."""
+    """Return the position of an item in its set."""
     time = stored.record.time
     return (stored.updated if time is None else time, stored.first)
 
 
 def is_past(stored: StoredItem, after: tuple[int, int] | None, newest_first: bool) -> bool:  # noqa: FBT001 - inner
-    """Return whether an item stands past a place."""
+    """Return whether an item comes after a position."""
     if after is None:
         return True
     return position_of(stored) < after if newest_first else position_of(stored) > after
 
 
 def feature_of(stored: StoredItem) -> Feature:
-    """Return what search reads of an item."""
+    """Return the search data of an item."""
     return Feature.of(stored.record, stored.row, stored.first, position_of(stored)[0])

@@ -1,18 +1,18 @@
 """Moments of the past, and the clock of a memory, which is checked against elapsed time.
 
-A wall clock may be wrong for a while. Reads and new commits use it as it is, so that an error ends
-when the clock is corrected. Retention removes nothing on its word alone, because what it removes
-never comes back.
+A wall clock may be wrong for a while. Reads and new commits use the wall clock as it is, so an error
+ends when the clock is corrected. Retention does not trust the wall clock alone, because deleted
+data cannot be restored.
 
-So each store keeps a timeline: wall time over elapsed time, which the host's monotonic clock
-measures from boot to boot. A reading on that line is corroborated. A reading off the line is in
-doubt until the wall clock has kept to a new line for `PROOF_US` of elapsed time. Meanwhile
+So each store keeps a timeline: wall time over elapsed time. The host's monotonic clock measures
+elapsed time, from boot to boot. A reading on that line is corroborated. A reading off the line is
+in doubt until the wall clock has kept to a new line for `PROOF_US` of elapsed time. Meanwhile
 
-- a clock that is *ahead* gives its time to reads and commits, and the old line to retention;
-- a clock that is *behind* gives the old line to reads and commits, and its time to retention.
+- if the clock is *ahead*, reads and commits use the clock, and retention uses the old line;
+- if the clock is *behind*, reads and commits use the old line, and retention uses the clock.
 
-Where the elapsed time is not known, as after a host was off, the clock is ahead of the line at
-first, and retention waits for the proof.
+If the elapsed time is unknown, such as after the host was off, the clock counts as ahead of the
+line at first, and retention waits for the proof.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ AsOf: TypeAlias = int | datetime
 """A moment of the past: a commit number, or a time with a zone."""
 
 ValidAt: TypeAlias = datetime | Literal["any"]
-"""When a fact has to hold to be found; "any": whenever."""
+"""The time at which a fact must hold to be found; "any" means any time."""
 
 ANY_TIME: Final = "any"
 FOREVER = 1 << 62
@@ -57,8 +57,8 @@ class Moment(NamedTuple):
     """A moment of the past.
 
     Attributes:
-        commit: The last commit by then.
-        time: What expired by this is not there, in microseconds.
+        commit: The number of the last commit at that moment.
+        time: Data that expired by this time are excluded, in microseconds.
     """
 
     commit: int
@@ -66,7 +66,7 @@ class Moment(NamedTuple):
 
 
 def checked_as_of(as_of: AsOf, what: str = "as_of") -> AsOf:
-    """Return *as_of*, if it can mean a moment."""
+    """Return *as_of* if its type and value are valid."""
     if isinstance(as_of, int):
         return counted(as_of, what, least=0)
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -77,9 +77,9 @@ def checked_as_of(as_of: AsOf, what: str = "as_of") -> AsOf:
 
 
 def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> Moment:
-    """Return the moment that *as_of* means: of a commit, or of a time up to *now*.
+    """Return the moment that *as_of* means: a commit, or a time up to *now*.
 
-    A time means what was there after the last commit, by number, whose time is not later.
+    A time means the state after the last commit, by number, whose time is not later.
     """
     as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
@@ -92,14 +92,14 @@ def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> 
 
 
 def check_set(ledger: Ledger, ref: SetRef, moment: Moment) -> None:
-    """Raise `HistoryPruned` where a set no longer keeps what it was at *moment*."""
+    """Raise `HistoryPruned` if a set no longer keeps its state at *moment*."""
     info = ledger.set_info(ref)
     if info is not None and moment.commit < info.history_start:
         raise HistoryPruned(f"set {ref.name!r}", commit=moment.commit, floor=info.history_start)
 
 
 def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
-    """Raise `HistoryPruned` where the tree of *scope* is no longer kept as it was at *moment*."""
+    """Raise `HistoryPruned` if the tree of *scope* no longer keeps its state at *moment*."""
     commit, since = ledger.history_start(scope)
     is_early = since != 0 and moment.time < since
     floor = max(commit, ledger.commit_at(since - 1) + 1 if is_early else 0)
@@ -108,10 +108,12 @@ def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
 
 
 def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
-    """Return when facts have to hold, in microseconds, or "any"; None: at the moment read.
+    """Return the time at which facts must hold, in microseconds, or "any".
+
+    None means the moment that is read.
 
     Raises:
-        InvalidInput: It is neither "any" nor a time with a zone.
+        InvalidInput: The argument is neither "any" nor a time with a zone.
     """
     if valid_at is None:
         return None
@@ -128,54 +130,56 @@ def expired(record: ItemRecord, now: int) -> bool:
 
 
 def is_valid_at(record: ItemRecord, at: int) -> bool:
-    """Return whether what an item says holds at *at*."""
+    """Return whether the fact of an item holds at *at*."""
     since, to = record.valid_from, record.valid_to
     return (since is None or since <= at) and (to is None or at < to)
 
 
 PROOF_US = 24 * 3600 * 1_000_000
-"""How much elapsed time makes a new line out of what is in doubt."""
+"""Elapsed time, in microseconds, after which readings in doubt become the new line."""
 
 COUNTED_US = 3600 * 1_000_000
-"""The most of it that counts between two looks: rare looks prove less."""
+"""The longest pause between two readings that counts towards the proof, in microseconds."""
 
 KEPT_EVERY_US = 600 * 1_000_000
-"""How often a timeline is kept where nothing becomes of it."""
+"""How often an unchanged timeline is stored, in microseconds."""
 
 TIMELINE = "clock"
-"""The note that holds a store's timeline."""
+"""The name of the note that holds a store's timeline."""
 
 TRIES = 20
-"""How often keeping a timeline is tried anew, where others keep theirs."""
+"""How many times storing a timeline is tried while other processes store theirs."""
 
 Elapsed: TypeAlias = Callable[[int], tuple[str, int]]
-"""Given the wall time, tells how much time has elapsed: since when (an era's name), and how many
-microseconds. Times of two eras cannot be compared."""
+"""A function from the wall time to an era's name and the microseconds elapsed in that era.
+
+Times of two eras cannot be compared.
+"""
 
 
 @runtime_checkable
 class SteadyClock(Protocol):
-    """A clock of your own that also tells how much time has elapsed; see `Memory.open`."""
+    """A user's clock that also measures elapsed time; see `Memory.open`."""
 
     def __call__(self) -> datetime:
         """Return the wall time, with a zone."""
         ...
 
     def elapsed(self) -> timedelta:
-        """Return how much time has elapsed since the clock was made, however it was set."""
+        """Return the time elapsed since the clock was made. Setting the clock does not change it."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Readings that are off the line, all on one side of it.
+    """Readings off the line, all on the same side of it.
 
     Attributes:
-        ahead: They are later than the line.
-        least: The earliest line that they lie on or above: wall time less active time.
-        since: The active time of the first.
-        upheld: For how much elapsed time they were seen.
-        commit: The store's last commit at the first.
+        ahead: Whether the readings are later than the line.
+        least: The earliest line that the readings lie on or above: wall time less active time.
+        since: The active time of the first reading.
+        upheld: The elapsed time for which readings were seen.
+        commit: The store's last commit at the first reading.
     """
 
     ahead: bool
@@ -187,13 +191,13 @@ class Doubt:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """What is known of the time of a store, in microseconds.
+    """The known time of a store, in microseconds.
 
     Attributes:
-        era: Since when *at* counts.
-        at: The elapsed time of the last look.
-        active: How much time is known to have elapsed in all, over all eras.
-        line: What wall time less active time is.
+        era: The name of the era in which *at* counts.
+        at: The elapsed time of the last reading.
+        active: The elapsed time over all eras, as far as known.
+        line: Wall time less active time.
     """
 
     era: str
@@ -203,11 +207,11 @@ class Timeline:
     doubt: Doubt | None = None
 
     def active_at(self, era: str, at: int) -> int:
-        """Return how much time has elapsed in all; between two eras nobody knows of any."""
+        """Return the elapsed time over all eras. Time between two eras is unknown and counts as 0."""
         return self.active + at - self.at if era == self.era and at > self.at else self.active
 
     def observed(self, wall: int, era: str, at: int, commit: int) -> Timeline:
-        """Return it after one more look at the clocks."""
+        """Return the timeline after another reading of the clocks."""
         active = self.active_at(era, at)
         line, doubt = wall - active, self.doubt
         if abs(line - self.line) <= CLOCK_STEP_US:
@@ -223,7 +227,7 @@ class Timeline:
         return Timeline(era, at, active, self.line, doubt)
 
     def continues(self, before: Timeline) -> bool:
-        """Return whether it says so little more than *before* that it need not be kept."""
+        """Return whether this timeline adds so little to *before* that it need not be stored."""
         sides = [None if t.doubt is None else t.doubt.ahead for t in (self, before)]
         return (
             self.era == before.era
@@ -234,9 +238,9 @@ class Timeline:
 
 
 def host_elapsed() -> Elapsed:
-    """Return what the host's monotonic clock tells; it goes on while the host sleeps.
+    """Return the elapsed time by the host's monotonic clock, which continues while the host sleeps.
 
-    Where the boot cannot be plain from others, time elapses within this process alone.
+    If the boot has no id, the era is this process.
     """
     try:
         era, clock = _boot_id(), time.CLOCK_BOOTTIME
@@ -251,15 +255,15 @@ def _boot_id() -> str:
 
 
 def _steady_elapsed(clock: SteadyClock) -> Elapsed:
-    """Return what a clock of the user's tells."""
+    """Return the elapsed time of a user's clock."""
     era = f"clock {id(clock)} of process {os.getpid()}"
     return lambda _wall: (era, clock.elapsed() // timedelta(microseconds=1))
 
 
 class _Followed:
-    """Elapsed time beside a clock of the user's that tells none: what both it and the host's say.
+    """Elapsed time beside a user's clock without `elapsed`: the smaller advance of both clocks.
 
-    So a clock that stands still, or is moved by hand, lets none elapse.
+    So no time elapses while the user's clock stands still or is moved by hand.
     """
 
     def __init__(self) -> None:
@@ -277,7 +281,7 @@ class _Followed:
 
 
 def wall_clock(clock: Callable[[], datetime] | None) -> Callable[[], int]:
-    """Return a function that gives the time in microseconds; None: of the host."""
+    """Return a function that returns the time in microseconds. None means the host's clock."""
     if clock is None:
         return lambda: time.time_ns() // 1000
     checked_function(clock, "a clock is a function that returns a datetime")
@@ -285,19 +289,19 @@ def wall_clock(clock: Callable[[], datetime] | None) -> Callable[[], int]:
 
 
 def elapsed_beside(clock: Callable[[], datetime] | None) -> Elapsed:
-    """Return what tells how much time elapses beside a memory's clock; None: the host's."""
+    """Return the measure of elapsed time for a memory's clock. None means the host's clock."""
     if clock is None:
         return host_elapsed()
     return _steady_elapsed(clock) if isinstance(clock, SteadyClock) else _Followed()
 
 
 class DisciplinedClock:
-    """The clock of an open memory. Calling it gives the time of reads and commits.
+    """The clock of an open memory. Calling it returns the time of reads and commits.
 
     Args:
-        ticks: The wall clock, in microseconds.
-        elapsed: The monotonic one.
-        store: Keeps the timeline that all memories on it share.
+        ticks: Returns the wall time, in microseconds.
+        elapsed: Returns the elapsed time.
+        store: Keeps the timeline that all memories of the store share.
     """
 
     def __init__(self, ticks: Callable[[], int], elapsed: Elapsed, store: Store) -> None:
@@ -306,7 +310,7 @@ class DisciplinedClock:
         self._timeline = self._kept() or self._begun()
 
     def __call__(self) -> int:
-        """Return the wall time; while it is behind, what it would be by elapsed time."""
+        """Return the wall time; while the wall clock is behind, the time by elapsed time."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
         known = self._timeline
@@ -316,7 +320,7 @@ class DisciplinedClock:
         return wall if wall >= line - CLOCK_STEP_US else self._behind(wall, era, at)
 
     def times(self) -> tuple[int, int]:
-        """Return what calling it returns, and what `corroborated` returns of that."""
+        """Return the time of a call, and the `corroborated` time of that."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
         known = self._timeline
@@ -327,18 +331,18 @@ class DisciplinedClock:
         return wall, wall if wall <= line + CLOCK_STEP_US else line
 
     def _behind(self, wall: int, era: str, at: int) -> int:
-        """Return what the time is by elapsed time, as the wall clock is behind; take note of it."""
+        """Return the time by elapsed time, as the wall clock is behind, and remember that it is behind."""
         with self._lock:
             self._timeline = known = self._timeline.observed(wall, era, at, 0)
         return max(wall, known.line + known.active)
 
     def corroborated(self, time: int) -> int:
-        """Return up to which time, at most *time*, this memory has seen that it really came."""
+        """Return the latest corroborated time, at most *time*."""
         era, at = self._elapsed(time)
         return _believed(self._timeline, time, era, at)
 
     def settle(self) -> int:
-        """Return the time that retention may go by; keep what the clocks say now in the store.
+        """Return the time that retention may use; store the current readings of the clocks.
 
         Raises:
             Unavailable: The store cannot be written now.
@@ -366,7 +370,7 @@ class DisciplinedClock:
         return True
 
     def _look(self, before: Timeline, wall: int, era: str, at: int) -> Timeline:
-        """Look once; while others commit on the old line, a clock that is ahead proves nothing."""
+        """Read the clocks once. A clock that is ahead proves nothing while others use the old line."""
         last, doubt = self._store.commit_at(FOREVER), before.doubt
         if doubt is not None and doubt.ahead:
             behind = self._store.commit_at(doubt.least + doubt.since - CLOCK_STEP_US)
@@ -379,7 +383,7 @@ class DisciplinedClock:
         return None if text is None else _read(text)
 
     def _begun(self) -> Timeline:
-        """Return the timeline of a store that has none yet: it begins with its last commit."""
+        """Return the first timeline of a store; it begins at the last commit."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
         last = self._store.time_of_commit(FOREVER)
