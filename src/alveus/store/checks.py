@@ -39,24 +39,24 @@ ROW_BITS = 20
 """Commit n numbers its rows from n << 20: at most 1,048,576 items and nodes a commit."""
 
 PLACEHOLDER_EXPIRY = 1
-"""The expiry of a node that replaces a deleted one, so that other nodes keep their order.
+"""The expiry of a node that replaces a node no longer kept, so that other nodes keep their order.
 
-No read returns the node, and no sweep deletes it: its name may be written again later.
+No read returns the node, and no sweep deletes it: a version at its position may still follow.
 """
 
 
 def commit_time(reading: int, last: int | None) -> int:
     """Return the time of a commit at clock time *reading*, after a commit at time *last*.
 
-    Times rise with commit numbers: if the clock went back by at most `CLOCK_STEP_US`, the commit gets
-    the next time after *last*. If it went back further, the clock had been ahead, and the commit gets
-    the time of the clock.
+    Times do not fall as commit numbers rise: if the clock went back by at most `CLOCK_STEP_US`, the
+    commit gets the time *last*. If the clock went back further, it had been ahead, and the commit
+    gets the time *reading*.
     """
     keeps_last = last is not None and 0 < last - reading <= CLOCK_STEP_US
     return last if keeps_last and last is not None else reading
 
 
-# --- what a batch was made from -----------------------------------------------------------------
+# --- the state a batch was made from ------------------------------------------------------------
 
 
 def check_batch(batch: Batch, last: int) -> None:
@@ -230,7 +230,7 @@ def check_past(past: Past, number: int) -> None:
 
 
 def check_next(item: StoredItem, last: tuple[int, bool] | None) -> None:
-    """Raise if a version cannot follow *last*: the number of the last version, and whether it is live.
+    """Raise if a version cannot follow *last*: the last version's number, and whether it is live.
 
     Raises:
         DuplicateItem: The last version is live.

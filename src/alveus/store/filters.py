@@ -44,7 +44,8 @@ MAX_CONDITIONS = 1000
 Scalar: TypeAlias = "bool | int | float | str | None"
 
 Key: TypeAlias = tuple[str, Scalar]
-"""A scalar with its kind: equal where both mean the same, so 1 and 1.0 are, 1 and True are not."""
+"""A scalar with its kind, for comparisons: 1 equals 1.0, and 1 does not equal True."""
+
 
 _KINDS: Final[Mapping[type, str]] = {
     type(None): "null",
@@ -66,13 +67,14 @@ ITEM_FIELDS: Final[Mapping[str, str]] = {
     "$speaker": "text",
     "$time": "time",
 }
-"""An item's own fields, as `where=` names them, and what they are compared with."""
+"""The item fields that `where=` can name, and the kind of their operands."""
+
 
 _MOST_DIGITS = 10**600
 
 
 class Absent(Enum):
-    """What stands for the value of a field that an item does not have."""
+    """The value of a field that an item does not have."""
 
     ABSENT = "absent"
 
@@ -81,7 +83,7 @@ ABSENT: Final = Absent.ABSENT
 
 
 def key_of(value: Value | Absent) -> Key | None:
-    """Return a scalar with its kind, or a list or dict as a text; None for bytes or nothing."""
+    """Return a scalar with its kind, or a list or dict as a text. None means bytes or no value."""
     kind = _KINDS.get(type(value))
     if kind is not None:
         return kind, cast("Scalar", value)
@@ -153,9 +155,10 @@ class Condition:
     """One operator on one field.
 
     Attributes:
-        path: Names down to the field; of an own field first its name, with the dollar.
-        is_item_field: Whether it is an item's own field.
-        operands: What to compare with: one, or with ``in`` and ``nin`` any number.
+        path: Names down to the field; the path of an item field begins with its name, with the
+            dollar.
+        is_item_field: Whether it is an item field, not metadata.
+        operands: The values to compare with: one, or with ``in`` and ``nin`` any number.
     """
 
     path: Path
@@ -170,7 +173,7 @@ class Condition:
     def value_in(
         self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]
     ) -> Value | Absent:
-        """Return the value of its field."""
+        """Return the value of the condition's field."""
         if not self.is_item_field:
             return reach(metadata, self.path)
         if self.is_of_value:
@@ -180,7 +183,7 @@ class Condition:
 
     @property
     def is_of_value(self) -> bool:
-        """Whether it is the item's value, or a field of that."""
+        """Whether the condition is on the item's value, or a field within that value."""
         return self.is_item_field and self.path[0] == VALUE
 
 
@@ -209,7 +212,7 @@ Node: TypeAlias = Condition | All | Some | Not
 
 
 def reach(metadata: Mapping[str, Value], path: Path) -> Value | Absent:
-    """Return what *metadata* has at *path*, going from object to object."""
+    """Return the value at *path* in nested *metadata*."""
     name, *rest = path
     value = metadata.get(name, ABSENT)
     for name in rest:
@@ -221,12 +224,12 @@ def reach(metadata: Mapping[str, Value], path: Path) -> Value | Absent:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A `where=` that was understood. Filters are equal if their `text` is.
+    """A parsed `where=`. Filters are equal if their `text` is.
 
     Attributes:
-        text: It in JSON, spelled out and sorted: operators named, times in UTC. Parsing that gives
-            an equal filter.
-        root: It as a tree of conditions.
+        text: The filter in canonical JSON: sorted, operators named, times in UTC. Parsing the text
+            returns an equal filter.
+        root: The filter as a tree of conditions.
     """
 
     text: str
@@ -234,10 +237,10 @@ class Filter:
 
     @staticmethod
     def parse(where: Mapping[str, object] | None) -> Filter | None:
-        """Return *where* as a filter; None where it asks for nothing.
+        """Return *where* as a filter, or None if *where* is None or empty.
 
         Raises:
-            InvalidFilter: It cannot be understood; the message names the place in it.
+            InvalidFilter: The filter is invalid; the message names the wrong part.
         """
         if where is None:
             return None
@@ -251,14 +254,13 @@ class Filter:
         """Return whether an item matches.
 
         Args:
-            item_fields: Its own fields, named as in `ITEM_FIELDS`; ``$time`` in microseconds since
-                1970. A field that is None, such as the speaker of what nobody said, counts as
-                lacking.
+            item_fields: The item fields, named as in `ITEM_FIELDS`; ``$time`` in microseconds since
+                1970. A field that is None, such as an unknown speaker, counts as absent.
         """
         return _matches(self.root, metadata, item_fields)
 
     def conditions(self) -> Iterator[Condition]:
-        """Yield its conditions."""
+        """Yield the conditions of the filter."""
         return _conditions(self.root)
 
 
@@ -291,13 +293,13 @@ _Json: TypeAlias = dict[str, object]
 
 
 class _Parser:
-    """Reads one `where=`; counts its conditions."""
+    """Parses one `where=`, and counts its conditions."""
 
     def __init__(self) -> None:
         self._left = MAX_CONDITIONS
 
     def parse(self, where: object, path: str, depth: int) -> tuple[Node, _Json]:
-        """Return a dict of entries as a node, and spelled out."""
+        """Return a dict of entries as a node, and in canonical JSON."""
         if not isinstance(where, Mapping):
             raise InvalidFilter(
                 f"{path} must be a dict of fields and operators, not {short_repr(where)}"
@@ -367,7 +369,7 @@ class _Parser:
 
 
 def _path(name: str, at: str) -> tuple[Path, bool]:
-    """Return the names in *name*, and whether it is an own field."""
+    """Return the names in *name*, and whether it is an item field."""
     if name.startswith("$"):
         if name in ITEM_FIELDS:
             return (name,), True
@@ -394,13 +396,13 @@ def _escaped(name: str) -> str:
 
 
 def _spelled(path: Path) -> str:
-    """Return *path* as `where=` writes it; the same text for the same path."""
+    """Return *path* as `where=` writes it; equal paths return the same text."""
     joined = ".".join(map(_escaped, path))
     return f"\\{joined}" if joined in ("any", "all", "not") or joined.startswith("$") else joined
 
 
 def _operands(op: str, operand: object, kind: str | None, at: str) -> list[Key]:
-    """Return what *op* compares with, checked, without repetitions."""
+    """Return the operands of *op*, checked, without repetitions."""
     if op == "exists":
         if type(operand) is not bool:
             raise InvalidFilter(f"{at} must be True or False, not {short_repr(operand)}")
@@ -499,9 +501,9 @@ def _sortable(key: Key) -> tuple[str, float, str]:
 
 
 def plain_filter(where: object) -> object:
-    """Return a checked filter in the types of JSON: collections are lists, times are ISO text.
+    """Return a checked filter in JSON types: collections become lists, times become ISO text.
 
-    So it is sent, and compared with what was asked before.
+    The client sends this form, and repeated requests are compared in it.
     """
     if isinstance(where, Mapping):
         parts = cast("Mapping[object, object]", where)

@@ -27,46 +27,47 @@ So a type checker accepts the text of a search result as a str, and not as None.
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that a memory set holds.
+    """One item of a memory set.
 
-    Made by a user it is what `add` takes: `value` and what else is known of it. Given by alveus it
+    A user makes an item for `add`, from `value` and any other fields. An item that alveus returns
     is complete, and a copy: changing its value or metadata changes nothing in the store.
 
     Attributes:
-        value: What is remembered; any storable value.
-        id: Its name in its set; made by alveus where none is given.
-        text: What meaning and words read; for a str value the value itself, for a dict its
-            ``text`` or ``content``, else it must be given.
-        metadata: Facts to filter by. ``caption`` (a str or a list of them) is read by search too.
+        value: The remembered data; any storable value.
+        id: Its name in its set; alveus makes one if none is given.
+        text: The text that search reads, by meaning and by words. The default is a str value
+            itself, or the ``text`` or ``content`` of a dict; other values need a text.
+        metadata: Facts to filter by. Search also reads ``caption`` (a str or a list of them).
         importance: 0..1.
         speaker: Who said it.
-        role: Such as ``user`` or ``assistant``; where none is given, a speaker who is called
-            ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot``
-            the role ``assistant``.
+        role: Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and
+            ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role
+            ``assistant``.
         session: The conversation it belongs to; search looks at its neighbours there.
-        time: When it happened, by default the time of the commit; given by alveus it has the offset
-            from UTC that it came with, by which the days of the item are counted.
+        time: When it happened; the default is the time of the commit. Returned times have the
+            offset from UTC that the item was added with; the days of the item are counted in that
+            offset.
         created: Time of the commit that added it.
         updated: Time of the commit that made this version.
-        accessed: When it was last returned by a search or a get, or None. May lag, and what a
-            killed process had noted since its last commit is lost.
+        accessed: When a search or a get last returned it, or None. The time may lag; a killed
+            process loses the times that it had noted since its last commit.
         sources: Ids of the items it was derived from.
-        compacted: Whether it stands for its sources.
-        until: For one that stands for a span of time: its end; `time` is its beginning.
-        expire_at: From then on it is in no read of the present, unless it is changed before.
-        valid_from: When what it says began to hold; None: always did.
-        valid_to: When that ceased to hold; None: it holds.
+        compacted: Whether it replaces its sources.
+        until: The end of a span of time that begins at `time`; only for items that cover a span.
+        expire_at: Reads of the present exclude the item from this time on, unless it is changed
+            before.
+        valid_from: When its fact began to hold. None means that it always held.
+        valid_to: When its fact ceased to hold. None means that it holds.
         version: 1, 2, …: rises with each change.
         set_name: The set it belongs to.
         retired: In a history: when this version stopped being the live one, if it did.
-        ttl: Given by a user instead of *expire_at*: how long it stays from the call on, a
-            timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none.
-        texts: Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and
-            of which the best one counts; words read all. Items that alveus gives have none: their
+        ttl: Given by a user instead of *expire_at*: how long the item is kept after the call, a
+            timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none.
+        texts: Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text
+            and counts the best one; search by words reads all. Items from alveus have none: their
             *text* is all of them, with U+001E and a line end between two.
-        timezone: Given by a user where *time* is left out, or has another zone: whose offset the
-            item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the
-            memory's. Items that alveus gives have none.
+        timezone: Given by a user: the zone whose offset the item keeps, as a name, an offset or a
+            tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none.
     """
 
     value: Any  # a storable value; as json.loads, it says no more than that
@@ -166,7 +167,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
     Attributes:
         partial: True if some items have no vector yet, so that only their words were searched.
             `Memory.settle` waits for the vectors.
-        reranker_failure: Why the re-ranker failed, in which case the hits are in the search's order.
+        reranker_failure: Why the re-ranker failed; the hits are then in the search's own order.
             None means that it succeeded, or that none was requested.
         dated: The days that the question names by a word such as "yesterday", and the zone in which
             they are counted. None means that the question names no days.

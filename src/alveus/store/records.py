@@ -147,7 +147,7 @@ class RecordMaker:
         return embed_quantised(self.embedder, texts) if texts else []
 
     def _parse(self, item_id: str, item: Item, now: int, here: int) -> tuple[Fields, bytes | None]:
-        """Return the fields of a record except its vectors; and the vectors if none need computing."""
+        """Return the fields of a record except its vectors; and its vectors if none are needed."""
         value = checked(item.value)
         if item.texts is not None:
             item = with_one_text(item)
@@ -362,8 +362,8 @@ def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
 def text_to_embed(text: str, metadata: str) -> str:
     """Return the text to embed: the item's text and its captions, without speaker and date.
 
-    Leaving the speaker out is worth 14 points of recall (LoCoMo, R@10): with a name in the text, a
-    vector says more about the speaker than about the subject.
+    A name in the text makes a vector say more about the speaker than about the subject: leaving the
+    speaker out is worth 14 points of recall (LoCoMo, R@10).
     """
     if f'"{CAPTION}"' not in metadata:
         return text
@@ -408,7 +408,7 @@ _ROLES_OF_SPEAKERS = {
 
 
 def role_of_speaker(speaker: str | None) -> str | None:
-    """Return the role that a speaker's name stands for, in any case. None means an ordinary name."""
+    """Return the role that a speaker's name stands for, in any case. None means another name."""
     return None if speaker is None else _ROLES_OF_SPEAKERS.get(speaker.casefold())
 
 

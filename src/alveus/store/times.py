@@ -1,8 +1,8 @@
 """Moments of the past, and the clock of a memory, which is checked against elapsed time.
 
-A wall clock may be wrong for a while. Reads and new commits use the wall clock as it is, so an error
-ends when the clock is corrected. Retention does not trust the wall clock alone, because deleted
-data cannot be restored.
+A wall clock may be wrong for a while. Reads and new commits use the wall clock as it is, so an
+error ends when the clock is corrected. Retention does not trust the wall clock alone, because
+deleted data cannot be restored.
 
 So each store keeps a timeline: wall time over elapsed time. The host's monotonic clock measures
 elapsed time, from boot to boot. A reading on that line is corroborated. A reading off the line is
@@ -166,7 +166,7 @@ class SteadyClock(Protocol):
         ...
 
     def elapsed(self) -> timedelta:
-        """Return the time elapsed since the clock was made. Setting the clock does not change it."""
+        """Return the time elapsed since the clock was made, however the clock is set."""
         ...
 
 
@@ -207,7 +207,7 @@ class Timeline:
     doubt: Doubt | None = None
 
     def active_at(self, era: str, at: int) -> int:
-        """Return the elapsed time over all eras. Time between two eras is unknown and counts as 0."""
+        """Return the elapsed time over all eras; the time between two eras counts as 0."""
         return self.active + at - self.at if era == self.era and at > self.at else self.active
 
     def observed(self, wall: int, era: str, at: int, commit: int) -> Timeline:
@@ -331,7 +331,7 @@ class DisciplinedClock:
         return wall, wall if wall <= line + CLOCK_STEP_US else line
 
     def _behind(self, wall: int, era: str, at: int) -> int:
-        """Return the time by elapsed time, as the wall clock is behind, and remember that it is behind."""
+        """Return the time by elapsed time while the wall clock is behind; record the reading."""
         with self._lock:
             self._timeline = known = self._timeline.observed(wall, era, at, 0)
         return max(wall, known.line + known.active)
@@ -370,7 +370,7 @@ class DisciplinedClock:
         return True
 
     def _look(self, before: Timeline, wall: int, era: str, at: int) -> Timeline:
-        """Read the clocks once. A clock that is ahead proves nothing while others use the old line."""
+        """Read the clocks once; a clock ahead proves nothing while others use the old line."""
         last, doubt = self._store.commit_at(FOREVER), before.doubt
         if doubt is not None and doubt.ahead:
             behind = self._store.commit_at(doubt.least + doubt.since - CLOCK_STEP_US)

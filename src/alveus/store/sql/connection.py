@@ -1,10 +1,8 @@
-"""What a connection to an engine does for the shared statements.
+"""The interface of a connection to an SQL engine, and the look-up of migration scripts.
 
-Scripts that bring a store from an earlier schema to the newest one.
-
-A store's `schema.sql` makes the newest schema at once. A change of it raises the number `SCHEMA` of
-the store by one and adds a script `migrations/NNNN_name.sql` beside `schema.sql`, which leads from
-the schema before to number NNNN. Schema 1 is the first, so no store has a script yet.
+A store's `schema.sql` makes the newest schema at once. A change of the schema raises the store's
+number `SCHEMA` by one and adds a script `migrations/NNNN_name.sql` beside `schema.sql`, which leads
+from the schema before to number NNNN. Schema 1 is the first, so no store has a script yet.
 """
 
 from __future__ import annotations
@@ -14,22 +12,22 @@ from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
 Row: TypeAlias = tuple[Any, ...]
-"""A row as the engine gives it: the query beside its use says what each column is."""
+"""A row as the engine returns it; the query defines the columns."""
 
 Query: TypeAlias = tuple[str, Sequence[object]]
-"""A statement that gives rows, and its bindings."""
+"""A statement that returns rows, and its bindings."""
 
 
 Write: TypeAlias = tuple[str, Sequence[Row]]
-"""A statement that gives no rows, and what is bound to it each time that it runs."""
+"""A statement that returns no rows, and the bindings of each execution."""
 
 
 class ResultRows(Protocol):
-    """What a statement gives."""
+    """The rows that a statement returns."""
 
     @property
     def get(self) -> Any:  # noqa: ANN401 - as the query says
-        """The first row, or its only column; None: no row."""
+        """The first row, or its only column. None means no row."""
         ...
 
     def fetchall(self) -> list[Row]:
@@ -42,11 +40,11 @@ class ResultRows(Protocol):
 
 
 class Connection(Protocol):
-    """A connection, as `apsw.Connection` is one."""
+    """A connection; `apsw.Connection` has the same methods."""
 
     @property
     def taken(self) -> type[Exception]:
-        """What is raised where a name or number has to be unique, and is there already."""
+        """The error that the engine raises if a unique name or number exists already."""
         ...
 
     def execute(self, statement: str, bindings: Any = ..., /) -> ResultRows:  # noqa: ANN401 - a tuple
@@ -54,7 +52,7 @@ class Connection(Protocol):
         ...
 
     def write(self, *writes: Write) -> None:
-        """Run statements, one after the other, each for all of its rows."""
+        """Run statements, one after the other, each for all of its bindings."""
         ...
 
     def changes(self) -> int:
@@ -74,24 +72,24 @@ class Connection(Protocol):
         ...
 
     def query_all(self, *queries: Query) -> list[list[Row]]:
-        """Return all rows of each query; an engine that is far away is asked once for all."""
+        """Return all rows of each query; a remote engine runs all in one round trip."""
         ...
 
     def settle(self) -> None:
-        """Have everything done that was asked for: an engine may wait until rows are needed."""
+        """Complete all statements: an engine may delay them until rows are needed."""
         ...
 
     def roll_back(self, statement: str, /) -> None:
-        """Run a statement that undoes what was done."""
+        """Run a statement that rolls back changes."""
         ...
 
     def recover(self) -> None:
-        """Be able to read again after a statement was refused."""
+        """Make the connection readable again after a statement failed."""
         ...
 
 
 class OwnerRegistry(Protocol):
-    """Which owners of leases are alive."""
+    """Records which owners of leases are alive."""
 
     def enlist(self, owner: str, /) -> None:
         """Make *owner* count as alive until it is dismissed or this process ends."""
@@ -108,11 +106,11 @@ def query(db: Connection, sql: str, *bindings: object) -> list[Row]:
 
 
 def first(db: Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN401 - as the query says
-    """Return the first row of a query, or its only column; None: no row."""
+    """Return the first row of a query, or its only column. None means no row."""
     return db.execute(sql, bindings).get
 
 
 def migrations(folder: Path, *, after: int) -> dict[int, str]:
-    """Return the scripts in *folder* that lead past schema *after*, in order, by their numbers."""
+    """Return the scripts in *folder* that lead past schema *after*, in order, by number."""
     numbered = {int(file.name.split("_", 1)[0]): file for file in sorted(folder.glob("*.sql"))}
     return {n: file.read_text(encoding="utf-8") for n, file in numbered.items() if n > after}

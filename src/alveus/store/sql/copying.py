@@ -1,8 +1,9 @@
-"""All rows of a store copied into another one, of the same engine or not, and compared.
+"""Copies all rows of a store into another one, of the same engine or another, and compares both.
 
-Rows are read from one snapshot of the source and inserted as they are, in transactions of `ROWS`,
-in the order of their keys: what is there already says where to go on. Until all is there and
-compared, the target has the note `UNFINISHED_NOTE`, with the salt of its source.
+Rows are read from one snapshot of the source and inserted unchanged, in transactions of `ROWS`, in
+the order of their keys. An interrupted copy continues after the last row in the target. Until all
+rows are copied and compared, the target has the note `UNFINISHED_NOTE`, with the salt of its
+source.
 """
 
 from __future__ import annotations
@@ -30,10 +31,10 @@ class CopiedTable(NamedTuple):
     """A table whose rows are copied.
 
     Attributes:
-        key: Names of the columns that tell a row from all others, in order; they come first.
+        key: Names of the key columns, in order; they come first.
         columns: Names of all columns.
-        content: Places of columns that hold stored values, in the form that an engine has for them.
-        flags: Places of columns that are booleans in some engines, and numbers in others.
+        content: Indexes of columns that hold stored values, whose form depends on the engine.
+        flags: Indexes of columns that are booleans in some engines, and numbers in others.
     """
 
     name: str
@@ -43,7 +44,7 @@ class CopiedTable(NamedTuple):
     flags: Sequence[int]
 
     def rows_after(self, db: Connection, key: Sequence[object] | None) -> list[Row]:
-        """Return the next rows after a key; None: the first ones."""
+        """Return the next rows after a key. None means the first rows."""
         names, order = ", ".join(self.columns), ", ".join(self.key)
         bindings = ", ".join("?" * len(self.key))
         where = "" if key is None else f"WHERE ({order}) > ({bindings})"
@@ -51,7 +52,7 @@ class CopiedTable(NamedTuple):
         return [self._same_everywhere(row) for row in query(db, sql, *(key or ()))]
 
     def _same_everywhere(self, row: Row) -> Row:
-        """Return a row as every engine takes it, and gives it again."""
+        """Return a row in the form that every engine accepts and returns."""
         if not self.content and not self.flags:
             return row
         made = list(row)
@@ -62,13 +63,13 @@ class CopiedTable(NamedTuple):
         return tuple(made)
 
     def last_key(self, db: Connection) -> Sequence[object] | None:
-        """Return the key of the last row; None: there is no row."""
+        """Return the key of the last row, or None if the table is empty."""
         names, order = ", ".join(self.key), ", ".join(f"{name} DESC" for name in self.key)
         found = query(db, f"SELECT {names} FROM {self.name} ORDER BY {order} LIMIT 1")  # noqa: S608 - ours
         return found[0] if found else None
 
     def insertion(self, override: str) -> str:
-        """Return the statement that inserts a row, unless it is there."""
+        """Return the statement that inserts a row unless the row exists."""
         names, bindings = ", ".join(self.columns), ", ".join("?" * len(self.columns))
         return (
             f"INSERT INTO {self.name} ({names}) {override} VALUES ({bindings}) "  # noqa: S608 - ours
@@ -126,16 +127,18 @@ TABLES = (
     _table("event_id", "agent digest", "run number request time"),
     _table("receipt", "id", "n owner asked erased state open held scrubbed"),
 )
-"""Every table but notes and those that only one engine has, in the order in which they are
-filled. `change` comes before `feature`, whose triggers write it as rows are removed."""
+"""Every table in the order of copying, except notes and tables of only one engine.
+
+`change` comes before `feature`, because triggers of `feature` write to `change` on deletion.
+"""
 
 
 class CopyResult(NamedTuple):
-    """What the source holds, and by now the target.
+    """The content of the source, which the target now also has.
 
     Attributes:
         commits: The number of the last commit.
-        rows: How many rows each table has.
+        rows: The number of rows of each table.
         checksums: A digest of the rows of each table, hexadecimal.
     """
 
@@ -147,17 +150,17 @@ class CopyResult(NamedTuple):
 def copy_store(
     source: SqlDatabase, target: SqlDatabase, *, progress: Callable[[int], None]
 ) -> CopyResult:
-    """Copy all rows of *source*, as they are now, into *target*, and compare them.
+    """Copy all rows of *source* into *target*, and compare them.
 
-    Whatever ends it, the next call goes on; what the source changed in between is copied too.
+    After an interruption, the next call continues, and also copies the changes made in between.
 
     Args:
-        progress: Called with how many rows were copied or compared since the last call.
+        progress: Called with the number of rows copied or compared since the last call.
 
     Raises:
         AccessDenied: A user of a server does not own the tables.
-        InvalidInput: The target holds something else, or the source is an unfinished copy.
-        Unusable: The rows of both sides differ in the end; the message names the tables. Or a
+        InvalidInput: The target holds other data, or the source is an unfinished copy.
+        Unusable: The rows of both sides differ at the end; the message names the tables. Or a
             schema is not the one that this program knows.
     """
     with _explained(source), source.snapshot_reader() as db:
@@ -182,10 +185,10 @@ def copy_store(
 
 
 def check_source(source: SqlDatabase) -> None:
-    """Refuse what `copy_store` would not copy, before a target is made for it.
+    """Raise if `copy_store` would refuse *source*, before a target is made for it.
 
     Raises:
-        InvalidInput: It is an unfinished copy.
+        InvalidInput: The source is an unfinished copy.
         Unusable: Its schema is not the one that this program knows.
     """
     with _explained(source), source.reader() as db:
@@ -201,7 +204,7 @@ def _check_source(source: SqlDatabase, db: Connection) -> None:
 
 
 def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
-    """Return what the target is; have an empty one note what is copied into it."""
+    """Return the state of the target; store the copy's note in an empty one."""
     salt = first(db, _NOTE, "salt")
     with _explained(target), target.writing() as there:
         target.check_whole(there)
@@ -221,7 +224,7 @@ def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished"
 
 
 def _copy_rows(db: Connection, target: SqlDatabase, progress: Callable[[int], None]) -> None:
-    """Copy the rows of each table after the last one that is there."""
+    """Copy the rows of each table that follow the target's last row."""
     for table in TABLES:
         insertion = table.insertion(target.identity_override)
         with _explained(target), target.reader() as there:
@@ -242,7 +245,7 @@ def _clear(target: SqlDatabase) -> None:
 def _compared(
     db: Connection, target: SqlDatabase, progress: Callable[[int], None]
 ) -> tuple[CopyResult, list[str]]:
-    """Return what the source holds, and in what the target differs."""
+    """Return the content of the source, and the differences of the target."""
     counts: dict[str, int] = {}
     sums: dict[str, str] = {}
     differences: list[str] = []
@@ -272,7 +275,7 @@ def _checksum(
 
 
 def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
-    """Copy notes, and have no number of a set be given twice; then the target is complete."""
+    """Copy notes, and raise the target's next set number; the target is complete then."""
     own = source.own_notes | target.own_notes
     notes = [(name, text) for name, text in query(db, _NOTES) if name not in own]
     last_set = source.last_set(db)
@@ -286,7 +289,7 @@ def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
 
 @contextmanager
 def _explained(database: SqlDatabase) -> Generator[None]:
-    """Have a block raise alveus's errors in place of those of one engine."""
+    """Make a block raise alveus's errors in place of one engine's errors."""
     try:
         yield
     except AlveusError:

@@ -1,13 +1,13 @@
-"""What the shared statements need of an engine, and how a call of a store borrows it.
+"""The interface of an SQL engine, and the decorators that lend connections to a store's methods.
 
-`reads` gives a method a connection that only reads, `writes` one inside a transaction of its own,
-`queued` a transaction that it shares with the commits of other threads. All three raise alveus's
-errors in place of the engine's.
+`reads` gives a method a connection that only reads, `writes` a connection inside a separate
+transaction, `queued` a transaction shared with the commits of other threads. All three raise
+alveus's errors in place of the engine's.
 
-The statements are written for SQLite, in words that mean the same to other engines, or that their
-connections translate (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long,
-``IN (SELECT value FROM carray(?))`` asks for many numbers, and with ``AS names`` for many names.
-``journal AS every_commit`` and its like are the rows of all spaces, where a user may see only some.
+The statements are written for SQLite. Other engines accept the same words, or their connections
+translate them (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long, ``IN
+(SELECT value FROM carray(?))`` selects many numbers, and with ``AS names`` many names. ``journal AS
+every_commit`` and similar aliases are the rows of all spaces, where a user may see only some.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import ProcessBound, call_within
 
 TRIES = 4
-"""How often a call is made whose connection broke: all of a pool may break, one after the other."""
+"""How often a call is tried if its connection breaks: all connections of a pool may break in turn."""
 
 TOUCHES = 1_000
-"""Most access times flushed with one group of commits."""
+"""The most access times that are written with one group of commits."""
 
 WAITING_TOUCHES = 100_000
-"""Most access times that wait for a commit: where this process never commits, the oldest go."""
+"""The most access times that wait for a commit. If this process never commits, the oldest are dropped."""
 
 _TOUCH = """
     INSERT INTO access (first, time) VALUES (?, ?)
@@ -50,7 +50,7 @@ R = TypeVar("R")
 
 
 class SetSnapshot(NamedTuple):
-    """What was read of sets when the database was of a version."""
+    """Cached data of sets, as of one version of the database."""
 
     version: object
     seq: int
@@ -58,10 +58,10 @@ class SetSnapshot(NamedTuple):
 
 
 class KnownRows:
-    """What is known of rows, as far as a commit of anybody else does not change it.
+    """Cached rows, valid until another connection commits.
 
     Attributes:
-        trees: None is kept where a commit may be lost, and its number be given to another one.
+        trees: None means no cache: a commit may be lost, and its number given to another one.
     """
 
     def __init__(self) -> None:
@@ -71,10 +71,10 @@ class KnownRows:
 
 
 class SqlDatabase(ProcessBound, ABC):
-    """An open database: what every engine does in the same way, and what each does in its own."""
+    """An open database: the code that all engines share, and the methods that each engine implements."""
 
     keeps_commits = False
-    """Whether what was committed stays, as long as this is open."""
+    """Whether commits stay as long as the database is open."""
 
     is_owner = True
     """Whether this user owns the tables, and so sees every row."""
@@ -82,7 +82,7 @@ class SqlDatabase(ProcessBound, ABC):
     observer: Observer = UNOBSERVED
 
     touch_sql = _TOUCH
-    """Writes when an item was last read, which may be gone by then."""
+    """Stores when an item was last read; the item may be deleted by then."""
 
     def __init__(self, *, read_only: bool) -> None:
         self._read_only = read_only
@@ -102,7 +102,7 @@ class SqlDatabase(ProcessBound, ABC):
     @property
     @abstractmethod
     def location(self) -> str:
-        """Where it is: a path, or a URL without its password."""
+        """The path of the database, or its URL without the password."""
 
     @property
     def read_only(self) -> bool:
@@ -111,7 +111,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def check_open(self) -> None:
-        """Refuse a handle that was closed, or that a forked child inherited."""
+        """Raise if the handle was closed, or if a forked child inherited it."""
 
     @abstractmethod
     def reader(self) -> AbstractContextManager[Connection]:
@@ -153,13 +153,13 @@ class SqlDatabase(ProcessBound, ABC):
     def in_queue(
         self, work: Callable[[Transaction], R], *, drafts: bool = True, caller: Observed = IGNORED
     ) -> R:
-        """Return the answer of *work*, which shares a transaction with waiting commits; durable.
+        """Run *work* in a transaction shared with waiting commits; return its result once durable.
 
         Args:
             drafts, caller: See `CommitTicket`.
 
         Raises:
-            AlveusError: *work* raised it, and is undone.
+            AlveusError: *work* raised it; its changes are undone.
         """
         self.check_open()
         return self.commit_queue.do(CommitTicket(work, drafts=drafts, caller=caller))
@@ -173,39 +173,39 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def _commit_group(self, group: list[CommitTicket]) -> None:
-        """Do the work of a group of tickets in one transaction, and settle each."""
+        """Do the work of a group of tickets in one transaction, and settle each ticket."""
 
     @abstractmethod
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
-        """Return a transaction on a connection whose transaction is open."""
+        """Return a `Transaction` on a connection whose SQL transaction is open."""
 
     @abstractmethod
     def explained(self, error: Exception) -> AlveusError | None:
-        """Return what an error of the engine means for the caller; None: it is a fault of ours."""
+        """Return the alveus error for an error of the engine. None means a fault in alveus."""
 
     def is_worth_another_try(self, error: Exception) -> bool:  # noqa: ARG002 - some engines look
-        """Return whether a call failed for the connection alone, and did nothing for certain."""
+        """Return whether only the connection failed, and the call certainly changed nothing."""
         return False
 
     @abstractmethod
     def _version(self, db: Connection) -> object:
-        """Return what changes with every commit that *db* can see."""
+        """Return a value that changes with every commit that *db* can see."""
 
     @abstractmethod
     def _snapshot(self, db: Connection) -> AbstractContextManager[None]:
-        """Have *db* read one state of the database for a ``with`` block."""
+        """Make *db* read one state of the database for a ``with`` block."""
 
     @abstractmethod
     def _snapshot_key(self, db: Connection) -> object:
-        """Return what `_version` is compared within: a connection, or the whole database."""
+        """Return the scope in which `_version` is comparable: a connection, or the whole database."""
 
-    # --- what a copy of all rows needs (store/sql/copying.py) ---------------------------------
+    # --- for a copy of all rows (store/sql/copying.py) ----------------------------------------
 
     identity_override = ""
-    """The words of an INSERT that gives numbers which the engine would give by itself."""
+    """The words of an INSERT that sets numbers which the engine would otherwise assign."""
 
     own_notes: frozenset[str] = frozenset()
-    """Names of notes that are about this database alone."""
+    """Names of notes that describe only this database."""
 
     @contextmanager
     def snapshot_reader(self) -> Generator[Connection]:
@@ -215,7 +215,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def check_whole(self, db: Connection) -> None:
-        """Refuse a database of which not all can be seen.
+        """Raise if not all rows of the database are visible.
 
         Raises:
             AccessDenied: This user does not own the tables.
@@ -224,23 +224,23 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def last_set(self, db: Connection) -> int:
-        """Return the highest number that a set has, or had."""
+        """Return the highest number that a set has or had."""
 
     @abstractmethod
     def number_after(self, db: Connection, last_set: int) -> None:
-        """Give the next set a number above *last_set*, and other rows one that is free."""
+        """Make the next set's number exceed *last_set*, and the next numbers of other tables free."""
 
     @abstractmethod
     def salt(self) -> bytes:
         """See `Ledger.salt`."""
 
     def _touches(self) -> dict[int, int]:
-        """Return the access times that the next group of commits is to write."""
+        """Return the access times that the next group of commits will write."""
         times = self._touch_times
         return dict(list(times.items())[:TOUCHES]) if times else times.copy()
 
     def _note_touches(self, rows: Sequence[int], time: int) -> None:
-        """Have access times written with a later commit."""
+        """Collect access times, which a later commit writes."""
         self._touch_times.update(dict.fromkeys(rows, time))
         if len(self._touch_times) > WAITING_TOUCHES:
             by_time = sorted(self._touch_times.items(), key=itemgetter(1))
@@ -260,10 +260,10 @@ class SqlDatabase(ProcessBound, ABC):
 
 
 def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Have *method* raise alveus's errors in place of the engine's.
+    """Make *method* raise alveus's errors in place of the engine's.
 
-    Whatever else it raises over a damaged file is `StoreDamaged`, too; over a sound one it is a
-    fault of ours, and goes on as it is.
+    Any other error becomes `StoreDamaged` if the file is damaged. If the file is sound, the error
+    is a fault in alveus, and is raised unchanged.
     """
 
     @functools.wraps(method)
@@ -290,7 +290,7 @@ def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concat
 
     @explaining
     def go_on(self: F, failed: Exception, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Try again after the first try failed, which is rare: the common way stays short."""
+        """Try again after the first try failed; a separate function keeps the common path short."""
         for _ in range(TRIES - 1):
             if not self.is_worth_another_try(failed):
                 break
@@ -334,7 +334,7 @@ def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Conca
 
 
 def queued(method: Callable[Concatenate[F, Transaction, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Give *method* a transaction that it shares with the commits that wait beside it."""
+    """Give *method* a transaction that is shared with the waiting commits."""
 
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:

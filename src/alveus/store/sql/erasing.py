@@ -1,4 +1,4 @@
-"""Erasing of items, keys and the records of runs, as SQL, and the receipts of it."""
+"""Erasing of items, keys and records of runs, as SQL, and the receipts of erasures."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ _FORGET = """
 
 
 MAX_SEARCHED_IDS = 32
-"""Ids up to which a text is looked through for each before it is decoded."""
+"""Up to this number of ids, a text is searched for each id before the text is decoded."""
 
 
 @dataclass(slots=True)
 class ErasedRuns:
-    """Runs whose records go, and what is told of them.
+    """Runs whose records are deleted, and their commits.
 
     Attributes:
-        open_runs: Runs whose records are to go once they have ended.
-        tree_commits: Commits of theirs that left values in an exact tree that stays.
+        open_runs: Runs whose records are deleted once the runs have ended.
+        tree_commits: Commits of the runs whose values remain in an exact tree that is kept.
     """
 
     runs: Sequence[int] = ()
@@ -73,7 +73,7 @@ class ErasedRuns:
 
 
 def runs_of_scope(db: Connection, scope: int) -> ErasedRuns:
-    """Return all runs of a key; those that were erased before are not among them."""
+    """Return all runs of a key, except runs that were erased before."""
     sql = (
         "SELECT run.id FROM run JOIN lane ON lane.id = run.lane "
         "WHERE lane.scope = ? AND run.erased IS NULL ORDER BY run.id"
@@ -109,13 +109,13 @@ def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
 
 
 def _few_forms(named: Mapping[SetRef, Collection[str]]) -> list[str] | None:
-    """Return ids as they stand in wire form, so that most texts need no reading; None: too many."""
+    """Return the wire forms of ids, to skip decoding of most texts. None means too many ids."""
     ids = {item_id for some in named.values() for item_id in some}
     return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= MAX_SEARCHED_IDS else None
 
 
 def _with_heirs(db: Connection, runs: Collection[int]) -> set[int]:
-    """Return *runs*, and those that had the same input before or after them."""
+    """Return *runs*, and the earlier and later runs that had the same inputs."""
     found = set(runs)
     if not found:
         return found
@@ -137,7 +137,7 @@ def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
 
 
 def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
-    """Return what goes with *runs*."""
+    """Return the records that are deleted with *runs*."""
     read: dict[int, int | None] = {}
     gone = ErasedRuns(runs)
     for run in runs:
@@ -154,7 +154,7 @@ def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
 
 
 def forget_runs(db: Connection, erased: ErasedRuns, *, number: int, time: int) -> dict[str, int]:
-    """Erase the records of runs, end those that have not ended; return how much went, by kind."""
+    """Delete the records of runs, and end open runs. Return the number of deleted rows by kind."""
     counts = {"outputs": len(erased.outputs), "runs": len(erased.runs), "steps": 0, "calls": 0}
     db.write(("DELETE FROM output WHERE agent = ? AND id = ?", erased.outputs))
     for run in erased.runs:
@@ -167,7 +167,7 @@ def forget_runs(db: Connection, erased: ErasedRuns, *, number: int, time: int) -
 
 
 def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
-    """Erase the records of those of *runs* that have ended; return those that have not."""
+    """Delete the records of the ended runs among *runs*. Return the runs that have not ended."""
     listed = db.numbers(sorted(_with_heirs(db, runs)))
     sql = "SELECT id, ended, erased FROM run WHERE id IN (SELECT value FROM carray(?)) ORDER BY id"
     there = query(db, sql, listed)
@@ -180,7 +180,7 @@ _ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receip
 
 
 def insert_receipt(db: Connection, receipt: str, owner: str, request: str, erased: Erased) -> None:
-    """Keep a new receipt."""
+    """Store a new receipt."""
     query(
         db,
         "INSERT INTO receipt (id, n, owner, asked, erased, state, open, held) "
@@ -190,7 +190,7 @@ def insert_receipt(db: Connection, receipt: str, owner: str, request: str, erase
 
 
 def stored_receipts(db: Connection, where: str, *bindings: object) -> list[StoredReceipt]:
-    """Return the receipts that a condition selects."""
+    """Return the receipts that meet an SQL condition."""
     return [
         StoredReceipt(
             number,
@@ -209,12 +209,12 @@ def stored_receipts(db: Connection, where: str, *bindings: object) -> list[Store
 
 
 def unfinished_receipts(db: Connection) -> list[StoredReceipt]:
-    """Return the receipts of erasures that are not finished, oldest first."""
+    """Return the receipts of unfinished erasures, oldest first."""
     return stored_receipts(db, "scrubbed IS NULL ORDER BY n")
 
 
 def update_receipt(db: Connection, receipt: StoredReceipt) -> None:
-    """Note how far a receipt is."""
+    """Store the progress of a receipt."""
     query(
         db,
         "UPDATE receipt SET state = ?, open = ?, held = ?, scrubbed = ? WHERE id = ?",
@@ -228,13 +228,13 @@ def update_receipt(db: Connection, receipt: StoredReceipt) -> None:
 
 
 def tidy_receipts(db: Connection, *, now: int) -> list[StoredReceipt]:
-    """Erase records of runs that have ended since; return the receipts that are unfinished."""
+    """Delete the records of erased runs that have ended since. Return the unfinished receipts."""
     found = unfinished_receipts(db)
     for kept in found:
         if kept.open_runs:
             commit = kept.erased.commit or 0
             left = forget_ended(db, kept.open_runs, number=commit, time=now)
-            if left != [*kept.open_runs]:  # what was erased now is in the file until a rewrite
+            if left != [*kept.open_runs]:  # the rows erased now remain in the file until a rewrite
                 update_receipt(db, replace(kept, open_runs=tuple(left), state="erased"))
     if found:
         query(db, "DELETE FROM access WHERE first NOT IN (SELECT first FROM item)")
@@ -244,7 +244,7 @@ def tidy_receipts(db: Connection, *, now: int) -> list[StoredReceipt]:
 def finish_receipts(
     db: Connection, unfinished: Sequence[StoredReceipt], blockers: Sequence[str], *, now: int
 ) -> list[str]:
-    """Complete the receipts, or note what is in the way; return that."""
+    """Complete the receipts, or store the hindrances in them. Return the hindrances."""
     hindrances = list(blockers)
     for receipt in unfinished:
         runs = [f"run {run} has not ended; let it end, or discard it" for run in receipt.open_runs]
@@ -333,7 +333,7 @@ _OWNERS = "SELECT memory_set.id, scope, key FROM memory_set JOIN scope ON scope.
 
 
 class VersionRow(NamedTuple):
-    """What is looked at of a version that is to be erased, or to come back."""
+    """The columns of a version that an erasure reads, to delete or restore it."""
 
     row: int
     set_id: int
@@ -344,7 +344,7 @@ class VersionRow(NamedTuple):
 
 
 class Eraser:
-    """One erasure: what it finds, and its deletion."""
+    """One erasure: finds the rows, and deletes them."""
 
     def __init__(self, tx: Transaction, erasure: Erasure, salt: bytes) -> None:
         self._tx, self._db, self._erasure, self._salt = tx, tx.connection, erasure, salt
@@ -355,7 +355,7 @@ class Eraser:
         self._compactions: dict[int, Row] = {}
 
     def run(self) -> Erased:
-        """Erase; if there is something to erase, write a line of the journal and a receipt."""
+        """Erase. If anything is erased, also write a line of the journal and a receipt."""
         earlier = next(iter(stored_receipts(self._db, "id = ?", self._erasure.receipt)), None)
         if earlier is not None:
             return earlier.erased
@@ -424,7 +424,7 @@ class Eraser:
         return self._finish(number, derived, sources, restored, runs_to_erase)
 
     def _check_not_running(self) -> None:
-        """Refuse while somebody runs the key: an action may hold what it has read of it."""
+        """Raise while a live owner runs the key: an action may hold data read from the key."""
         scope = self._erasure.scope
         owner, _ = self._tx.runs.holder(scope)
         if owner is not None and self._tx.owners.is_alive(owner):
@@ -436,7 +436,7 @@ class Eraser:
             yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
 
     def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
-        """Yield what was made of items that were purged since, and left no links."""
+        """Yield the rows derived from items that were purged since, and whose links are deleted."""
         place = ref.scope.space, ref.scope.key or "", ref.name
         for item_id in dict.fromkeys(ids):
             found = query(self._db, _STUBS, *place, stub_of(item_id, self._salt))
@@ -451,7 +451,7 @@ class Eraser:
     def _find(
         self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
     ) -> tuple[list[int], ErasedSources]:
-        """Find all that goes; return what is derived of it, and what else that came from."""
+        """Find all rows to delete. Return the derived items, and their other sources."""
         erased_rows = {*asked_rows, *derived_from_purged}
         derived, unvisited = sorted(erased_rows.difference(asked_rows)), list(erased_rows)
         while unvisited:
@@ -466,7 +466,7 @@ class Eraser:
         return derived, self._sources(derived)
 
     def _commits_to_erase(self) -> list[int]:
-        """Return the commits that wrote what goes, or that answered with an id of it."""
+        """Return the commits that wrote the erased rows, or that returned an erased id."""
         ids_by_scope: dict[int | None, set[str]] = {}
         owners = {s: scope if key else None for s, scope, key in query(self._db, _OWNERS)}
         for version in self._rows.values():
@@ -489,13 +489,13 @@ class Eraser:
         return sorted(commits)
 
     def _find_compactions(self) -> None:
-        """Find the compactions that retired or added something of what goes."""
+        """Find the compactions that retired or added any of the erased rows."""
         commits = {v.begin_commit for v in self._rows.values()}
         commits.update(v.end_commit for v in self._rows.values() if v.end_commit is not None)
         rows = query(self._db, _COMPACTIONS, self._db.numbers(sorted(commits)))
         self._compactions.update({row[0]: row for row in rows})
 
-    # --- what comes back
+    # --- restored items
 
     def _sources(self, derived: Sequence[int]) -> ErasedSources:
         sql = "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?))"
@@ -508,16 +508,16 @@ class Eraser:
         return ErasedSources([v for v in others if self._can_be_restored(v)], lost)
 
     def _versions(self, rows: Sequence[int]) -> list[VersionRow]:
-        """Return those of *rows* that are there."""
+        """Return the versions among *rows* that still exist."""
         return [VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(rows))]
 
     def _came_from_purged(self, row: int) -> bool:
-        """Whether a compaction added it of which what it retired is no longer kept."""
+        """Whether a compaction added the row, and a version that it retired is no longer kept."""
         found = query(self._db, _PURGED, *rows_of(row >> ROW_BITS))
         return any(row in wire.decode_plain(added) for (added,) in found)
 
     def _can_be_restored(self, version: VersionRow) -> bool:
-        """Whether a compaction alone retired it, and nothing became of it since."""
+        """Whether only a compaction retired the version, and its item was not changed since."""
         if version.end_commit is None:
             return False
         rows = query(self._db, _COMPACTIONS, self._db.numbers([version.end_commit]))
@@ -536,9 +536,10 @@ class Eraser:
         return list(dict.fromkeys(refs[v.set_id] for v in restored))
 
     def _update_compactions(self, restored_rows: set[int]) -> None:
-        """Have compactions say nothing of what is erased, and not undo what came back.
+        """Remove the content of compactions with erased rows, and their claim on restored rows.
 
-        Those whose sources stay retired, since only what was made of them went, can be undone.
+        A compaction can still be undone if only its results were erased and its sources stay
+        retired.
         """
         for number, _, retired, added in self._compactions.values():
             lists: tuple[list[int], list[int]] = (
@@ -564,7 +565,7 @@ class Eraser:
     def _row_exists(self, row: int) -> bool:
         return first(self._db, "SELECT 1 FROM item WHERE row = ?", row) is not None
 
-    # --- what goes
+    # --- deletion
 
     def _count(self, kind: str, sql: str, *bindings: object) -> None:
         query(self._db, sql, *bindings)
@@ -641,14 +642,14 @@ class Eraser:
 
 
 class ErasedSources(NamedTuple):
-    """What derived items that go came from besides."""
+    """The other sources of derived items that are erased."""
 
     restorable: list[VersionRow]
     lost_count: int
 
 
 class DryRunDone(Exception):
-    """Ends a transaction that was only to tell what it would do."""
+    """Raised to end the transaction of a dry run; carries the result."""
 
     def __init__(self, erased: Erased) -> None:
         self.erased = erased

@@ -1,4 +1,4 @@
-"""What search reads of the tables, and vectors that come after their items."""
+"""The tables that search reads, and the vectors that are stored after their items."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ _UNSTAGED = f"""{_PENDING}
 def pending_vectors(
     db: Connection, set_numbers: Sequence[int] | None, limit: int
 ) -> list[PendingVectors]:
-    """Return versions that wait for their vectors, live ones and earlier ones first."""
+    """Return versions that wait for their vectors; live versions and lower rows first."""
     where, sets = "vectors IS NULL", ()
     if set_numbers is not None:
         where += " AND feature.set_id IN (SELECT value FROM carray(?2))"
@@ -80,7 +80,7 @@ def pending_vectors(
 def unstaged_vectors(
     db: Connection, set_numbers: Sequence[int], limit: int
 ) -> list[PendingVectors]:
-    """Return versions that search by meaning reaches and that have no staged vectors."""
+    """Return versions that search by meaning can find and that have no staged vectors."""
     return _waiting(db, _UNSTAGED, (limit, db.numbers(set_numbers)))
 
 
@@ -97,7 +97,7 @@ def swap_vectors(
     notes: Sequence[tuple[str, str | None, str]],
     scopes: Sequence[Scope],
 ) -> bool:
-    """Put staged vectors in place and change notes; False: a note was not as expected."""
+    """Replace vectors by the staged ones and change notes. Return False if a note was unexpected."""
     for name, expected, _ in notes:
         if note_text(db, name) != expected:
             return False
@@ -116,20 +116,20 @@ _SETS_OF_SPACE = """
 
 
 def _sets_beside(db: Connection, scope: Scope) -> list[int]:
-    """Return the sets of a knowledge; of a key, those of all keys of its space."""
+    """Return the sets of a knowledge; for a key, the sets of all keys of its space."""
     found = query(db, _SETS_OF_SPACE, scope.space)
     return [number for number, key in found if bool(key) == (scope.key is not None)]
 
 
 FEATURES = 5_000
-"""Features read at a time."""
+"""Features that are read at a time."""
 
 SNAPSHOTS = 10_000
-"""Answers of `seq_and_sets` that a connection remembers."""
+"""Results of `seq_and_sets` that are cached for a connection."""
 
 
 class SqlFinder(WholeSets, SqlDatabase):
-    """What `Finder` promises."""
+    """Implements `Finder`."""
 
     @reads
     def seq(self, db: Connection) -> int:
@@ -139,7 +139,7 @@ class SqlFinder(WholeSets, SqlDatabase):
     def seq_and_sets(
         self, db: Connection, sets: Sequence[SetRef] | Scope
     ) -> tuple[int, list[SetInfo]]:
-        # While nobody commits, a connection answers from what it read before.
+        # Until another commit, a connection answers from the cache.
         name = sets if isinstance(sets, Scope) else tuple(sets)
         key = self._snapshot_key(db)
         snapshot = self._snapshots.get(key)

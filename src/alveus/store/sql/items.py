@@ -1,4 +1,4 @@
-"""The item changes of a batch as SQL: adds, edits, compactions, and what limits a set."""
+"""The item changes of a batch as SQL: adds, edits, compactions, and the limits of sets."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ _REVIVE_ITEMS = """
         sources, compacted, tokens, until, expires, valid_from, valid_to
     FROM item AS one WHERE one.row IN (SELECT value FROM carray(?3))
 """
-"""Begins versions that are as others were, from row ?1 on."""
+"""Inserts copies of earlier versions as new versions, from row ?1 on."""
 
 _REVIVED = """
     item AS one JOIN item AS made ON made.row BETWEEN ?1 AND ?2 AND made.set_id = one.set_id
@@ -192,21 +192,21 @@ TAKEN_IDS = """
 _LIVE_AFTER = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
 
 MIN_BULK_IDS = 8
-"""Ids fewer than these are looked up one by one."""
+"""Fewer ids than these are looked up one by one."""
 
 TRIM_BATCH = 256
-"""How many of the oldest items are looked at together."""
+"""Number of the oldest items that a trim reads at a time."""
 
 
 _Redefined: TypeAlias = tuple[int, Define, Definition]
-"""The number of a set, what it is to be defined as, and what it was."""
+"""The number of a set, its new definition, and its old one."""
 
 
 KeyUsage: TypeAlias = tuple[int, int]
-"""Items of all sets of a key, and their bytes."""
+"""Number of items in all sets of a key, and their bytes."""
 
 SetUsage: TypeAlias = tuple[int, int, int]
-"""Items of a set that have not expired, their tokens and bytes."""
+"""Number of unexpired items in a set, their tokens and bytes."""
 
 FOREVER_US = 1 << 62
 
@@ -228,10 +228,10 @@ def _sum(usage: SetUsage, other: SetUsage) -> SetUsage:
 
 
 class _Version(NamedTuple):
-    """A version that is there, and what became of its item.
+    """An existing version, and the state of its item.
 
     Attributes:
-        live_row: The row of the live version of its item; None: it has none.
+        live_row: The row of the item's live version. None means that the item has none.
         size: Bytes of its value, text and metadata.
     """
 
@@ -244,10 +244,10 @@ class _Version(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Changes:
-    """The item changes of one batch: rows are gathered and inserted many at a time.
+    """The item changes of one batch. Rows are collected and inserted many at a time.
 
     Args:
-        _number: Of the commit that the batch is to be, at that time.
+        _number: The number of the commit to make; `_time` is its time.
         _next_row: The row of the next version.
     """
 
@@ -275,7 +275,7 @@ class Changes:
     sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
 
     def run(self) -> list[int]:
-        """Apply definitions, item changes, capacities and limits; return the rows that ended."""
+        """Apply definitions, item changes, capacities and limits. Return the rows that ended."""
         batch, items = self._batch, self._batch.items
         redefined = self._define_all(batch.define) if batch.define else ()
         if batch.admission_checks:
@@ -299,7 +299,7 @@ class Changes:
         return [found for define in defines if (found := self._define(define))]
 
     def _define(self, define: Define) -> _Redefined | None:
-        """Make or change a set; return it if that is right only where the set is empty."""
+        """Make or change a set. Return the set if its new definition requires it to be empty."""
         set_row = self._rows.set_row(define.set)
         is_different = set_row is not None and set_row[1] != define.definition
         if (
@@ -314,7 +314,7 @@ class Changes:
         return set_row[0], define, set_row[1]
 
     def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
-        """Refuse another definition for a set that holds items from before."""
+        """Raise if a redefined set holds earlier items."""
         for number, define, old_definition in redefined:
             until = expiry_cutoff(self._batch, self._time)  # here: a draft is bound to it then
             if first(self._db, _LIVE_FROM_BEFORE, number, self._number, until):
@@ -323,7 +323,7 @@ class Changes:
                 )
 
     def _check_admission(self, checks: Sequence[AdmissionCheck]) -> None:
-        """Refuse what was checked by other rules than its set has, or against other items."""
+        """Raise if adds were checked by other rules than the set's, or against other items."""
         for check in checks:
             set_row = self._rows.set_row(check.set)
             check_rules(check, None if set_row is None else set_row[1])
@@ -358,7 +358,7 @@ class Changes:
                 self._revive_row(number, change)
 
     def _begin_set(self, change: ItemChange) -> None:
-        """Find the set that is changed from here on, or make it."""
+        """Find or make the set that the next changes affect."""
         self._last_number, self._last_definition = self._set_row(change)
         self._last_set = change.set
         if self._last_definition is not DEFAULT and self._last_definition.bounded:
@@ -405,9 +405,9 @@ class Changes:
         return row
 
     def _new_records(self) -> list[ItemRecord]:
-        """Return the records of a batch that only adds to one set, where no id is taken.
+        """Return the records of a batch that only adds new items to one set.
 
-        None if anything about an add is to be looked up: a source, or who has its id.
+        None means that an add needs a look-up: of its sources, or of a live item with its id.
         """
         adds = self._batch.items
         ref = adds[0].set
@@ -422,7 +422,7 @@ class Changes:
         return records if len(records) == len(adds) else []
 
     def _add_all_new(self) -> bool:
-        """Do what `_add` does, for items of one set whose ids are all new; else return False."""
+        """Add items of one set whose ids are all new. Else return False and add nothing."""
         self._taken_ids = self._find_taken_ids()
         records = self._new_records() if self._taken_ids == set() else []
         if not records:
@@ -439,7 +439,7 @@ class Changes:
         return True
 
     def _replace_or_upsert(self, number: int, change: Replace) -> None:
-        """Begin the next version of an item, or add the item where it is to be there anyway."""
+        """Begin the next version of an item, or add the item if it is missing and may be added."""
         if change.upsert:
             self._add(number, upserted(change))
             return
@@ -447,7 +447,7 @@ class Changes:
         self._replace(number, live, change.record, change.links)
 
     def _add_existing(self, number: int, add: Add, row: int) -> int:
-        """Do what is to be done where a live item has the id of one that is added."""
+        """Handle an add whose id a live item already has."""
         item_id = add.record.id
         if add.existing == "error":
             raise DuplicateItem(item_id, set_name=add.set.name)
@@ -466,7 +466,7 @@ class Changes:
     def _replace(
         self, number: int, live: LiveVersion, record: ItemRecord, links: Sequence[Link]
     ) -> int:
-        """End a version that is live, and begin the next."""
+        """End a live version, and begin the next one."""
         sources = self._sources(links) if links else ()
         self._end_live(number, live)
         new = self._insert(
@@ -481,7 +481,7 @@ class Changes:
         self._gathered.add(INSERT_LINK, *[(row, source) for source in sources])
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
-        """Return the rows of what an item is derived from."""
+        """Return the rows of the sources of an item."""
         source_rows: set[int] = set()
         for link in links:
             set_row = self._rows.set_row(link.set)
@@ -492,7 +492,7 @@ class Changes:
         return source_rows
 
     def _last_row(self, number: int, item_id: str) -> int | None:
-        """Return the row of the last version of an item; None: there is none."""
+        """Return the row of the last version of an item, or None."""
         if self._gathered.has_item(number, item_id):
             self._gathered.flush()
         elif (number, item_id) in self._retired:
@@ -558,12 +558,12 @@ class Changes:
         self._db.execute("UPDATE compaction SET undone = ? WHERE id = ?", (self._number, done.id))
 
     def _versions(self, number: int, rows: Sequence[int]) -> dict[int, _Version]:
-        """Return those of *rows* that are there."""
+        """Return the versions among *rows* that still exist, by row."""
         found = query(self._db, _VERSIONS, number, self._db.numbers(rows))
         return {row[0]: _Version(*row) for row in found}
 
     def _revive(self, number: int, versions: Sequence[_Version]) -> None:
-        """Begin the next version of each item, as one that it had was."""
+        """Begin the next version of each item as a copy of an earlier one."""
         for version in versions:
             self._retired.pop((number, version.id), None)
         count, old = len(versions), self._db.numbers([version.row for version in versions])
@@ -578,9 +578,9 @@ class Changes:
         )
 
     def _find_taken_ids(self) -> set[tuple[int, str]] | None:
-        """Return which ids have a version: asked for many together, which is far quicker.
+        """Return the added ids that already have a version, by one query for all.
 
-        None: nobody knows; there are few, or not only adds.
+        None means that the ids were not looked up: they are few, or the batch does not only add.
         """
         ids_by_set: dict[SetRef, list[str]] = {}
         last_set, ids = None, list[str]()
@@ -609,7 +609,7 @@ class Changes:
         return self._checked(number, item_id, version, first(self._db, _LIVE, number, item_id))
 
     def _live_among(self, number: int, ids: Sequence[str]) -> dict[str, Row]:
-        """Return what `_LIVE` gives of those of *ids* that are live."""
+        """Return the `_LIVE` rows of the live items among *ids*, by id."""
         if any(self._gathered.has_item(number, item_id) for item_id in ids):
             self._gathered.flush()
         if len(ids) < MIN_BULK_IDS or "\0" in "".join(ids):  # a carray ends its texts at a NUL
@@ -619,7 +619,7 @@ class Changes:
         return {item_id: tuple(live) for item_id, *live in rows}
 
     def _checked(self, number: int, item_id: str, version: int, live: Row | None) -> LiveVersion:
-        """Return the live version, which is to be *version*."""
+        """Return the live version, which must have the number *version*."""
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
         was_replaced = (number, item_id) in self._replaced_ids
@@ -628,7 +628,7 @@ class Changes:
         return LiveVersion(*live)
 
     def _take_rows(self, count: int = 1) -> int:
-        """Return the first of so many numbers of rows, which follow each other."""
+        """Reserve *count* consecutive row numbers; return the first."""
         row = self._next_row
         self._next_row += count
         if self._next_row >> ROW_BITS != self._number:
@@ -662,17 +662,17 @@ class Changes:
         self._ended_rows.append(row)
 
     def _end_live(self, number: int, live: LiveVersion) -> None:
-        """End a version, and count it out."""
+        """End a version, and subtract it from the usage."""
         self._end(number, live.row)
         self._count_out(number, [live])
 
     def _end_all(self, number: int, versions: Sequence[LiveVersion]) -> None:
-        """Do what `_end_live` does, for several."""
+        """End several versions, and subtract them from the usage."""
         self._end_rows(number, [live.row for live in versions])
         self._count_out(number, versions)
 
     def _end_rows(self, number: int, rows: Sequence[int]) -> None:
-        """Do what `_end` does, for several."""
+        """End several rows."""
         if not rows:
             return
         self._db.execute(_END_ITEMS, (self._number, self._db.numbers(rows)))
@@ -682,7 +682,7 @@ class Changes:
     # --- capacities and limits
 
     def _begin_usage(self, number: int, ref: SetRef) -> None:
-        """Read what a set with a capacity holds before the batch changes it, if it adds to it."""
+        """Read the usage of a set with a capacity before the batch first adds to the set."""
         is_new = self._rows.is_first_used(number)
         if number in self._usage or not grows(self._batch, ref):
             return
@@ -694,11 +694,11 @@ class Changes:
         self._usage[number] = self._db.execute(_USAGE, (number, self._time)).get
 
     def _forget_usage(self, number: int) -> None:
-        """Have what a set holds be read once all is written: copies of versions are not counted."""
+        """Drop the usage of a set, to read it after all writes: copied versions are not counted."""
         self._usage[number] = self._held = None
 
     def _count_last(self, number: int, count: int) -> None:
-        """Count the items that were gathered last."""
+        """Add the items collected last to the usage."""
         if self._held is not None:
             self._count_held(self._last_set, count, self._gathered.size_of_last())
         usage = self._usage.get(number)
@@ -708,7 +708,7 @@ class Changes:
         self._usage[number] = None if added is None else _sum(usage, added)
 
     def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
-        """Count versions out that end; what a set holds is told without those that expired."""
+        """Subtract ended versions from the usage, which does not include expired items."""
         self._count_held(self._last_set, -len(versions), -sum(live.size for live in versions))
         usage = self._usage.get(number)
         if usage is None:
@@ -740,10 +740,10 @@ class Changes:
     def _trim(
         self, number: int, definition: Definition, usage: SetUsage, until: int, less: int
     ) -> SetUsage:
-        """Retire the oldest that are written until the set is within its capacity.
+        """Retire the oldest written items until the set is within its capacity.
 
         Args:
-            until: Only those that are not later than this time, *less* so many microseconds.
+            until: Retire only items that are not later than this time, *less* so many microseconds.
         """
         last = (-FOREVER_US, 0)
         while definition.exceeded_capacity(*usage):
@@ -761,7 +761,7 @@ class Changes:
         return usage
 
     def _begin_held(self) -> None:
-        """Read what a key with limits holds before the batch changes it, if it adds to it."""
+        """Read the usage of a key with limits before the batch first adds to the key."""
         batch, key_usages = self._batch, self._gathered.key_usages
         held = key_usages.pop(batch.scope, None) if key_usages else None
         if batch.limits is None or batch.scope.key is None:
@@ -776,7 +776,7 @@ class Changes:
         return self._db.execute(HELD, (self._rows.scope_row_of(self._batch.scope),)).get
 
     def _count_held(self, ref: SetRef | None, items: int, size: int) -> None:
-        """Count items of a set in, or out."""
+        """Add items of a set to the key's usage; negative numbers subtract."""
         if self._held is not None and ref is not None and ref.scope.key is not None:
             self._held = self._held[0] + items, self._held[1] + size
 

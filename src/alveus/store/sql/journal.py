@@ -1,4 +1,4 @@
-"""The journal: what took an op, which commit was when, and the compactions that were done."""
+"""The journal: the commit of each op, the time of each commit, and the compactions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NEXT_COMMIT = "SELECT n, time FROM journal AS every_commit WHERE n >= ? ORDER B
 
 
 def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-    """Return the commit that took *op*, or None; refuse another request."""
+    """Return the commit of *op*, or None; raise if the op had another request."""
     row = db.execute(BY_OP, (op,)).get
     if row is None:
         return None
@@ -43,7 +43,7 @@ def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> 
 def commit_at(db: Connection, time: int) -> int:
     """Return the last commit at or before *time*; see `Ledger.commit_at`.
 
-    From one setback to the next, times rise with the numbers.
+    Times rise with the numbers between two setbacks of the clock.
     """
     low = first(db, "SELECT max(n) FROM setback WHERE time <= ?", time) or 0
     high = first(db, "SELECT min(n) - 1 FROM setback WHERE n > ?", low)
@@ -68,10 +68,10 @@ def compaction(db: Connection, number: int) -> Compaction | None:
 
 
 def compactions(db: Connection, where: str, *bindings: object) -> list[Compaction]:
-    """Return the compactions that a condition chooses."""
+    """Return the compactions that meet an SQL condition."""
     rows = query(db, f"{_DONE} WHERE {where}", *bindings)
     refs = set_refs(db, sorted({row[1] for row in rows}))
-    # A set that was forgotten between the two queries has no name any more.
+    # A set that was forgotten between the two queries no longer has a name.
     return [_compaction(db, row, refs[row[1]]) for row in rows if row[1] in refs]
 
 
@@ -94,7 +94,7 @@ def _compaction(db: Connection, row: Row, ref: SetRef) -> Compaction:
 
 
 def _existing(db: Connection, rows: Sequence[int]) -> list[int]:
-    """Return those of *rows* that exist, in their order."""
+    """Return the existing rows among *rows*, in order."""
     sql = "SELECT row FROM item WHERE row IN (SELECT value FROM carray(?))"
     there = {row for (row,) in query(db, sql, db.numbers(rows))}
     return [row for row in rows if row in there]
@@ -103,7 +103,7 @@ def _existing(db: Connection, rows: Sequence[int]) -> list[int]:
 def expect_notes(
     db: Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
 ) -> None:
-    """Raise `EmbedderConflict` unless every note stands as given; those in *cache* are not read."""
+    """Raise `EmbedderConflict` unless every note has its expected text; notes in *cache* are not read."""
     for name, text in expects:
         if name not in cache:
             cache[name] = note_text(db, name)
@@ -118,7 +118,7 @@ def note_text(db: Connection, name: str) -> str | None:
 
 
 def put_note(db: Connection, name: str, text: str | None, expected: str | None) -> bool:
-    """Note *text* if what stands there is *expected*."""
+    """Set a note to *text* if its current text is *expected*. Return whether it was set."""
     if note_text(db, name) != expected:
         return False
     db.execute("DELETE FROM note WHERE name IS ?", (name,))

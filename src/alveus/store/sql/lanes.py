@@ -1,4 +1,4 @@
-"""What is to be run, as SQL: leases, inputs, runs, steps, outputs, and pruning."""
+"""Leases, inputs, runs, steps, outputs, and pruning as SQL."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ class InputWriter:
         self._lanes: dict[int, int] = {}
 
     def accept(self, inputs: Sequence[QueuedInput], owner: str | None) -> list[Accepted]:
-        """Keep inputs of one space; see `Lanes.accept`."""
+        """Store inputs of one space; see `Lanes.accept`."""
         self._cache.trim()
         answers = [self._accept(queued, owner) for queued in inputs]
         self._flush()
         return answers
 
     def _flush(self) -> None:
-        """Write the runs, and the next numbers of their lanes."""
+        """Write the collected runs, and the next numbers of their lanes."""
         self._db.write((_INSERT_RUN, self._runs), (_MOVE_LANE, list(self._lanes.items())))
         self._runs, self._lanes = [], {}
 
@@ -106,7 +106,7 @@ class InputWriter:
         )
 
     def take_over(self, run: int, scope: Scope, time: int) -> int:
-        """Put a new run with the input of *run* at the end of its lane; return its id."""
+        """Add a new run with the input of *run* at the end of its lane; return the new run's id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._cache.next_run(self._db)
         self.insert(heir, self._lane(scope), QueuedInput(scope, restored(event), time), origin=run)
@@ -126,7 +126,7 @@ class InputWriter:
     def _claim_event_id(
         self, queued: QueuedInput, event_id: bytes, run: int, lane: LaneRow
     ) -> bool:
-        """Note an event id; return whether it was not used before."""
+        """Store an event id; return whether it is new."""
         self._db.execute(
             CLAIM_EVENT_ID,
             (self._agent, event_id, run, lane.next_number, queued.request, queued.time),
@@ -155,7 +155,7 @@ class InputWriter:
         )
 
 
-# The order of joins is given: what narrows most comes first, and sorting is by its key.
+# The order of joins is fixed: the most selective table comes first, and sorting uses its key.
 _COLUMNS = """
     SELECT run.id, agent.name, agent.space, scope.key, number, status, event, accepted, now,
         actions, ended, error, origin, run.erased
@@ -224,7 +224,7 @@ FOREVER = 1 << 62
 
 
 class SqlLanes(SqlDatabase):
-    """`Lanes` and leases; what they write shares transactions with commits."""
+    """`Lanes` and leases; their writes share transactions with commits."""
 
     # --- leases -------------------------------------------------------------------------------
 
@@ -282,7 +282,7 @@ class SqlLanes(SqlDatabase):
         bound = [(sql, value) for sql, value in conditions if value is not None]
         where = " AND ".join(sql for sql, _ in bound)
         table = "run"
-        if status in {"waiting", "parked"}:  # few, and found without the many that ended
+        if status in {"waiting", "parked"}:  # few, and found without reading the many ended runs
             table, where = "run INDEXED BY run_open", f"run.ended IS NULL AND {where}"
         sql = f"{_COLUMNS} FROM {table} {_JOINED} WHERE {where} ORDER BY run.id DESC LIMIT ?"
         return [_run(row) for row in query(db, sql, *(value for _, value in bound), limit)]
@@ -368,7 +368,7 @@ class SqlLanes(SqlDatabase):
         where = f"output.agent = {_AGENT} AND output.id > ? ORDER BY output.id LIMIT ?"
         sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
         rows = query(db, sql, space, agent, after, limit)
-        # Read last: what is pruned between the two reads is told.
+        # Read last: so outputs pruned between the two reads are reported.
         floor = (
             first(db, "SELECT floor FROM agent WHERE space IS ? AND name IS ?", space, agent) or 0
         )
@@ -420,7 +420,7 @@ def _position(db: Connection, agent: str, space: str, name: str) -> int | None:
 
 
 def _make_consumer(tx: Transaction, agent: str, space: str, name: str) -> int:
-    """Return the position of a consumer, which is made if there is none."""
+    """Return the position of a consumer; make the consumer if it does not exist."""
     number = tx.cache.runs.agent(tx.connection, space, agent)
     position = _position(tx.connection, agent, space, name)
     if position is None:
@@ -430,7 +430,7 @@ def _make_consumer(tx: Transaction, agent: str, space: str, name: str) -> int:
 
 
 def advance(db: Connection, agent: str, space: str, name: str, position: int) -> None:
-    """Note that a consumer has read up to a position, unless it has read further."""
+    """Store that a consumer has read up to a position, unless it has read further."""
     before = _position(db, agent, space, name)
     if before is None:
         raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
@@ -453,7 +453,7 @@ def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
 
 
 def _retry(tx: Transaction, run: int, *, last: bool, time: int) -> tuple[int, Scope]:
-    """Let a parked run wait again, or another one take it over; return which, and of which key."""
+    """Let a parked run wait again, or add a run that replaces it. Return the run and its key."""
     parked = tx.runs.get(run)
     check_status(run, parked.scope, parked.status, "parked")
     tx.runs.change_status(parked, run, "retried" if last else "waiting", time=time)
@@ -478,9 +478,10 @@ def _run(row: Row) -> Run:
 
 
 class Pruning:
-    """What may go of an agent: chosen by a reader, so that the writer has only to delete it.
+    """The records of an agent that may be deleted. A reader chooses them; the writer deletes them.
 
-    That holds until it is deleted: what ended stays so, and consumers are asked once more.
+    The choice stays valid until the deletion: ended runs stay ended, and the positions of consumers
+    are read again.
     """
 
     def __init__(
@@ -501,7 +502,7 @@ class Pruning:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is anything to remove."""
+        """Whether there is anything to delete."""
         return self._ids or bool(self._runs)
 
     def _ended(self, db: Connection, retain: Retain, now: int) -> list[int]:
@@ -518,7 +519,7 @@ class Pruning:
         return [number for (number,) in rows]
 
     def run(self, tx: Transaction) -> int:
-        """Remove what was chosen, as far as every consumer has read; return how many runs."""
+        """Delete the chosen records, as far as every consumer has read. Return the number of runs."""
         db = tx.connection
         last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
         floor, removed = 0, list[int]()

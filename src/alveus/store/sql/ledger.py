@@ -1,4 +1,4 @@
-"""What a store reads and writes of commits, trees, sets and items."""
+"""Reads and writes of commits, trees, sets and items as SQL."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ _SPACES = """
     WHERE name != '' AND EXISTS (SELECT 1 FROM scope WHERE space = name AND key > '')
     ORDER BY name
 """
-"""From space to space: their keys are not looked at."""
+"""Finds spaces by skipping from space to space, without reading their keys."""
 
 _EXPIRED_ITEMS = """
     WITH RECURSIVE expiring (number) AS (
@@ -107,11 +107,11 @@ _EXPIRED_ITEMS = """
     SELECT row FROM expiring CROSS JOIN item INDEXED BY item_expires ON set_id = number
     WHERE ended IS NULL AND expires IS NOT NULL AND expires <= ? LIMIT ?
 """
-"""From set to set: what is still to live is not looked at."""
+"""Finds expired items set by set, without reading items that have not expired."""
 
 
 class SqlLedger(SqlDatabase):
-    """The methods of `Ledger`, but leases."""
+    """The methods of `Ledger`, except leases."""
 
     _eraser: type[Eraser] = Eraser
 
@@ -371,7 +371,7 @@ class SqlLedger(SqlDatabase):
             return self._get_many(db, ref, ids)
         sql, moment = (BY_ID, ()) if at is None else (BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
-            if len(ids) == 1:  # by itself: it is asked for most
+            if len(ids) == 1:  # a separate path: reads of one id are the most frequent
                 row = db.execute(sql, (number, ids[0], *moment)).get
                 if row is not None:
                     return [self._stored(row, ref)]
@@ -382,7 +382,7 @@ class SqlLedger(SqlDatabase):
         return [None] * len(ids)
 
     def _get_many(self, db: Connection, ref: SetRef, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Return live versions in the order asked; a carray ends its texts at a NUL."""
+        """Return live versions in the order of *ids*; a carray ends its texts at a NUL."""
         stored = self._first_found(db, ref, BY_IDS, db.texts(ids))
         found = {one.record.id: one for one in stored}
         return [found.get(item_id) for item_id in ids]
@@ -415,16 +415,16 @@ class SqlLedger(SqlDatabase):
     def _first_found(
         self, db: Connection, ref: SetRef, sql: str, *bindings: object
     ) -> list[StoredItem]:
-        """Return the items that a query gives of a set, whose number is bound first."""
+        """Return the items that a query finds in a set; the set's number is the first binding."""
         for number in self._set_numbers(db, ref):
             if rows := query(db, sql, number, *bindings):
                 return [self._stored(row, ref) for row in rows]
         return []
 
     def _set_numbers(self, db: Connection, ref: SetRef) -> Iterator[int]:
-        """Yield the number that a set is known by, and, if nothing is there, what it is by now.
+        """Yield the cached number of a set; if no items are found there, yield its current number.
 
-        Another process may have forgotten the set since, and somebody added to a new one.
+        Another process may have forgotten the set, and a later add may have made a new one.
         """
         cached = self._cache.sets.get(ref)
         if cached is not None:
@@ -448,7 +448,7 @@ class SqlLedger(SqlDatabase):
         by_row = {row[0]: row for row in versions}
         refs = {number: ref_of(*names) for number, *names in sets}
         wanted = [by_row[row] for row in rows if row in by_row]
-        # What was erased between the two queries may leave no set.
+        # A set may have been erased between the two queries.
         return [self._stored(row, refs[row[19]]) for row in wanted if row[19] in refs]
 
     @reads
@@ -508,7 +508,7 @@ class SqlLedger(SqlDatabase):
         self._cache = WriterCache()
         return journal.put_note(db, name, text, expected)
 
-    # --- what goes ----------------------------------------------------------------------------
+    # --- deletion -----------------------------------------------------------------------------
 
     @writes
     def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
@@ -562,7 +562,7 @@ _RENEW = """
 
 
 def table_stats(db: Connection) -> StoreStats:
-    """Return what the tables say; the sizes of files are the engine's to add."""
+    """Return the figures of the tables; the engine adds the sizes of files."""
     commits = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
     keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
     sets, items = db.execute("SELECT count(*), coalesce(sum(items), 0) FROM memory_set").get

@@ -1,4 +1,4 @@
-"""How far back the past is kept: old versions, names of ops and changes are removed in steps."""
+"""Retention of the past: deletes old versions, op names and changes in steps."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ _RAISE_START = """
     UPDATE scope SET floor = max(floor, ?2),
         since = CASE WHEN since = 0 OR ?3 = 0 THEN since + ?3 ELSE max(since, ?3) END
     WHERE id = ?1
-"""  # 0 stands for no time, and times before 1970 are less
+"""  # 0 means no time, and times before 1970 are less
 
 _PURGED = "SELECT value FROM carray(?1)"
 
 _OF_ROW = (("link", "row"), ("link", "source"), ("stub", "row"), ("staged", "row"), ("item", "row"))
-"""Tables, the item's own last, and their columns that name a version."""
+"""The tables, the item table last, and their columns that refer to a version."""
 
 _RETAINED = "SELECT id, retention FROM memory_set WHERE retention IS NOT NULL"
 
@@ -103,13 +103,13 @@ _HAND_ON = """
 
 
 def oldest_needed_commit(db: Connection) -> int:
-    """Return the first commit of a run that has not ended: what was there then is kept."""
+    """Return the first commit of the oldest open run; the state at that commit is kept."""
     found = db.execute(_NEEDED).get
     return ALL if found is None else found
 
 
 def purge_items(db: Connection, *, now: int) -> int:
-    """Remove ended versions of items that their sets no longer keep; return how many."""
+    """Delete ended versions that their sets no longer keep. Return the number of versions."""
     removed, oldest_needed = 0, None
     for number, retention_us in query(db, _RETAINED):
         oldest_needed = oldest_needed_commit(db) if oldest_needed is None else oldest_needed
@@ -122,7 +122,7 @@ def purge_items(db: Connection, *, now: int) -> int:
 
 
 def count_overdue(db: Connection) -> int:
-    """Return how many versions of items their sets keep no longer, as of the last commit."""
+    """Return the number of versions that their sets no longer keep, as of the last commit."""
     now = first(db, _LAST_TIME) or 0
     count, until = 0, dict[int, int]()
     for number, retention_us in query(db, _RETAINED):
@@ -135,7 +135,7 @@ def count_overdue(db: Connection) -> int:
 
 
 def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) -> None:
-    """Remove ended versions of one set, with all that hangs on them."""
+    """Delete ended versions of one set, and all rows that refer to them."""
     row_numbers = db.numbers(rows)
     query(db, _MARK, number, row_numbers, (last_commit + 1) << ROW_BITS)
     firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
@@ -149,12 +149,12 @@ def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) ->
 
 
 def _drop_from_journal(db: Connection, rows: object) -> None:
-    """Have the journal no longer say that commits ended versions which are gone."""
+    """Remove deleted versions from the journal's lists of ended rows."""
     _relist(db, "items", query(db, _COMMITS, rows))
 
 
 def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]) -> None:
-    """Have the journal no longer name what is gone: ids, and the commits that ended them."""
+    """Remove deleted rows from the journal: their ids, and the commits that ended them."""
     ids_by_commit: dict[int, set[int]] = {}
     for number, ended in gone:
         ids_by_commit.setdefault(ended, set()).add(number)
@@ -169,7 +169,7 @@ def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]
 
 
 def _keep_stubs(db: Connection, number: int, rows: object) -> None:
-    """Have what was derived of versions that go know them, and all that those came from."""
+    """Store stubs of deleted versions and of their sources with the items derived from them."""
     salt = salt_of(db)
     for row, item_id in query(db, _SOURCES, rows):
         query(db, _STUB, row, number, stub_of(item_id, salt))
@@ -177,7 +177,7 @@ def _keep_stubs(db: Connection, number: int, rows: object) -> None:
 
 
 def expire_nodes(db: Connection, *, now: int) -> int:
-    """Remove nodes that expired by *now*; the past of their trees is whole from then on."""
+    """Delete nodes that expired by *now*; the past of their trees is complete from then on."""
     query(
         db,
         "UPDATE scope SET since = CASE WHEN since = 0 OR gone.expires = 0 "
@@ -196,7 +196,7 @@ def expire_nodes(db: Connection, *, now: int) -> int:
 
 
 def prune_nodes(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
-    """Remove versions of nodes that ended before *before*; see `Ledger.prune_history`."""
+    """Delete versions of nodes that ended before *before*; see `Ledger.prune_history`."""
     last = first(db, _LAST_TIME) or 0
     until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
     until = min(until, oldest_needed_commit(db) - 1)
@@ -218,7 +218,7 @@ def prune_nodes(db: Connection, *, before: int, after: int, limit: int) -> tuple
 
 
 def raise_history_start(db: Connection, scope: int, start: tuple[int, int]) -> None:
-    """Note from which commit and time on the past of a tree is whole."""
+    """Store the commit and time from which the past of a tree is complete."""
     db.execute(_RAISE_START, (scope, *start))
 
 
@@ -242,7 +242,7 @@ _INSERT_LINK = """
 def apply_past(
     db: Connection, gathered: PendingRows, number: int, past: Past, commit: int
 ) -> list[int]:
-    """Do to set *number* what *past* says; return the rows that ended."""
+    """Apply *past* to set *number*. Return the rows that ended."""
     check_past(past, commit)
     gathered.flush()
     ended = set(past.ended_rows)
@@ -298,17 +298,17 @@ def _keep(db: Connection, number: int, done: Compaction) -> None:
 
 
 CHANGES_KEPT = 200_000
-"""Lines of the change log that are kept; a cache that is further behind is built anew."""
+"""Lines of the change log that are kept. A cache that is further behind is rebuilt."""
 
 OPS_SWEPT = "ops swept"
-"""The note that says up to which commit names of ops were let go."""
+"""The note with the last commit whose op names were deleted."""
 
 
 def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool = True) -> int:
-    """Remove expired nodes, what sets keep no longer, names of old ops and old changes.
+    """Delete expired nodes, versions that sets no longer keep, old op names and old changes.
 
     Args:
-        sees_all: Whether this user sees all spaces, and so may note how far it came.
+        sees_all: Whether this user sees all spaces, and so may store the progress.
     """
     done = expire_nodes(db, now=now - SWEEP_AFTER_US) + purge_items(db, now=now)
     last = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
@@ -319,10 +319,11 @@ def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool 
 
 
 def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int:
-    """Sweep by the time of the *last* commit, as far as it is corroborated.
+    """Sweep by the time of the *last* commit, as far as that time is corroborated.
 
     Args:
-        corroborated: What the last batches said; None: what a memory noted.
+        corroborated: The corroborated time of the last batches. None means the time that a memory
+            stored.
     """
     if corroborated is None:
         noted = first(db, "SELECT text FROM note WHERE name IS ?", CORROBORATED_TIME_NOTE)
@@ -333,7 +334,7 @@ def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int
 
 
 def _forget_ops(db: Connection, *, until: int, sees_all: bool) -> int:
-    """Let go of the names of ops up to a commit, and return how many; see `OPS_SWEPT`."""
+    """Delete the op names up to a commit. Return their number; see `OPS_SWEPT`."""
     noted = "SELECT text FROM note WHERE name IS ?"
     since = first(db, noted, OPS_SWEPT) if sees_all else None
     if until <= int(since or 0):

@@ -1,4 +1,4 @@
-"""Rows of the database as the values of `alveus.store`."""
+"""Converts database rows to the values of `alveus.store`."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ ITEM = (
     "id, value, text, metadata, importance, speaker, role, session, time, sources, compacted,"
     "set_id, until, expires, valid_from, valid_to FROM item"
 )
-"""Short: SQLite's statements are found by their texts, which are read whole each time."""
+"""The columns of an item. Short: SQLite's statement cache reads the whole text of a statement."""
 
 _OF_ID = f"{ITEM} WHERE set_id=?1 AND id IS ?2"
 
@@ -36,7 +36,7 @@ BY_ID = (
     f"{_OF_ID} AND ended IS NULL AND version="  # noqa: S608 - ours
     "(SELECT max(version) FROM item WHERE set_id=?1 AND id IS ?2)"
 )
-"""Of the versions of an id the last one alone may be live: the others are not looked at."""
+"""Finds the live version of an id. Only the last version may be live, so only that one is read."""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
@@ -47,7 +47,7 @@ LIVE_OF_IDS = """
             ORDER BY latest.version DESC LIMIT 1
         ) FROM (SELECT value AS asked FROM carray(?2)) AS ids)
 """
-"""As in `BY_ID`, of many ids. For ``ended IS NULL`` PostgreSQL may read an index of all that is."""
+"""As `BY_ID`, for many ids. For ``ended IS NULL`` PostgreSQL may read an index of all live rows."""
 
 BY_IDS = f"{ITEM} WHERE {LIVE_OF_IDS}"
 
@@ -69,7 +69,7 @@ REFS = f"""
     {_REFS}
     WHERE memory_set.id IN (SELECT set_id FROM item WHERE row IN (SELECT value FROM carray(?)))
 """  # noqa: S608 - ours
-"""The names of the sets that rows are of."""
+"""The names of the sets of rows."""
 
 _SET = """
     SELECT id FROM memory_set WHERE name IS ?
@@ -125,9 +125,9 @@ FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
 
 
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
-    """Return the query for a page of a set: live rows, and for the past those that ended since.
+    """Return the query for a page of a set: live rows, and for the past also rows that ended since.
 
-    Of the past, each part is limited by itself: PostgreSQL would sort the whole set.
+    For the past, each part has a limit of its own: otherwise PostgreSQL would sort the whole set.
     """
     order = "DESC" if newest_first else "ASC"
     first, second = ("?4", "?5") if at else ("?3", "?4")
@@ -171,7 +171,7 @@ def stored_item(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem
 
 
 def feature_changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
-    """Yield what lines of the change log stand for, past *since*."""
+    """Yield the changes in lines of the change log after *since*."""
     for seq, set_number, first_row, kind, rows in lines:
         before, name = seq - rows, KINDS[int(kind)]
         for past in range(max(1, since - before + 1), rows + 1):
@@ -190,12 +190,12 @@ def ref_of(space: str, key: str, name: str) -> SetRef:
 
 
 def set_number(connection: Connection, ref: SetRef) -> int | None:
-    """Return the number of a set; None: there is none."""
+    """Return the number of a set, or None if the set does not exist."""
     return connection.execute(_SET, (ref.name, ref.scope.space, ref.scope.key or "")).get
 
 
 def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> list[SetInfo]:
-    """Return the sets of *scope* by name, or the one of that *name*."""
+    """Return the sets of *scope* by name, or only the set called *name*."""
     sql, names = (f"{SETS_OF} ORDER BY name", ()) if name is None else (_SET_NAMED, (name,))
     return [
         info_of(scope, row) for row in query(connection, sql, scope.space, scope.key or "", *names)
@@ -203,12 +203,12 @@ def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> li
 
 
 def definition_of(text: str) -> Definition:
-    """Return the definition that a set's column holds; `DEFAULT` itself where it is equal."""
+    """Return the definition in a set's column; an equal one is returned as `DEFAULT` itself."""
     return DEFAULT if text == "{}" else Definition.from_json(wire.decode_plain(text))
 
 
 def info_of(scope: Scope, row: Row) -> SetInfo:
-    """Return what a row of `SETS_OF` says of a set of *scope*."""
+    """Return the `SetInfo` of a `SETS_OF` row, for a set of *scope*."""
     number, name, definition, items, size, tokens, expiring, timed, floor = row
     return SetInfo(
         number,
@@ -229,7 +229,7 @@ def rows_of(commit: int) -> tuple[int, int]:
 
 
 def scope_id(connection: Connection, scope: Scope) -> int | None:
-    """Return the row of *scope*, or None while nothing was committed to it."""
+    """Return the row of *scope*, or None if nothing was committed to it."""
     return connection.execute(
         "SELECT id FROM scope WHERE space IS ? AND key IS ?", (scope.space, scope.key or "")
     ).get
@@ -241,7 +241,7 @@ def salt_of(connection: Connection) -> bytes:
 
 
 def hidden_id(connection: Connection, scope: Scope) -> int | None:
-    """Return the row of a key that was forgotten, and not used since; None: it was not."""
+    """Return the row of a forgotten key that was not used since, or None."""
     any_hidden = "SELECT 1 FROM scope WHERE space IS ? LIMIT 1"
     if scope.key is None or connection.execute(any_hidden, (NO_SPACE,)).get is None:
         return None
@@ -249,7 +249,7 @@ def hidden_id(connection: Connection, scope: Scope) -> int | None:
 
 
 def found_again(connection: Connection, scope: Scope) -> int | None:
-    """Give a forgotten key that is used again its name back; return its row, or None."""
+    """Restore the name of a forgotten key that is used again. Return its row, or None."""
     number = hidden_id(connection, scope)
     if number is not None:
         rename(connection, hidden_scope(scope, salt_of(connection)), scope)
@@ -257,7 +257,7 @@ def found_again(connection: Connection, scope: Scope) -> int | None:
 
 
 def rename(connection: Connection, scope: Scope, to: Scope) -> None:
-    """Give a key, and its lease, another name."""
+    """Rename a key, and its lease."""
     names = (to.space, to.key, scope.space, scope.key)
     connection.execute("UPDATE scope SET space = ?, key = ? WHERE space IS ? AND key IS ?", names)
     connection.execute("UPDATE lease SET space = ?, key = ? WHERE space IS ? AND key IS ?", names)

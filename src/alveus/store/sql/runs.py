@@ -1,6 +1,6 @@
-"""What a transaction writes of runs: who may run a key, and what a batch says of a run's progress.
+"""Writes leases and the progress of runs within a transaction.
 
-A lease has an epoch, which fences whoever had it before.
+A lease has an epoch; a higher epoch fences all earlier owners.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
-"""By the number that stands for each in the file."""
+"""The statuses by their number in the file."""
 
 CALL_STATUSES: tuple[CallStatus, ...] = ("pending", "returned", "raised")
 
 ORDINALS = (1 << ROW_BITS) - 1
-"""The bits of a step's row that are its ordinal; those above are its run."""
+"""The bits of a step's row that hold its ordinal; the higher bits hold its run."""
 
 
 _RUN = """
@@ -71,7 +71,7 @@ def task_rows(run: int) -> tuple[int, int]:
 class RunWriter:
     """Writes leases and the progress of runs inside a transaction.
 
-    It does not refer to the transaction: a circle would be left to the garbage collector.
+    The writer has no reference to the transaction: a cycle would be left to the garbage collector.
     """
 
     _db: Connection
@@ -82,7 +82,7 @@ class RunWriter:
     # --- leases
 
     def holder(self, scope: Scope) -> tuple[str | None, int]:
-        """Return who has the lease of *scope*, or had it last as None, and its epoch."""
+        """Return the owner of the lease of *scope* (None means no owner), and the lease's epoch."""
         lease = self._cache.leases.get(scope)
         if lease is None:
             lease = self._db.execute(*_holder(scope)).get or (None, 0)
@@ -90,7 +90,7 @@ class RunWriter:
         return lease
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        """Give *owner* the lease, or None while somebody alive has it."""
+        """Give *owner* the lease. Return None while a live owner has it."""
         last, epoch = self.holder(scope)
         if not epoch and found_again(self._db, scope) is not None:
             del self._cache.leases[scope]
@@ -107,12 +107,12 @@ class RunWriter:
         return Lease(scope, owner, epoch, taken_over=last not in (None, owner))
 
     def give_back(self, lease: Lease) -> None:
-        """Make nobody have a lease, unless it is another's by now."""
+        """Release a lease, unless another owner has it now."""
         if self.holder(lease.scope) == (lease.owner, lease.epoch):
             self.release_lease(lease.scope, lease.epoch)
 
     def release_lease(self, scope: Scope, epoch: int) -> None:
-        """Make nobody have the lease that holds."""
+        """Release the current lease."""
         sql = "UPDATE lease SET owner = NULL WHERE space IS ? AND key IS ?"
         query(self._db, sql, scope.space, scope.key or "")
         self._cache.leases[scope] = (None, epoch)
@@ -120,7 +120,7 @@ class RunWriter:
     # --- the progress of a run
 
     def lookups(self, batch: Batch) -> list[Query]:
-        """Return queries that are about to be made of a batch, as far as that is known before."""
+        """Return the queries that a batch will make, as far as they are known in advance."""
         leases = [lease.scope for lease in batch.fences]
         if batch.state or batch.epoch is not None:
             leases.append(batch.scope)
@@ -134,7 +134,7 @@ class RunWriter:
         """Return a run.
 
         Raises:
-            NotFound: There is none.
+            NotFound: The run does not exist.
         """
         run = self._find(number)
         if run is None:
@@ -159,7 +159,7 @@ class RunWriter:
         return run
 
     def repeated_commit(self, progress: Progress, number: int) -> Commit | None:
-        """Return the commit that kept a step, or completed a call, before; else keep the step."""
+        """Return the commit that already stored a step or completed a call; else store the step."""
         if isinstance(progress, Step):
             commit = self._add_step(progress, number)
         elif isinstance(progress, DurableCall) and not progress.truncate:
@@ -175,7 +175,7 @@ class RunWriter:
         return Commit(commit, time, adopted=True, result=stored)
 
     def _add_step(self, step: Step, number: int) -> int | None:
-        """Keep a step, or return the number of the commit that kept it."""
+        """Store a step, or return the number of the commit that already stored it."""
         task_row_id, gathered = task_row(step.run, step.ordinal), self._gathered
         run = self._find(step.run)
         if run is None:
@@ -193,13 +193,13 @@ class RunWriter:
         return None
 
     def check(self, batch: Batch, progress: Progress) -> RunRow:
-        """Return the run that a batch tells of, checked by `check_run`."""
+        """Return the run that a batch reports on, checked by `check_run`."""
         run = self.get(progress.run)
         check_run(batch, progress, status=run.status, scope=run.scope, has_begun=run.has_begun)
         return run
 
     def apply(self, run: RunRow, progress: Progress, *, number: int, time: int) -> None:
-        """Keep what a batch says of a run, which was guarded, and whose step was kept."""
+        """Store the progress of a run, after its checks and after its step was stored."""
         gathered = self._gathered
         if progress.begin is not None and not run.has_begun:
             begin = progress.begin
@@ -255,5 +255,5 @@ def _holder(scope: Scope) -> Query:
 
 @lru_cache
 def _names(actions: tuple[str, ...]) -> str:
-    """Return names of actions as JSON; the same few come again and again."""
+    """Return names of actions as JSON; cached, as the same few names repeat."""
     return json.dumps(actions, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Batches as SQL, inside the write transaction of the one writer, and groups of them."""
+"""Applies batches, and groups of batches, inside a write transaction."""
 
 from __future__ import annotations
 
@@ -36,9 +36,10 @@ _LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMI
 class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
-    `cache` is updated as it goes; whoever rolls back must drop it, or `reset`. Nothing is certain
-    to have been refused or written before `flush`. After a commit it may be `begun` once more: to
-    make another takes longer than a short write.
+    The transaction updates `cache`. After a rollback, the caller must drop the cache, or call
+    `reset`. Before `flush`, writes and refusals are not final. After a commit, `begun` makes the
+    object usable
+    again: making a new one takes longer than a short write.
     """
 
     def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
@@ -47,7 +48,7 @@ class Transaction:
         self._gather()
 
     def begun(self) -> Self:
-        """Return it at the beginning of a transaction, where nothing is gathered."""
+        """Return this object for a new transaction, without collected rows."""
         self.cache.limit_size()
         self.rows.begin()
         self._look_up_last()
@@ -65,13 +66,13 @@ class Transaction:
             self.cache.number, self.cache.time = row or (0, 0)
 
     def reset(self) -> None:
-        """Drop what is cached and gathered: a part was rolled back."""
+        """Drop cached and collected rows after a partial rollback."""
         self.cache.__init__(version=self.cache.version)
         self._gather()
         self._look_up_last()
 
     def apply(self, batch: Batch) -> Commit:
-        """Apply one batch, whole, or adopt the commit that its op names."""
+        """Apply one batch, whole, or return the earlier commit of its op."""
         before = self.cache.number or 0
         try:
             answer = self.apply_unflushed(batch)
@@ -83,10 +84,10 @@ class Transaction:
         return answer
 
     def apply_unflushed(self, batch: Batch) -> Commit:
-        """Do what `apply` does, but for what is inserted: that is gathered.
+        """Apply one batch; inserted rows are collected, and not written yet.
 
         Raises:
-            `Connection.taken`: What was gathered is in the way of itself, or of what is there.
+            `Connection.taken`: Collected rows conflict with each other, or with existing rows.
         """
         number = (self.cache.number or 0) + 1
         if batch.op is not None or batch.run is not None:
@@ -135,7 +136,7 @@ class Transaction:
         )
 
     def lookups(self, batch: Batch) -> list[Query]:
-        """Return queries that are about to be made of a batch, as far as that is known before."""
+        """Return the queries that a batch will make, as far as they are known in advance."""
         queries, scope = self.runs.lookups(batch), self.cache.scopes.get(batch.scope)
         if scope is None:
             return queries
@@ -145,12 +146,12 @@ class Transaction:
         return queries + lookups(self._db, scope, batch.state, live)
 
     def changes_of(self, batch: Batch, *, number: int, time: int) -> Changes:
-        """Return the item changes of a batch, which is to be commit *number*."""
+        """Return the item changes of a batch, which becomes commit *number*."""
         row = number << ROW_BITS
         return Changes(self._db, self.rows, self.pending_rows, batch, number, time, row)
 
     def _time(self, batch: Batch, number: int) -> int:
-        """Return the time of a commit; note where times go back."""
+        """Return the time of a commit; store a setback of the clock."""
         if batch.corroborated is not None:
             self.cache.corroborated = batch.corroborated
         last = self.cache.time if number > 1 else None
@@ -160,7 +161,7 @@ class Transaction:
         return time
 
     def _repeated_commit(self, batch: Batch, number: int) -> Commit | None:
-        """Return the commit that was made under the batch's name before; else take that name."""
+        """Return the earlier commit of the batch's op; if there is none, claim the op."""
         if batch.op is not None:
             if batch.op in self.pending_rows.ops:
                 self.pending_rows.flush()
@@ -170,12 +171,12 @@ class Transaction:
         return None
 
     def _ended(self, nodes: list[int], items: list[int]) -> str:
-        """Return, as JSON, the rows that a commit ended: one at least."""
+        """Return the rows that a commit ended, at least one, as JSON."""
         found = {"nodes": nodes, "items": items}
         return json.dumps({what: rows for what, rows in found.items() if rows})
 
     def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
-        """Return the run that the batch is about, if it is about one; refuse what may not be."""
+        """Return the run that the batch reports on, or None. Raise if the batch is not allowed."""
         check_batch(batch, number - 1)
         check_leases(batch, self.runs.holder, self.owners.is_alive)
         run = None if batch.run is None else self.runs.check(batch, batch.run)
@@ -191,7 +192,7 @@ class Transaction:
         return run
 
     def _run(self, changes: Changes, batch: Batch, number: int) -> list[int]:
-        """Make the item changes of a batch; return the rows that ended."""
+        """Make the item changes of a batch. Return the rows that ended."""
         try:
             return changes.run()
         except LimitReached:  # after all changes, of which fresh ids were not looked for
@@ -214,7 +215,7 @@ class Transaction:
                 raise DuplicateItem(taken[0], set_name=ref.name)
 
     def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
-        """Say which fresh id was taken after all: by commit *before*, or by the batch itself."""
+        """Return the error for a fresh id that was live at commit *before*, or repeats in the batch."""
         seen: set[tuple[SetRef, str]] = set()
         for change in batch.items:
             if not isinstance(change, Add):
@@ -235,7 +236,7 @@ R = TypeVar("R")
 
 
 def answers_of(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
-    """Do the work of a group; return an answer, or the error that refuses it, for each ticket."""
+    """Do the work of a group. Return a result, or the error that refuses it, for each ticket."""
     if is_alone(group):
         return [answer_of(tx, group[0])]
     db = tx.connection
@@ -251,7 +252,7 @@ def answers_of(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[objec
 
 
 def is_alone(group: Sequence[CommitTicket]) -> bool:
-    """Return whether an error of the group's work is raised, and there is nothing to undo."""
+    """Return whether an error of the group is raised at once, as no other work must be undone."""
     return len(group) == 1 and group[0].raises
 
 
@@ -259,7 +260,7 @@ def answer_of(tx: Transaction, ticket: CommitTicket) -> object:
     """Do the work of one ticket.
 
     Raises:
-        AlveusError: It is refused.
+        AlveusError: The work is refused.
     """
     if ticket.batches:
         apply = tx.apply if ticket.raises else partial(_applied_apart, tx)
@@ -271,7 +272,7 @@ def answers_together(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence
     """Do the work of a group with few statements.
 
     Raises:
-        AlveusError, `Connection.taken`: One of them is refused; the transaction is to be undone.
+        AlveusError, `Connection.taken`: A ticket is refused; the transaction must be undone.
     """
     answers = [_gathered(tx, ticket) for ticket in group]
     tx.pending_rows.flush()
@@ -287,7 +288,7 @@ def _gathered(tx: Transaction, ticket: CommitTicket) -> object:
 
 
 def answers_one_by_one(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
-    """Do the work of a group, each in a savepoint."""
+    """Do the work of a group, each ticket in a savepoint."""
     return [_in_savepoint(tx, partial(answer_of, ticket=ticket)) for ticket in group]
 
 
@@ -296,7 +297,7 @@ def _applied_apart(tx: Transaction, batch: Batch) -> Commit | AlveusError:
 
 
 def _in_savepoint(tx: Transaction, work: Callable[[Transaction], R]) -> R | AlveusError:
-    """Do one piece of work in a savepoint; return the error that refuses it."""
+    """Do the work in a savepoint. Return its result, or the error that refuses it."""
     db = tx.connection
     db.execute("SAVEPOINT batch")
     try:

@@ -1,4 +1,4 @@
-"""Exact trees as SQL: a row per version of a node; recent values are kept at hand."""
+"""Exact trees as SQL: a row per version of a node, and a cache of recent values."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from alveus.values import wire
 from alveus.values.storable import Path, Value
 
 MAX_NODES = 1 << 20
-"""Nodes one batch may make: their ids lie between two commit numbers."""
+"""The most nodes that one batch may make: their ids lie between two commit numbers."""
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
 _NAME = re.compile(r"(?:[^\\.]|\\.)+", re.DOTALL)
 
 GATHERED_BYTES = 8 * 1024 * 1024
-"""Bytes of packed values that are gathered, at most, before their rows are written."""
+"""The most bytes of packed values that are collected before their rows are written."""
 
 FEW = 4
-"""Nodes of one object fewer than these are looked up one by one."""
+"""Fewer nodes of one object than these are looked up one by one."""
 
 MOST_FORESEEN = 100
-"""Nodes that are looked up one by one, and foreseen."""
+"""The most nodes that are looked up one by one in advance."""
 
 _LATEST = """
     SELECT id, place, value IS NULL, begun FROM node
@@ -64,21 +64,21 @@ _BELOW = """
     )
     SELECT id, begun, place, path FROM below
 """
-"""What lies below an object; the order of the join keeps it from looking at the whole tree."""
+"""All nodes below an object; the order of the join prevents a scan of the whole tree."""
 
 
 def unescaped(name: str) -> str:
-    """Return the name that `escaped` made *name* from."""
+    """Return the name that was passed to `escaped`."""
     return _ESCAPE.sub(r"\1", name) if "\\" in name else name
 
 
 def joined(path: Path) -> str:
-    """Return the text of a path; ``""`` is the root."""
+    """Return a path as text; ``""`` is the root."""
     return ".".join(map(escaped, path))
 
 
 def split(text: str) -> Path:
-    """Return the path that `joined` made *text* from."""
+    """Return the path that was passed to `joined`."""
     return tuple(map(unescaped, _NAME.findall(text)))
 
 
@@ -91,15 +91,15 @@ def apply_tree(
     number: int,
     live: LiveNodes,
 ) -> list[int]:
-    """Apply deltas in order, but for what is gathered.
+    """Apply deltas in order. Collected rows are not written yet.
+
+    Return the ids of removed nodes, as they were before.
+
+    Expiry is ignored: the deltas already delete the nodes that had expired when they were made.
+    Other nodes may expire before the commit.
 
     Args:
-        live: What is known of the live nodes, which is kept up to date.
-
-    Returns the ids of the nodes they removed, as they were before.
-
-    Expiry is not looked at: what had expired for whoever made the deltas, they delete; what had
-    not may do so before they are committed.
+        live: The known live nodes; the call keeps them up to date.
 
     Raises:
         TreeConflict: A parent is no object, or a value would replace an object.
@@ -115,7 +115,7 @@ def apply_tree(
 def lookups(
     db: Connection, scope: int, deltas: Sequence[TreeDelta], live: LiveNodes
 ) -> list[Query]:
-    """Return queries that `apply_tree` is about to make; it may make others, and not all these."""
+    """Return queries that `apply_tree` is likely to make; it may make others or fewer."""
     together = _looked_up_together(deltas, live)
     paths = {delta.path[:end]: None for delta in deltas for end in range(1, len(delta.path) + 1)}
     one_by_one = [
@@ -130,7 +130,7 @@ def lookups(
 def _looked_up_together(
     deltas: Sequence[TreeDelta], live: LiveNodes
 ) -> dict[Path, dict[str, None]]:
-    """Return the names of nodes that are looked up in one query, by their object."""
+    """Return the names of nodes that one query per object looks up, by their object."""
     if len(deltas) < FEW:
         return {}
     names_by_parent: dict[Path, dict[str, None]] = {}
@@ -153,7 +153,7 @@ def _latest_of(db: Connection, scope: int, above: Path, names: Iterable[str]) ->
 
 
 class TreeWriter:
-    """Rows are looked up, ended and inserted many at a time."""
+    """Writes deltas. Rows are looked up, ended and inserted many at a time."""
 
     def __init__(
         self, db: Connection, pending_rows: PendingRows, scope: int, number: int, live: LiveNodes
@@ -168,7 +168,7 @@ class TreeWriter:
         self._live_nodes = live
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
-        """Apply deltas in order; return the rows that they removed."""
+        """Apply deltas in order. Return the removed rows."""
         self._look_up(deltas)
         for delta in deltas:
             if isinstance(delta, (Put, Create)):
@@ -182,7 +182,7 @@ class TreeWriter:
         return self._removed_rows
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
-        """Look up what the deltas reach, a query for each object that many lie in."""
+        """Look up the nodes of the deltas, with one query for each object that contains many."""
         for above, names in _looked_up_together(deltas, self._live_nodes).items():
             self._live_nodes.update(dict.fromkeys([(*above, name) for name in names]))
             nodes = self._db.execute(*_latest_of(self._db, self._scope, above, names))
@@ -229,7 +229,7 @@ class TreeWriter:
             self._objects.add(path)
 
     def _gather(self, row: Row, size: int) -> None:
-        """Take a row to be inserted; write the rows once their values have many bytes."""
+        """Collect a row to insert; write the rows once their values have many bytes."""
         self._gathered.add(INSERT_NODE, row)
         self._gathered_bytes += size
         if self._gathered_bytes > GATHERED_BYTES:
@@ -237,7 +237,7 @@ class TreeWriter:
             self._gathered_bytes = 0
 
     def _flush(self) -> None:
-        """Write what was gathered, here and by others before."""
+        """Write all collected rows, including the rows of earlier batches."""
         self._gathered.flush_nodes()
         self._gathered.node_scopes.add(self._scope)
 
@@ -273,7 +273,7 @@ class TreeWriter:
         self._flush()
 
     def _replace(self, row: int, begin_commit: int, position: int) -> None:
-        """End a version whose place the next one takes."""
+        """End a version whose position the next version takes."""
         if begin_commit == self._number:  # made by this very commit: it never existed
             self._flush()
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
@@ -282,7 +282,7 @@ class TreeWriter:
             self._replaced_rows[position] = row
 
     def _remove(self, row: int, begin_commit: int, position: int) -> None:
-        """End a node; of what this very commit replaced, the version before it is the one."""
+        """End a node; if this commit replaced it before, end the version from before the commit."""
         if begin_commit != self._number:
             self._gathered.add(END_NODE, (self._number, row))
             self._removed_rows.append(row)
@@ -311,7 +311,7 @@ _FEW_ENDED = f"{_FEW} AND ended > ?3 AND begun <= ?3 LIMIT ?5"
 def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: int) -> Node | None:
     """Return the node at *path* after commit *at*.
 
-    Its ancestors are not looked at: they are there as long as it is, and expire no earlier.
+    The ancestors are not read: they exist as long as the node does, and expire no earlier.
     """
     parent, name = joined(path[:-1]), escaped(path[-1])
     row = first(
@@ -341,7 +341,7 @@ def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: in
 def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
     """Return the commits that began or ended a version of the node at *path*, rising.
 
-    Of the root: of any node.
+    For the root, return the commits of all nodes.
     """
     columns = "SELECT begun, ended FROM node WHERE scope = ?"
     place: tuple[int | str, ...] = (scope,)
@@ -354,7 +354,7 @@ def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
 
 
 def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
-    """Return place, name, expiry and *value*, a column, of the fields of an object, in order."""
+    """Return position, name, expiry and column *value* of the fields of an object, in order."""
     columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent IS ?"  # noqa: S608 - ours
     if at is None:
         rows = query(db, f"{columns} AND ended IS NULL", scope, parent)
@@ -383,9 +383,9 @@ def few_fields_of(
 def names_of(
     db: Connection, scope: int, parent: str, chosen: NameRange, *, at: int | None, now: int
 ) -> list[str]:
-    """Return the names of the fields of an object that are *chosen*; the index is in their order.
+    """Return the *chosen* names of the fields of an object, in the order of the index.
 
-    Of a past moment, those that ended since are few; they are read beside the live ones.
+    For a past moment, fields that ended since are read too; they are few.
     """
     where, bindings = key_range(
         "name",
@@ -411,7 +411,7 @@ def names_of(
 def key_range(
     column: str, *, prefix: str, after: str | None, newest_first: bool
 ) -> tuple[str, list[str]]:
-    """Return the conditions that hold a column in a range of texts, and their bindings."""
+    """Return SQL conditions that limit a column to a range of texts, and their bindings."""
     bounds: list[tuple[str, str]] = []
     if prefix:
         bounds.append((">=", prefix))
@@ -439,22 +439,22 @@ def _stored(value: Value) -> Packed | bytes:
 
 
 MAX_TREES = 64
-"""Trees of which values are kept."""
+"""The most trees that are cached."""
 
 MAX_KEPT_NODES = 512
-"""Nodes of one tree that are kept."""
+"""The most nodes of one tree that are cached."""
 
 MAX_OBJECTS = 16
-"""Objects of one tree whose fields are kept, beside those nodes."""
+"""The most objects of one tree whose fields are cached, besides those nodes."""
 
 
 class RecentTree:
-    """What is known of a tree after one commit. Threads may share it, and add to it.
+    """The cached part of a tree after one commit. Threads may share it, and add to it.
 
     Attributes:
-        number: Of the commit; 0: there was none yet.
-        nodes: Values that stay, and None where nothing is.
-        few: What `Ledger.few_fields` returned for at most so many, where all are values that stay.
+        number: The number of the commit. 0 means no commit yet.
+        nodes: Values without expiry, and None for paths without a node.
+        few: Results of `Ledger.few_fields` by path and limit, if no field expires.
     """
 
     __slots__ = ("few", "nodes", "number")
@@ -465,7 +465,7 @@ class RecentTree:
         self.few: dict[tuple[Path, int], dict[str, Node | None] | None] = {}
 
     def keep_node(self, path: Path, node: Node | None, *, now: int) -> None:
-        """Keep what was read at *path*; by *now* something may have expired there."""
+        """Cache the node read at *path*; by *now* a node there may have expired."""
         is_certain = now <= 0 if node is None else _is_kept(node)
         if is_certain:
             if len(self.nodes) >= MAX_KEPT_NODES:
@@ -473,14 +473,14 @@ class RecentTree:
             self.nodes[path] = node
 
     def keep_few(self, path: Path, most: int, fields: dict[str, Node | None] | None) -> None:
-        """Keep what was read of the object at *path*."""
+        """Cache the fields read of the object at *path*."""
         if fields is None or all(node is not None and _is_kept(node) for node in fields.values()):
             if len(self.few) >= MAX_OBJECTS:
                 self.few.clear()
             self.few[path, most] = fields
 
     def after(self, deltas: Iterable[TreeDelta], number: int) -> RecentTree | None:
-        """Return what is known after the next commit; None: too much may be otherwise."""
+        """Return the cache after the next commit. None means that too much may have changed."""
         new, nodes = RecentTree(number), self.nodes.copy()
         kept: dict[Path, dict[str, Node]] = {}
         dropped: set[Path] = set()
@@ -507,26 +507,26 @@ class RecentTree:
 
 
 class RecentTrees:
-    """The trees of one open store."""
+    """The cached trees of one open store."""
 
     def __init__(self) -> None:
         self._trees: dict[Scope, RecentTree] = {}
 
     def read_head(self, scope: Scope, number: int) -> None:
-        """Take note that *number* is the last commit of a tree."""
+        """Record that *number* is the last commit of a tree."""
         known = self._trees.get(scope)
         if known is None or known.number != number:
             self._keep(scope, RecentTree(number))
 
     def at(self, scope: Scope, number: int | None) -> RecentTree | None:
-        """Return what is known of a tree after commit *number*; None: that is not kept."""
+        """Return the cache of a tree after commit *number*, or None if that is not cached."""
         known = self._trees.get(scope)
         return known if known is not None and known.number == number else None
 
     def committed(
         self, scope: Scope, base: int | None, deltas: Iterable[TreeDelta], number: int
     ) -> None:
-        """Take over what commit *number* made of the tree as it was after *base*."""
+        """Apply the deltas of commit *number* to the cached tree as of commit *base*."""
         known = self.at(scope, base)
         new = None if known is None else known.after(deltas, number)
         if new is not None:
@@ -538,7 +538,7 @@ class RecentTrees:
         self._trees[scope] = tree
 
     def clear(self) -> None:
-        """Forget all of it: something was erased, or the whole file replaced."""
+        """Clear the cache: rows were erased, or the whole file was replaced."""
         self._trees.clear()
 
 

@@ -1,4 +1,4 @@
-"""What a writer knows of the database, and what its transaction is about to insert."""
+"""The cache of a writer, and the rows that its transaction will insert."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ INSERT_ACCESS = """
 
 INHERIT_LINKS = "INSERT INTO link (row, source) SELECT ?1, source FROM link WHERE row = ?2"
 INHERIT_STUBS = "INSERT INTO stub SELECT ?1, set_id, source FROM stub WHERE row = ?2"
-"""A version comes from what an earlier one came from."""
+"""Copies the stubs of an earlier version to a later one."""
 
 INSERT_LINK = "INSERT INTO link (row, source) VALUES (?, ?) ON CONFLICT DO NOTHING"
 
@@ -89,8 +89,8 @@ class RunRow:
     """A run that has not ended.
 
     Attributes:
-        has_sensory: Whether a step of it may hold sensory memory.
-        next_ordinal: Past the ordinals of its steps.
+        has_sensory: Whether one of its steps may hold sensory memory.
+        next_ordinal: The ordinal after its last step.
     """
 
     agent: int
@@ -108,7 +108,7 @@ _ORDER = (
     INHERIT_LINKS, INHERIT_STUBS, INSERT_LINK, INSERT_ACCESS, *NODE_WRITES, MOVE_HEAD, BEGIN_RUN,
     INSERT_STEP, INSERT_OUTPUT, END_RUN, END_SENSORY,
 )  # fmt: skip
-"""The order of the statements: after items, and rows before those that refer to them."""
+"""The order of the statements: after items, and rows before the rows that refer to them."""
 
 _Added: TypeAlias = tuple[int, int, int, int, int, int]
 """Items that one call added: set, commit, first row, count, tokens, bytes."""
@@ -116,19 +116,19 @@ _Added: TypeAlias = tuple[int, int, int, int, int, int]
 
 @dataclass(slots=True, eq=False)
 class PendingRows:
-    """Rows that a transaction is about to write, each table's in one statement.
+    """Rows that a transaction will write, with one statement for each table.
 
-    Before one of them is read or ended they are flushed.
+    The rows are flushed before one of them is read or ended.
 
     Attributes:
-        runs: The runs in the cache; those that end leave it when that is written.
+        runs: The cached runs; a run that ended leaves the cache when its end is written.
         rows: The rows by statement.
-        node_scopes: Scopes of the nodes in it.
+        node_scopes: Scopes of the pending nodes.
         heads: The last commit that changed the tree of a scope.
-        key_usages: Items and bytes of keys with limits, once all of it is inserted.
-        item_ids: The ids of every item in it, by set.
-        item_scopes: Scopes of the batches that changed items since it was empty.
-        ops: Names of the ops in it.
+        key_usages: Items and bytes of keys with limits, once all rows are inserted.
+        item_ids: The ids of all pending items, by set.
+        item_scopes: Scopes of the batches that changed items since the last flush.
+        ops: Names of the pending ops.
     """
 
     connection: Connection
@@ -179,7 +179,7 @@ class PendingRows:
     def add_items(
         self, number: int, commit: int, records: list[ItemRecord], row: int, now: int
     ) -> None:
-        """Add first versions, which a commit begins at a time, from *row* on."""
+        """Add the first versions of items, made by one commit at one time, from *row* on."""
         self.item_ids.setdefault(number, set()).update([r.id for r in records])
         rows = [row + place for place in range(len(records))]  # a range would drop a row's type
         # fmt: off
@@ -204,15 +204,15 @@ class PendingRows:
         self._added.append((number, commit, row, len(records), tokens, size))
 
     def has_items_of(self, number: int) -> bool:
-        """Return whether it has items of a set."""
+        """Return whether items of a set are pending."""
         return number in self.item_ids
 
     def has_item(self, number: int, item_id: str) -> bool:
-        """Return whether it has an item of this id, in a set."""
+        """Return whether an item with this id is pending, in a set."""
         return number in self.item_ids and item_id in self.item_ids[number]
 
     def usage_of_last(self, now: int) -> tuple[int, int, int] | None:
-        """Return the number, tokens and bytes of the items added last; None: one has expired."""
+        """Return the count, tokens and bytes of the items added last. None means that one has expired."""
         usage = self._added[-1][3:]
         for row in self._items[-usage[0] :]:
             if row[_EXPIRES] is not None and row[_EXPIRES] <= now:
@@ -224,9 +224,9 @@ class PendingRows:
         return self._added[-1][5]
 
     def until(self, number: int, now: int) -> tuple[int, int]:
-        """Return up to which time all written items of a set are older than the pending ones.
+        """Return the time up to which all written items of a set are older than the pending ones.
 
-        As a time, and how much to take from it.
+        The result is a time, and the microseconds to subtract from it.
         """
         rows = [row for row in self._items if row[1] == number]
         times = [row[6] for row in rows]
@@ -250,7 +250,7 @@ class PendingRows:
         """Write all rows.
 
         Raises:
-            `Connection.taken`: An id has such a version, or an op is taken.
+            `Connection.taken`: An item id or an op name exists already.
         """
         self.key_usages.clear()  # what comes next may count by itself
         self.item_scopes.clear()
@@ -278,7 +278,7 @@ class PendingRows:
         self.connection.write(*writes)
 
     def _item_writes(self) -> list[Write]:
-        """Return what inserts and counts items and features, and logs that they changed."""
+        """Return the statements that insert, count and log items and features."""
         lines: list[Row] = []
         counts: dict[int, tuple[int, int, int]] = {}
         last = None
@@ -303,7 +303,7 @@ class PendingRows:
 
 
 _EXPIRES = 20
-"""A column of a row of an item."""
+"""The index of the expiry in an item's row."""
 
 _CONTENTS = itemgetter(9, 10, 11)
 
@@ -319,7 +319,7 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 CACHED = 20_000
-"""Runs, lanes and leases that are remembered at most, of each."""
+"""The most runs, lanes and leases that are cached, of each."""
 
 
 LAST_RUN = """
@@ -339,21 +339,21 @@ INSERT_SET = """
 """
 
 MAX_NODES_PER_TREE = 64
-"""Live nodes of one tree that are cached at most."""
+"""The most live nodes of one tree that are cached."""
 
 MAX_CACHED_TREES = 4096
-"""Trees of which nodes are cached at most."""
+"""The most trees whose nodes are cached."""
 
 MAX_CACHED_SCOPES = 16_384
-"""Keys, sets and notes that are cached at most, give or take those of a few transactions."""
+"""The most keys, sets and notes that are cached; a few transactions may exceed the limit."""
 
 USES_PER_LOOK = 32
-"""Transactions from one look at how much is cached to the next."""
+"""Transactions between two checks of the cache's size."""
 
 
 @dataclass(slots=True)
 class LaneRow:
-    """A lane: the number of its next run, and how many have not ended."""
+    """A lane: the number of its next run, and the number of its open runs."""
 
     scope: Scope
     id: int
@@ -363,7 +363,7 @@ class LaneRow:
 
 @dataclass
 class RunCache:
-    """Part of a writer's cache: dropped with all of it."""
+    """The runs in a writer's cache; cleared with the rest of the cache."""
 
     last_run: int | None = None
     agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -376,19 +376,19 @@ class RunCache:
     )
 
     def trim(self) -> None:
-        """Clear what has grown too large."""
+        """Clear the parts that have grown too large."""
         for each in (self.lanes, self.runs, self.leases):
             if len(each) > CACHED:
                 each.clear()
 
     def next_run(self, db: Connection) -> int:
-        """Return the id of a new run; none is used twice, pruned or not."""
+        """Return the id of a new run; ids are never reused, even after pruning."""
         last = first(db, LAST_RUN) if self.last_run is None else self.last_run
         self.last_run = last + 1
         return last + 1
 
     def agent(self, db: Connection, space: str, name: str) -> int:
-        """Return the row of an agent, which is made if there is none."""
+        """Return the row of an agent; make the row if it does not exist."""
         number = self.agents.get((space, name))
         if number is None:
             number = first(db, _AGENT, space, name)
@@ -399,23 +399,23 @@ class RunCache:
 
 
 LiveNode: TypeAlias = tuple[int, int, int, int]
-"""A live version of a node: its row, its place, whether it is an object, when it was begun."""
+"""A live version of a node: row, position, whether it is an object, and its first commit."""
 
 LiveNodes: TypeAlias = "dict[Path, LiveNode | None]"
-"""Live versions of a tree's nodes by path; None: nothing is there."""
+"""Live versions of a tree's nodes by path. None means that no node exists."""
 
 
 @dataclass
 class WriterCache:
-    """What was read of the file and still holds: dropped when another connection wrote.
+    """Data read from the file that are still current; cleared when another connection wrote.
 
     Attributes:
-        version: SQLite's number of the state that it was read of; None: of no state.
-        number: The last commit; None: not looked up.
-        time: When that was.
-        corroborated: The last time of which a batch said that it is.
-        nodes: Live nodes by scope; also dropped when a sweep may have removed some.
-        expected: What a batch expected last, which holds.
+        version: SQLite's number of the state that was read. None means no state.
+        number: The last commit. None means not looked up.
+        time: The time of that commit.
+        corroborated: The last time that a batch reported as corroborated.
+        nodes: Live nodes by scope; also cleared when a sweep may have deleted some.
+        expected: The notes that the last batch expected, which are unchanged.
     """
 
     version: int | None = None
@@ -434,19 +434,19 @@ class WriterCache:
     uses: int = 0
 
     def without_versions(self) -> WriterCache:
-        """Return a cache with the numbers of keys, sets and agents, and notes, but nothing else."""
+        """Return a cache with only the numbers of keys, sets and agents, and the notes."""
         runs = RunCache(agents=self.runs.agents)
         return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes, runs=runs)
 
     def trim(self, scope: int) -> None:
-        """Drop the nodes of a scope, or of all, where there are too many."""
+        """Drop the nodes of a scope, or of all scopes, if they are too many."""
         if len(self.nodes[scope]) > MAX_NODES_PER_TREE:
             del self.nodes[scope]
         if len(self.nodes) > MAX_CACHED_TREES:
             self.nodes.clear()
 
     def limit_size(self) -> None:
-        """Clear what has grown too large; between transactions, when nothing is gathered."""
+        """Clear the parts that have grown too large; called between transactions, without pending rows."""
         self.uses += 1
         if self.uses % USES_PER_LOOK:
             return
@@ -457,14 +457,14 @@ class WriterCache:
 
 @dataclass(slots=True, eq=False)
 class ScopeRows:
-    """The rows of keys and sets, by what the cache has or the database says."""
+    """Looks up the rows of keys and sets, in the cache and then in the database."""
 
     _db: Connection
     _cache: WriterCache
     _new_sets: set[int] = field(default_factory=set[int])
 
     def scope_row_of(self, scope: Scope) -> int:
-        """Return the row of a scope, which is made if there is none."""
+        """Return the row of a scope; make the row if it does not exist."""
         known = self._cache.scopes.get(scope)
         if known is not None:
             return known
@@ -476,7 +476,7 @@ class ScopeRows:
         return scope_row
 
     def set_row(self, ref: SetRef) -> tuple[int, Definition] | None:
-        """Return the number and definition of a set; None: there is none."""
+        """Return the number and definition of a set, or None if the set does not exist."""
         known = self._cache.sets.get(ref)
         if known is not None:
             return known
@@ -490,11 +490,11 @@ class ScopeRows:
         return self._cache.sets[ref]
 
     def begin(self) -> None:
-        """Take note that a transaction begins: what was new in the last one is no longer."""
+        """Begin a transaction: sets made in the last one no longer count as new."""
         self._new_sets.clear()
 
     def is_first_used(self, number: int) -> bool:
-        """Return, once, whether a set was made in this transaction, so that it is empty."""
+        """Return whether a set was made in this transaction, and so is empty. Only the first call is True."""
         is_new = number in self._new_sets
         self._new_sets.discard(number)
         return is_new
