@@ -31,13 +31,13 @@ from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import ProcessBound, call_within
 
 TRIES = 4
-"""How often a call is tried if its connection breaks: all connections of a pool may break in turn."""
+"""How often a call is tried if its connection breaks; all of a pool may break in turn."""
 
 TOUCHES = 1_000
 """The most access times that are written with one group of commits."""
 
 WAITING_TOUCHES = 100_000
-"""The most access times that wait for a commit. If this process never commits, the oldest are dropped."""
+"""The most access times that wait for a commit. Without a commit, the oldest are dropped."""
 
 _TOUCH = """
     INSERT INTO access (first, time) VALUES (?, ?)
@@ -71,7 +71,7 @@ class KnownRows:
 
 
 class SqlDatabase(ProcessBound, ABC):
-    """An open database: the code that all engines share, and the methods that each engine implements."""
+    """An open database: the code that all engines share, and the methods that each implements."""
 
     keeps_commits = False
     """Whether commits stay as long as the database is open."""
@@ -197,7 +197,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def _snapshot_key(self, db: Connection) -> object:
-        """Return the scope in which `_version` is comparable: a connection, or the whole database."""
+        """Return the object within which `_version` compares: a connection, or the database."""
 
     # --- for a copy of all rows (store/sql/copying.py) ----------------------------------------
 
@@ -228,7 +228,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def number_after(self, db: Connection, last_set: int) -> None:
-        """Make the next set's number exceed *last_set*, and the next numbers of other tables free."""
+        """Make the next set's number exceed *last_set*, and other next numbers unused."""
 
     @abstractmethod
     def salt(self) -> bytes:

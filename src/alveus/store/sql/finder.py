@@ -97,7 +97,7 @@ def swap_vectors(
     notes: Sequence[tuple[str, str | None, str]],
     scopes: Sequence[Scope],
 ) -> bool:
-    """Replace vectors by the staged ones and change notes. Return False if a note was unexpected."""
+    """Replace vectors by the staged ones and change notes. False means an unexpected note."""
     for name, expected, _ in notes:
         if note_text(db, name) != expected:
             return False

@@ -103,7 +103,7 @@ def _existing(db: Connection, rows: Sequence[int]) -> list[int]:
 def expect_notes(
     db: Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
 ) -> None:
-    """Raise `EmbedderConflict` unless every note has its expected text; notes in *cache* are not read."""
+    """Raise `EmbedderConflict` unless every note has its expected text, in *cache* or stored."""
     for name, text in expects:
         if name not in cache:
             cache[name] = note_text(db, name)

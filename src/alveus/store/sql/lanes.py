@@ -519,7 +519,7 @@ class Pruning:
         return [number for (number,) in rows]
 
     def run(self, tx: Transaction) -> int:
-        """Delete the chosen records, as far as every consumer has read. Return the number of runs."""
+        """Delete the chosen records, as far as every consumer has read. Return the run count."""
         db = tx.connection
         last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
         floor, removed = 0, list[int]()

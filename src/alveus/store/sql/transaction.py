@@ -215,7 +215,7 @@ class Transaction:
                 raise DuplicateItem(taken[0], set_name=ref.name)
 
     def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
-        """Return the error for a fresh id that was live at commit *before*, or repeats in the batch."""
+        """Return the error for a fresh id that was live at commit *before*, or added twice."""
         seen: set[tuple[SetRef, str]] = set()
         for change in batch.items:
             if not isinstance(change, Add):
@@ -252,7 +252,7 @@ def answers_of(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[objec
 
 
 def is_alone(group: Sequence[CommitTicket]) -> bool:
-    """Return whether an error of the group is raised at once, as no other work must be undone."""
+    """Return whether the group is one ticket whose error is raised, so that nothing is undone."""
     return len(group) == 1 and group[0].raises
 
 

@@ -212,7 +212,7 @@ class PendingRows:
         return number in self.item_ids and item_id in self.item_ids[number]
 
     def usage_of_last(self, now: int) -> tuple[int, int, int] | None:
-        """Return the count, tokens and bytes of the items added last. None means that one has expired."""
+        """Return the count, tokens and bytes of the last added items; None if one has expired."""
         usage = self._added[-1][3:]
         for row in self._items[-usage[0] :]:
             if row[_EXPIRES] is not None and row[_EXPIRES] <= now:
@@ -446,7 +446,7 @@ class WriterCache:
             self.nodes.clear()
 
     def limit_size(self) -> None:
-        """Clear the parts that have grown too large; called between transactions, without pending rows."""
+        """Clear the parts that have grown too large. Call it only while no rows are pending."""
         self.uses += 1
         if self.uses % USES_PER_LOOK:
             return
@@ -494,7 +494,7 @@ class ScopeRows:
         self._new_sets.clear()
 
     def is_first_used(self, number: int) -> bool:
-        """Return whether a set was made in this transaction, and so is empty. Only the first call is True."""
+        """Return True once for a set that was made in this transaction, and so is empty."""
         is_new = number in self._new_sets
         self._new_sets.discard(number)
         return is_new

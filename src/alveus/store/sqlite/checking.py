@@ -1,8 +1,8 @@
-"""What is wrong with a file, and making again what follows from the truth.
+"""Finds problems of a file, and rebuilds derived data.
 
-Checked are pages, structure, and contents that contradict each other. Items, nodes, the journal,
-runs, links and compactions are the truth, which `repair` does not touch: it makes features, counts
-and missing vectors again. Damage to the truth is for a backup to mend.
+The checks cover pages, structure, and contents that contradict each other. Items, nodes, the
+journal, runs, links and compactions are the source data, which `repair` never changes: it rebuilds
+features, counts and missing vectors. Only a backup can restore damaged source data.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
 
 STEP = 500
-"""Items that are read again together."""
+"""Items that are rebuilt together."""
 
 _STRAY = """
     DELETE FROM feature WHERE NOT EXISTS (SELECT 1 FROM item WHERE item.row = feature.row
@@ -63,17 +63,17 @@ _COUNTS = """
 
 @dataclass
 class Repaired:
-    """How much of what was made again."""
+    """The number of repairs, by kind."""
 
     made: dict[str, int] = field(default_factory=dict[str, int])
 
     def count(self, what: str, number: int = 1) -> None:
-        """Note that something was made again."""
+        """Count a repair."""
         if number:
             self.made[what] = self.made.get(what, 0) + number
 
     def lines(self) -> list[str]:
-        """Return a line for each."""
+        """Return a line for each kind."""
         return [f"{number:,} {what}" for what, number in self.made.items()]
 
 
@@ -83,11 +83,11 @@ def repair_derived(
     dimensions: Callable[[Scope], int | None],
     progress: Callable[[int], None],
 ) -> list[str]:
-    """Make again what is missing or wrong; return what was done, a line for each kind.
+    """Rebuild missing or wrong derived data. Return a line for each kind of repair.
 
     Args:
-        dimensions: Of the vectors of a scope; None: nobody knows.
-        progress: Called with how many items were looked at since the last call.
+        dimensions: Returns the dimensions of a scope's vectors. None means unknown.
+        progress: Called with the number of items examined since the last call.
     """
     done = Repaired()
     query(db, _STRAY)
@@ -117,7 +117,7 @@ def _sizes(
 
 
 def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Repaired) -> None:
-    """Make the feature of one version again, if it is not as it should be."""
+    """Rebuild the feature of one version, if it is wrong."""
     number, set_id, ended, *own = row[:12]
     text, tokens, there = row[12:15]
     metadata, read = own[8], _terms_of_row(row)
@@ -156,7 +156,7 @@ def _tokens(db: SqliteConnection, row: int, found: int, right: int, done: Repair
 def _vectors(
     found: bytes | None, text: str | None, metadata: str, dimensions: int | None, *, there: bool
 ) -> tuple[bytes | None, bool]:
-    """Return the vectors to keep (None: they are to be made), and whether they were wrong."""
+    """Return the vectors to keep (None means to embed again), and whether they were wrong."""
     meant = has_meaning(text or "", metadata)
     if not there:
         return (None, True) if meant and dimensions != 0 else (b"", False)
@@ -236,7 +236,7 @@ CHECKS = {
     "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
     "AND iif(parent = '', name, parent || '.' || name) = child.parent)",
 }
-"""What is not to be found, and how it is counted."""
+"""Queries that must return no rows, and the description of the rows that they return."""
 
 CONTENTS = {
     "journal": ("n", "result", "ended"),
@@ -252,24 +252,24 @@ CONTENTS = {
     "note": ("name", "text"),
     "scope": ("id", "space", "key"),
 }
-"""The columns of each table that hold what users wrote, after the one that names a row."""
+"""The columns of each table that hold users' data, after the column that names a row."""
 
 _PLAIN = {"name", "parent", "text", "id", "speaker", "role", "session", "action", "space", "key"}
-"""Columns that are text, not JSON."""
+"""Columns of plain text, not JSON."""
 
 _FAILURES = (apsw.Error, UnicodeDecodeError)
 
 
 def damage(db: SqliteConnection) -> str | None:
-    """Return the first thing that is wrong with the file itself; None: nothing."""
+    """Return the first problem of the file itself, or None."""
     return next(_structure(db), None)
 
 
 def problems(db: SqliteConnection, *, deep: bool = False) -> list[str]:
-    """Return what is wrong with the file; empty: nothing.
+    """Return the problems of the file. Empty means none.
 
     Args:
-        deep: Read every page, used or not; and, where that is sound, every text, too.
+        deep: Also read every page, used or not; if all are sound, also read every text.
     """
     found = [f"page {n} does not match its checksum" for n in _damaged_pages(db, deep=deep)]
     found += _structure(db)
@@ -289,7 +289,7 @@ def _damaged_pages(db: SqliteConnection, *, deep: bool) -> list[int]:
 
 
 def _structure(db: SqliteConnection) -> Iterator[str]:
-    """Yield what SQLite finds wrong with pages, tables and indexes; of those that it can read."""
+    """Yield SQLite's complaints about pages, tables and indexes, as far as SQLite can read them."""
     try:
         yield from _checked(db, "PRAGMA integrity_check")
     except _FAILURES as error:
@@ -329,7 +329,7 @@ def _words(error: Exception) -> str:
 
 
 def unreadable(db: SqliteConnection) -> Iterator[str]:
-    """Yield where a text is no UTF-8, or a value neither JSON nor packed."""
+    """Yield texts that are not UTF-8, and values that are neither JSON nor packed."""
     for table, (name, *columns) in CONTENTS.items():
         read = ", ".join(f"typeof({column}), CAST({column} AS BLOB)" for column in columns)
         try:
@@ -342,9 +342,9 @@ def unreadable(db: SqliteConnection) -> Iterator[str]:
 
 
 def _contradicting(db: SqliteConnection) -> Iterator[str]:
-    """Yield which items are not those that their features were made of.
+    """Yield the items that differ from their features.
 
-    None of an earlier schema: what words read of a text may have changed since.
+    A file of an earlier schema has none: the way to split a text into terms may have changed.
     """
     if db.pragma("user_version") != schema.SCHEMA:
         return
@@ -360,7 +360,7 @@ def _contradicting(db: SqliteConnection) -> Iterator[str]:
 
 
 def _is_readable(value: bytes | None, kind: str, *, plain: bool) -> bool:
-    """Return whether a column can be read: of what kind it is, and its content as a blob."""
+    """Return whether the content of a column, as a blob of the given kind, can be read."""
     if value is None or kind not in {"text", "blob"}:
         return value is None
     try:

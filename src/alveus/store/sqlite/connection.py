@@ -1,4 +1,4 @@
-"""Connections to one database file, set up alike and lent, and SQLite's errors in our words."""
+"""Connections to a database file, their configuration and lending, and the translation of errors."""
 
 from __future__ import annotations
 
@@ -38,17 +38,20 @@ from alveus.values.lazy import lazy_attribute
 from alveus.values.sqlite_connections import PlainConnection
 
 BUSY_MS = 10_000
-"""How long SQLite itself waits for a lock; ours are waited for outside it."""
+"""How long SQLite itself waits for a lock; alveus waits for its locks outside SQLite."""
 
 CACHE_KIB = 16_384
-"""Page cache of one connection."""
+"""The page cache of one connection, in KiB."""
 
 LOG_KEPT_BYTES = 64_000_000
-"""How long the file of the write-ahead log may stay once what was in it has been moved. A reader
-that held the moving up lets it grow without end; where the log begins anew, it is cut to this."""
+"""The most bytes that the file of the write-ahead log keeps after a move.
+
+While a reader prevents the move, the log may grow without limit. When the log restarts, SQLite
+truncates it to this size.
+"""
 
 FILES_NEEDED = 12
-"""Descriptors that an open store takes, and a few."""
+"""Descriptors that an open store needs, and a few more."""
 
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
@@ -66,7 +69,7 @@ _FULL = {
         "LimitFSIZE= of a service"
     ),
 }
-"""By what hinders that more is written, in SQLite or beside it."""
+"""System errors that prevent writing more, by the description of the cause."""
 
 _NO_WRITES = (
     apsw.SQLITE_IOERR_WRITE,
@@ -76,21 +79,21 @@ _NO_WRITES = (
     apsw.SQLITE_IOERR_SHMSIZE,
     apsw.SQLITE_IOERR_SHMMAP,
 )
-"""What SQLite says where a write failed, but for a full disk that it noticed at once."""
+"""SQLite's errors of a failed write, except a full disk that SQLite noticed at once."""
 
 _CUT_MEANWHILE = (
     apsw.SQLITE_IOERR_SHORT_READ,
     apsw.SQLITE_IOERR_DELETE_NOENT,
     apsw.SQLITE_IOERR_RDLOCK,
 )
-"""What SQLite says where another process cut or removed what it was just reading.
+"""SQLite's errors if another process truncated or deleted a file during a read.
 
-Its locks forbid that, but end where other code of this process closes the file; `guards` has some
-that do not end, but only once SQLite has the log open, and none of who reads.
+SQLite's locks prevent that, but they end when other code of this process closes the file. The locks
+of `guards` do not end, but exist only once SQLite has the log open, and not for readers.
 """
 
 _OPENINGS = 5
-"""How often an opening is tried at most where that happens."""
+"""How often an opening is tried if the file was cut meanwhile."""
 
 _REFUSED = (
     apsw.ReadOnlyError,
@@ -104,7 +107,7 @@ _FILES = (
     "", "-wal", "-shm", ".alveus", ".alveus/lock", ".alveus/turn", ".alveus/log", ".alveus/owners",
     ".alveus/index",
 )  # fmt: skip
-"""How the names of a store's files go on, and of those beside it."""
+"""The suffixes of a store's files, and of the files beside it."""
 
 _CUT_SHORT = (
     "a restore, repair or upgrade was cut short; open the store once without mode='ro', which "
@@ -112,16 +115,19 @@ _CUT_SHORT = (
 )
 
 NEAR_LIMIT = 1 << 16
-"""A write is at most so many bytes: a file that failed to grow is within them of the limit, and a
-disk that it failed on has less room."""
+"""The most bytes of one write.
+
+A file that failed to grow is that close to its limit, and a disk on which a write failed has less
+room.
+"""
 
 
 class CallSubject(NamedTuple):
-    """What a call was about.
+    """The subject of a call, for its errors.
 
     Attributes:
-        read_only: Whether it was opened, or is to be, for reading alone.
-        errno: What the system told SQLite last; 0: not known.
+        read_only: Whether the file was or will be opened for reading alone.
+        errno: The system's last error number in SQLite. 0 means unknown.
     """
 
     location: str
@@ -151,7 +157,7 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def retried(function: Callable[P, R]) -> Callable[P, R]:
-    """Make *function*, which opens a store, try again where what it read was cut meanwhile."""
+    """Make *function*, which opens a store, try again if a file was cut while it was read."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -167,15 +173,15 @@ def retried(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def was_cut(error: Exception) -> bool:
-    """Return whether *error* came as another process cut what was read: to read again helps."""
+    """Return whether *error* came from a file that was cut while it was read; a retry helps."""
     return getattr(error, "extendedresult", 0) in _CUT_MEANWHILE
 
 
 def explained(error: Exception, subject: CallSubject, store: object = None) -> AlveusError | None:
-    """Return the alveus error that says what *error* means; None: it is a fault of ours.
+    """Return the alveus error for *error*. None means a fault in alveus.
 
     Args:
-        store: The open store it is about, whose file is looked at where rows are not as written.
+        store: The open store of the call; its file is examined if rows are not as written.
     """
     if isinstance(error, (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *POSSIBLE_DAMAGE)):
         if isinstance(error, UnicodeDecodeError):
@@ -190,7 +196,7 @@ def explained(error: Exception, subject: CallSubject, store: object = None) -> A
 def as_alveus_error(
     error: apsw.Error | OSError | UnicodeDecodeError, subject: CallSubject
 ) -> AlveusError:
-    """Return the alveus error that says what *error* means for the caller."""
+    """Return the alveus error that explains *error* to the caller."""
     location = subject.location
     if _lacks_files(error):
         return Unavailable(
@@ -231,13 +237,13 @@ def as_alveus_error(
 
 
 def _kind(error: Exception) -> str:
-    """Return what kind of error it is: SQLite has one text for all errors of the disk."""
+    """Return the kind of an error: SQLite has one text for all errors of the disk."""
     code: int = getattr(error, "extendedresult", 0)
     return str(apsw.mapping_extended_result_codes.get(code, type(error).__name__))
 
 
 def _damaged(error: Exception, location: str) -> AlveusError | None:
-    """Return what *error* says of the contents of a file; None: nothing."""
+    """Return the error for damaged contents of a file, or None if *error* reports none."""
     if checksums.is_mismatch(error):
         return StoreDamaged(location, "a page of the file does not match its checksum")
     if isinstance(error, (apsw.CorruptError, UnicodeDecodeError)):
@@ -248,7 +254,7 @@ def _damaged(error: Exception, location: str) -> AlveusError | None:
 
 
 def _access(subject: CallSubject) -> str:
-    """Return what to do where the files of a store may not be opened as the call needs."""
+    """Return advice for a store whose files may not be opened as the call needs."""
     if os.access(subject.location, os.F_OK) and not os.access(subject.location, os.R_OK):
         rights = "read it" if subject.read_only else "read and write it, and write its folder"
         return f"its file may not be read; let this process {rights}"
@@ -264,14 +270,14 @@ def _access(subject: CallSubject) -> str:
 
 
 def _is_of_another(error: PermissionError, location: str) -> bool:
-    """Return whether *error* is about a file beside which no store lies, such as a backup."""
+    """Return whether *error* is about a file without a store beside it, such as a backup."""
     return not os.path.realpath(os.fsdecode(error.filename or location)).startswith(
         os.path.realpath(location)
     )
 
 
 def _hindrance(error: Exception, subject: CallSubject) -> int | None:
-    """Return the number of the system's error that says why there is no room; None: there is."""
+    """Return the number of the system error that explains the lack of room, or None."""
     if isinstance(error, OSError):
         return error.errno if error.errno in _NO_ROOM else None
     if isinstance(error, apsw.FullError):
@@ -296,7 +302,7 @@ def _at_limit(path: Path) -> bool:
 
 
 def _is_full(folder: Path) -> bool:
-    """Return whether a disk has no room for a write: asked where the error is not known."""
+    """Return whether a disk has no room for a write; used if the system error is unknown."""
     if not folder.is_dir():
         return False
     disk = os.statvfs(folder)
@@ -306,7 +312,7 @@ def _is_full(folder: Path) -> bool:
 def _lacks_files(error: Exception) -> bool:
     """Return whether *error* came because no more files may be opened.
 
-    SQLite does not say why it could not open one; and some may have been closed again since.
+    SQLite does not report why it could not open a file; and some files may have been closed since.
     """
     if not isinstance(error, apsw.CantOpenError):
         return isinstance(error, OSError) and error.errno in _TOO_MANY
@@ -323,7 +329,7 @@ class SqliteConnection(PlainConnection):
     """A connection to SQLite, as the shared statements use it.
 
     Attributes:
-        at_rest: What the file was as it was opened, if it is read as one that nobody writes to.
+        at_rest: The identity of the file's contents at opening, if it is read as a file at rest.
     """
 
     at_rest: object = None
@@ -357,7 +363,7 @@ class SqliteConnection(PlainConnection):
             run(sql, rows)
 
     def count_pages(self) -> None:
-        """Have `log_pages` tell how long the write-ahead log is."""
+        """Make `log_pages` report the length of the write-ahead log."""
         counted = self._counted_pages = list[int]()
 
         def count(_connection: apsw.Connection, _name: str, pages: int) -> int:
@@ -367,27 +373,27 @@ class SqliteConnection(PlainConnection):
         self.set_wal_hook(count)
 
     def log_pages(self) -> int:
-        """Return how many pages it has after the last commit; 0: none since it was asked."""
+        """Return the pages of the log after the last commit. 0 means no commit since the last call."""
         return self._counted_pages.pop() if self._counted_pages else 0
 
     def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
-        """Close it; twice is fine."""
+        """Close the connection. A second call does nothing."""
         vars(self).pop("_writing", None)
         super().close(force)
 
     def settle(self) -> None:
-        """SQLite has done it."""
+        """Do nothing: SQLite completes each statement at once."""
 
     def roll_back(self, statement: str) -> None:
         """See `Connection.roll_back`."""
         self.execute(statement)
 
     def recover(self) -> None:
-        """SQLite undoes a refused statement by itself."""
+        """Do nothing: SQLite itself undoes a failed statement."""
 
 
 def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> SqliteConnection:
-    """Return a connection that is set up as every one of alveus is."""
+    """Return a connection with the configuration of all alveus connections."""
     flags = apsw.SQLITE_OPEN_READWRITE
     name = str(path)
     if read_only:
@@ -408,7 +414,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
 
 def _configure(connection: SqliteConnection) -> None:
     connection.set_busy_timeout(BUSY_MS)
-    # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
+    # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may do so,
     # while it holds the write lock; never a forked child, nor the garbage collector.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     # A plan holds for all that is bound; else SQLite makes it anew for each bound LIMIT.
@@ -426,18 +432,18 @@ def _configure(connection: SqliteConnection) -> None:
 
 
 _leave = FORKS.leave
-"""Looked up once, as that takes memory: without any, the gate is left all the same."""
+"""Looked up in advance, as a look-up needs memory: so the gate is left even without memory."""
 
 
 class Lender(Protocol):
-    """An open file."""
+    """An open file that lends connections."""
 
     def lend(self) -> SqliteConnection:
-        """Return a connection that only reads, to be given back by `take_back`."""
+        """Return a connection that only reads; `take_back` takes it back."""
         ...
 
     def take_back(self, db: SqliteConnection) -> None:
-        """Keep what `lend` lent for the next one, or close it."""
+        """Keep a connection from `lend` for the next caller, or close it."""
         ...
 
 
@@ -475,12 +481,12 @@ class Borrowed:
 
 
 def contents_at_rest(path: Path) -> object:
-    """Return what tells the contents of a file that holds all; None: a log may hold more."""
+    """Return the identity of a file's contents, or None if a log may contain more."""
     logs = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
     return None if any(log.exists() and log.stat().st_size for log in logs) else contents(path)
 
 
 def contents(path: Path) -> object:
-    """Return what changes when a file is written to, or replaced."""
+    """Return a value that changes when a file is written to, or replaced."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

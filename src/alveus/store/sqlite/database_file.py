@@ -68,29 +68,29 @@ logger = logging.getLogger(__name__)
 Durability: TypeAlias = Literal["full", "normal"]
 
 CHECKPOINT_PAGES = 4_000
-"""Pages in the write-ahead log (16 MB) past which they are moved into the main file."""
+"""Pages in the write-ahead log (16 MB) past which the log is moved into the main file."""
 
 MOVED_BESIDE = 4
-"""Times as many are moved beside the writer; a longer log, by the writer itself."""
+"""A thread moves a log of up to this many times `CHECKPOINT_PAGES`; the writer moves a longer log."""
 
 FEW = 16
-"""The part of that which the writer moves itself, once most is moved: as one in so many."""
+"""The writer moves the log itself if at most `CHECKPOINT_PAGES` / `FEW` pages are new to the thread."""
 
 VERSION = "PRAGMA data_version"
-"""A number that a connection sees change whenever another one committed."""
+"""A number that changes for a connection when another connection commits."""
 
 SWEEPS = 8
-"""Sweeps that go with that at most: what sets keep no longer goes as fast as it can come."""
+"""The most sweeps with each move of the log, so that deletion keeps up with retention."""
 
 _HINDRANCES = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.BusyError)
-"""What may hinder that: the disk is full, for one."""
+"""Errors that may prevent the sweep or the move, such as a full disk."""
 
 _SYNCED = """
     INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
 """
 
 _BEGIN, _COMMIT = [(statement, [()]) for statement in ("BEGIN IMMEDIATE", "COMMIT")]
-"""Run as what is written between them: by compiled code, where there is some."""
+"""The prepared statements that begin and commit a transaction."""
 
 _LAST_SET = "SELECT seq FROM sqlite_sequence WHERE name = 'memory_set'"
 
@@ -99,7 +99,7 @@ State: TypeAlias = Literal["open", "closed", "forked"]
 
 
 class Connections:
-    """The connections of one open file that nobody is using now, and what is known of its log."""
+    """The idle connections of one open file, and the known length of its log."""
 
     def __init__(self) -> None:
         self.state: State = "open"
@@ -108,7 +108,7 @@ class Connections:
         self.writer: SqliteConnection | None = None
 
     def close(self) -> None:
-        """Close them, without a checkpoint."""
+        """Close the connections, without a checkpoint."""
         with FORKS.inside():
             try:
                 while self.readers:
@@ -118,13 +118,13 @@ class Connections:
                     self.writer.close()
 
     def leak(self) -> None:
-        """Never close them, not even with the process: in a child that SQLite would hang in."""
+        """Keep the connections open for ever: in a forked child, closing could hang."""
         for one in (*self.readers, self.writer):
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(one))
 
 
 class SqliteFile(SqlDatabase):
-    """One writer at a time, readers beside it; opened by `open`."""
+    """An open file with one writer at a time, and readers beside it; opened by `open`."""
 
     keeps_commits = True
 
@@ -175,21 +175,22 @@ class SqliteFile(SqlDatabase):
         wait_s: float = 10,
         still: bool = False,
     ) -> Self:
-        """Open the store at *path*; make it if it is not there and may be written.
+        """Open the store at *path*; make the store if nothing exists and *path* may be written.
 
         Args:
-            durability: "full": a commit that returned survives loss of power. "normal": it
-                survives the death of any process, but loss of power may take the last ones.
+            durability: "full": a returned commit survives loss of power. "normal": a returned
+                commit survives the death of any process, but loss of power may lose the last
+                commits.
             wait_s: Longest wait for other writers.
-            still: Nobody writes meanwhile: a store at rest is read without making a file.
+            still: No process writes meanwhile: a store at rest is read without making a file.
 
         Raises:
-            NotFound: Nothing is there, and it is to be opened read-only.
-            NotAStore: Something else is there.
-            StoreDamaged: The store that is there cannot be read.
-            StoreTooNew: A newer alveus made it.
-            StoreReadOnly: It cannot be written; ``mode="ro"`` may still open it.
-            Unsupported: The platform or file system has no locks to rely on.
+            NotFound: Nothing exists at *path*, and the mode is read-only.
+            NotAStore: The file is something else.
+            StoreDamaged: The store cannot be read.
+            StoreTooNew: A newer alveus made the store.
+            StoreReadOnly: The store cannot be written; ``mode="ro"`` may still open it.
+            Unsupported: The platform or file system has no reliable locks.
         """
         path = Path(os.path.realpath(path))
         FORKS.check_sound(path)
@@ -240,12 +241,12 @@ class SqliteFile(SqlDatabase):
         )
 
     def is_worth_another_try(self, error: Exception) -> bool:
-        """See `SqlDatabase.is_worth_another_try`: only who reads meets what was cut."""
+        """See `SqlDatabase.is_worth_another_try`: true only for reads of a file that was cut."""
         return was_cut(error)
 
     @property
     def last_errno(self) -> int:
-        """What the system told SQLite when a write failed last; 0: nothing."""
+        """The system's error number of SQLite's last failed write. 0 means none."""
         writer = self._writer  # none by now, if another thread closed this handle
         with suppress(apsw.Error):
             return 0 if writer is None else writer.system_errno
@@ -253,7 +254,7 @@ class SqliteFile(SqlDatabase):
 
     @property
     def folder(self) -> Path:
-        """The folder beside the database: locks, and side files that can be dropped."""
+        """The folder beside the database: locks, and side files that can be deleted."""
         return folder_of(self._path)
 
     @property
@@ -265,7 +266,7 @@ class SqliteFile(SqlDatabase):
         return self._connections.writer
 
     def check_open(self) -> None:
-        """Refuse a handle that was closed, or that a forked child inherited."""
+        """Raise if the handle was closed, or if a forked child inherited it."""
         FORKS.check_process()
         if self._connections.state != "open":
             self._refuse_use()
@@ -301,7 +302,7 @@ class SqliteFile(SqlDatabase):
             self._connections.writer = writer
 
     def _guard_log(self, connections: Connections, writer: SqliteConnection) -> None:
-        """Have nobody take the log away, which the writer opens, or has open."""
+        """Prevent other processes from deleting the log that the writer opens or has open."""
         writer.pragma("user_version")
         self._guard.lock()
         connections.log_identity = identity(self._log_location)
@@ -310,9 +311,9 @@ class SqliteFile(SqlDatabase):
         locks.note_log(self.folder, self._path)
 
     def _join_readers(self, db: SqliteConnection) -> None:
-        """Guard the log of a file that is only read; one without, as a backup is, lies at rest.
+        """Guard the log of a file that is only read. A file without a log, as a backup, is at rest.
 
-        A lock on that would keep whoever opens it to write from making the log.
+        A lock on a file at rest would prevent a writer from making the log.
         """
         if db.pragma("journal_mode") != "wal":
             self._immutable, db.at_rest = True, contents(self._path)
@@ -325,7 +326,7 @@ class SqliteFile(SqlDatabase):
         return Borrowed(self)
 
     def lend(self) -> SqliteConnection:
-        """Return a connection that only reads, inside the gate; to be given back by `take_back`."""
+        """Return a connection that only reads, inside the gate; `take_back` takes it back."""
         if self._connections.state != "open":
             self.check_open()
         if self._immutable:
@@ -336,7 +337,7 @@ class SqliteFile(SqlDatabase):
             return connect(self._path, read_only=True)
 
     def _lend_at_rest(self) -> SqliteConnection:
-        """Return a connection to the file as it is now, which others may have written to since."""
+        """Return a connection to the current file, to which other processes may have written."""
         found = contents_at_rest(self._path)
         while self._readers:
             db = self._readers.pop()
@@ -353,10 +354,11 @@ class SqliteFile(SqlDatabase):
         return db
 
     def take_back(self, db: SqliteConnection) -> None:
-        """Keep what `lend` lent for the next one, or close it.
+        """Keep a connection from `lend` for the next caller, or close it.
 
         Raises:
-            StoreBusy: It read a file at rest, which somebody wrote to meanwhile.
+            StoreBusy: The connection read a file at rest, and another process wrote to the file
+                meanwhile.
         """
         state = self._connections.state
         if state == "open" and not db.in_transaction:  # as after an interrupt in a snapshot
@@ -368,17 +370,17 @@ class SqliteFile(SqlDatabase):
 
     @property
     def is_immutable(self) -> bool:
-        """Whether it is read as a file at rest, which nobody may write to meanwhile."""
+        """Whether the file is read as a file at rest, to which no process may write meanwhile."""
         return self._immutable
 
     def is_in_place(self) -> bool:
-        """Return whether it is open, and its file and log are still what is at the path."""
+        """Return whether the file is open, and its path and its log's path still lead to it."""
         if self._state != "open" or identity(self._location) != self._identity:
             return False
         return self._read_only or identity(self._log_location) == self._connections.log_identity
 
     def _check_files(self) -> None:
-        """Refuse to write where it was closed, or into a file no longer where it was opened."""
+        """Raise if the handle was closed, or if the file is no longer at its path."""
         connections = self._connections  # of a handle, others once it is closed
         if connections.state != "open":
             self._refuse_use()
@@ -399,7 +401,7 @@ class SqliteFile(SqlDatabase):
         return self._log_mover
 
     def _writable(self) -> tuple[SqliteConnection, WriteLock]:
-        """Return the writer and the lock to hold while it writes."""
+        """Return the writer and its write lock."""
         connections = self._connections
         self.check_open()
         writer = connections.writer
@@ -435,7 +437,7 @@ class SqliteFile(SqlDatabase):
         """Do the work of a group in one transaction.
 
         Raises:
-            _GroupRefused: One is refused; nothing was done.
+            _GroupRefused: A ticket is refused; nothing was done.
         """
 
         def answered(db: SqliteConnection) -> tuple[Sequence[object], dict[int, int]]:
@@ -457,7 +459,7 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def writing(self) -> Generator[SqliteConnection]:
-        """Give the writer inside a transaction, which commits unless the block raises."""
+        """Lend the writer inside a transaction, which commits unless the block raises."""
         yield from self._written()
 
     def _written(self) -> Generator[SqliteConnection]:  # noqa: PLR0915 - a frame fewer for each commit
@@ -497,7 +499,7 @@ class SqliteFile(SqlDatabase):
 
     @explaining
     def sync(self) -> None:
-        """See `Finder.sync`: a commit that waits for the disk has it keep all before it too."""
+        """See `Finder.sync`: writes a commit that waits for the disk, after all earlier commits."""
         call_within(self._between_commits(), self._sync)
 
     def _sync(self, writer: SqliteConnection) -> None:
@@ -510,7 +512,7 @@ class SqliteFile(SqlDatabase):
     def _locked(
         self, block: Callable[[SqliteConnection], Generator[SqliteConnection]]
     ) -> Generator[SqliteConnection]:
-        """Do *block* outside a transaction, while nobody else writes or moves the log."""
+        """Run *block* outside a transaction, while no other process writes or moves the log."""
         writer, lock = self._writable()
         region = FORKS.inside()
         try:
@@ -530,7 +532,7 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def _between_commits(self) -> Generator[SqliteConnection]:
-        """Give the writer outside a transaction, while nobody else writes; by `call_within`."""
+        """Lend the writer outside a transaction while no other process writes; by `call_within`."""
         yield from self._locked(self._given)
 
     def _given(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
@@ -543,15 +545,15 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def _alone(self) -> Generator[SqliteConnection]:
-        """Give the writer, outside a transaction, while nobody else has the store open.
+        """Lend the writer outside a transaction, while no other process has the store open.
 
-        SQLite tells: it gives up the write-ahead log only for its last user. By `call_within`.
+        SQLite makes sure: it leaves WAL mode only for the last user. By `call_within`.
         """
         self._refuse_handles()
         yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
 
     def _refuse_handles(self) -> None:
-        """Refuse to go on if there are other handles of this file."""
+        """Raise if this file has other handles."""
 
     def _given_alone(
         self, connections: Connections, writer: SqliteConnection
@@ -573,14 +575,14 @@ class SqliteFile(SqlDatabase):
             self._guard_log(connections, writer)
 
     def _add_checksums(self, writer: SqliteConnection) -> bool:
-        """Give a file that nobody else has open checksums; return whether it had none."""
+        """Add checksums to a file that no other process has open. Return whether it had none."""
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
 
     def _care_unless_hindered(self, writer: SqliteConnection, pages: int) -> None:
-        """Do what `_care` does; what hinders it is no error of the commit before, which stands.
+        """Call `_care`; an error there does not fail the commit before, which stands.
 
-        The log stays as long as it is, so the next commit tries again.
+        The log keeps its length, so the next commit tries again.
         """
         try:
             self._care(writer, pages)
@@ -593,7 +595,7 @@ class SqliteFile(SqlDatabase):
             logger.warning("the write-ahead log of a store could not be moved: %s", error)
 
     def _care(self, writer: SqliteConnection, pages: int) -> None:
-        """Sweep, and move a log of *pages* pages into the main file, or have most of it moved."""
+        """Sweep, give back free pages, and move a log of *pages* pages into the main file."""
         for _ in range(SWEEPS):
             with writer:
                 cache = self._cache
@@ -612,14 +614,14 @@ class SqliteFile(SqlDatabase):
         call_within(self._mover.moving(), partial(self._move_log, writer))
 
     def _move_log(self, writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
-        """Move the log into the main file, as far as readers allow, unless another does so."""
+        """Move the log into the main file, as far as readers allow, unless another process does."""
         if is_alone:
             with suppress(apsw.BusyError):
                 all_of, moved = writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
                 self._mover.moved(all_of=all_of, pages=moved)
 
     def close(self) -> None:
-        """Flush touches, close every connection and drop every lock; twice is fine."""
+        """Flush touches, close every connection and release every lock. A second call does nothing."""
         if self._state != "open":
             return
         if self._writer is not None and self._touch_times:
@@ -645,9 +647,9 @@ class SqliteFile(SqlDatabase):
             self._collected()
 
     def _leave_log(self, writer: SqliteConnection) -> None:
-        """Have SQLite move the log into the file, if no other process has it open.
+        """Let SQLite move the log into the file on closing, if no other process has the file open.
 
-        Nor does it do so as it closes a file that was moved away: its log would lack there.
+        If the file was moved to another path, move the log now: SQLite would leave it behind.
         """
         if identity(self._location) == self._identity:
             writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -655,12 +657,12 @@ class SqliteFile(SqlDatabase):
             call_within(self._mover.moving(), partial(_empty_log, writer))
 
     def dismiss(self, owners: set[str]) -> None:
-        """Make *owners* count as dead, and take them out of the set: without waiting."""
+        """Make *owners* count as dead, and remove them from the set, without waiting."""
         while owners and self._owners is not None:
             self._owners.dismiss(owners.pop())
 
     def collect(self) -> None:
-        """Close it when nobody has a handle any more: nothing is written, or waited for."""
+        """Close the file when no handle exists any more, without writing and without waiting."""
         if self._state != "open":
             return
         self._connections.state = "closed"
@@ -673,10 +675,10 @@ class SqliteFile(SqlDatabase):
             self._owners.abandon()
 
     def forked(self, *, quiet: bool) -> None:
-        """In a forked child: let go of what the parent has, without touching it.
+        """In a forked child: drop the parent's connections and locks without touching them.
 
-        SQLite would take the locks of an inherited connection for its own: all that this process
-        has are closed by it, before another is opened.
+        SQLite would take the locks of an inherited connection for the child's. So the child closes
+        all inherited files before it opens another connection.
         """
         if self._state != "open":
             return
@@ -697,7 +699,7 @@ class SqliteFile(SqlDatabase):
         if self._owners is not None:
             self._owners.abandon()
 
-    # --- what a copy of all rows needs --------------------------------------------------------
+    # --- for a copy of all rows ---------------------------------------------------------------
 
     own_notes = frozenset({checksums.MARK, "synced"})
 
@@ -733,7 +735,7 @@ class SqliteFile(SqlDatabase):
 
 
 def _empty_log(writer: SqliteConnection, is_alone: bool) -> None:  # noqa: FBT001 - of a block
-    """Move all of the log, and cut it, if that can be done at once."""
+    """Move the whole log, and truncate it, if that is possible at once."""
     if is_alone:
         with suppress(apsw.BusyError):
             writer.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
@@ -745,7 +747,7 @@ def folder_of(path: Path) -> Path:
 
 
 class _GroupRefused(Exception):
-    """One of several pieces of work that were done together is refused."""
+    """One ticket of a group that ran in one transaction is refused."""
 
 
 def _refuse_other(path: Path) -> None:

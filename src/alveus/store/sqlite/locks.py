@@ -34,23 +34,23 @@ from alveus.store.files import give_to_owner
 from alveus.values.forks import FORKS, FreshLock, is_owned
 
 _SHARED: Final = (0x40000002, 510)
-"""The bytes of a database that SQLite locks: shared while it is open, exclusively by the last."""
+"""The bytes of a database that SQLite locks: shared by all users, exclusively by the last one."""
 
 _IN_USE: Final = (128, 1)
-"""The byte of the -shm file that is locked by each who has the log open."""
+"""The byte of the -shm file that every process locks that has the log open."""
 
 _SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
-"""Locks of an open file description; None: this system has none."""
+"""The command for locks of an open file description. None means that the system has none."""
 
 
 class FileGuard:
-    """The locks of this process on one database; shared by all who have it open here.
+    """The locks of this process on one database; shared by all handles of this process.
 
-    Its descriptors are closed when the last of them leaves, after all their connections.
+    The descriptors are closed when the last user leaves, after all its connections.
 
     Attributes:
-        users: They themselves, and no count: one that an interrupt kept from leaving is none once
-            it is collected, and the next one that leaves closes for both.
+        users: The users, not their number: if an interrupt kept a user from leaving, it disappears
+            when it is collected, and the next user that leaves closes the descriptors.
     """
 
     def __init__(self, path: Path, key: tuple[int, int]) -> None:
@@ -61,10 +61,10 @@ class FileGuard:
         FORKS.register(self)
 
     def lock(self) -> None:
-        """Hold the locks from now on; SQLite has the database and its log open.
+        """Take the locks; SQLite has the database and its log open.
 
         Raises:
-            StoreBusy: Another program has the whole database locked.
+            StoreBusy: Another program has locked the whole database.
         """
         if _SET_LOCK is None:
             return
@@ -90,7 +90,10 @@ class FileGuard:
                 self._log = os.open(shm, os.O_RDONLY | os.O_CLOEXEC)
 
     def unlock(self) -> bool:
-        """Let SQLite look whether it is the last, if nobody else here has the file open."""
+        """Release the locks if only one user is left here. Return whether they were released.
+
+        SQLite can then check whether it is the last user of the file.
+        """
         with _mutex:
             if len(self.users) != 1:
                 return False
@@ -100,14 +103,14 @@ class FileGuard:
         return True
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`. The locks are the parent's: they stay, as long as it has them."""
+        """See `Inherited`. The locks are the parent's, and stay as long as the parent has them."""
         del quiet
         if _guards.get(self.key) is self:
             del _guards[self.key]
         self.close()
 
     def close(self) -> None:
-        """Close its descriptors, which gives up the locks; after an interrupt, those left."""
+        """Close the descriptors, which releases the locks."""
         if self._database >= 0:
             descriptor, self._database = self._database, -1
             os.close(descriptor)
@@ -121,7 +124,7 @@ _guards: dict[tuple[int, int], FileGuard] = {}
 
 
 def join_guard(path: Path, user: object) -> FileGuard:
-    """Return the guard of an existing database, which *user* is to `leave` again."""
+    """Return the guard of an existing database; *user* must leave it with `leave_guard`."""
     found = path.stat()
     key = found.st_dev, found.st_ino
     with _mutex:
@@ -131,7 +134,7 @@ def join_guard(path: Path, user: object) -> FileGuard:
 
 
 def leave_guard(user: object) -> None:
-    """Give up what `join` gave to *user*, if it did; all its connections are closed."""
+    """Leave the guard that *user* joined, if any; all connections of *user* are closed."""
     with _mutex:
         for guard in [one for one in _guards.values() if user in one.users]:
             guard.users.discard(user)
@@ -155,19 +158,19 @@ _NETWORK = frozenset([
     "beegfs", "9p", "afpfs", "fuse.sshfs", "fuse.s3fs", "fuse.gcsfuse", "fuse.rclone",
     "fuse.glusterfs", "fuse.davfs", "davfs",
 ])
-"""File systems whose locks do not reliably reach other hosts, or that lose them."""
+"""File systems whose locks do not reliably reach other hosts, or are lost."""
 
 
 _NO_FILES = frozenset([
     "proc", "sysfs", "cgroup", "cgroup2", "configfs", "debugfs", "devpts", "efivarfs", "fusectl",
     "mqueue", "pstore", "securityfs", "tracefs",
 ])
-"""File systems that show the kernel, and keep nobody's files."""
+"""File systems of the kernel, which hold no user files."""
 # fmt: on
 
 
 def refuse_unsupported(path: Path) -> None:
-    """Raise `Unsupported` on a platform or file system whose locks cannot be relied on."""
+    """Raise `Unsupported` on a platform or file system without reliable locks."""
     if sys.platform == "win32":
         raise Unsupported("alveus needs POSIX file locks, which Windows lacks; use WSL 2")
     kind = file_system(path)
@@ -184,7 +187,7 @@ def refuse_unsupported(path: Path) -> None:
 
 
 def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str | None:
-    """Return the type of the file system that *path* lies on; None where it cannot be told."""
+    """Return the type of the file system of *path*, or None if it is unknown."""
     with suppress(OSError):
         best, kind = "", None
         for line in mounts.read_text(errors="replace").splitlines():
@@ -198,17 +201,17 @@ def file_system(path: Path, mounts: Path = Path("/proc/self/mountinfo")) -> str 
 
 
 def create_private(path: Path) -> None:
-    """Make an empty file only its owner can read, unless something is there already."""
+    """Make an empty file that only its owner can read, unless the file exists."""
     with suppress(FileExistsError):
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))
 
 
 class WriteLock:
-    """One writer at a time, among threads and processes; waiting is bounded and takes turns.
+    """One writer at a time, among threads and processes; waiting is bounded and in turn.
 
-    A file lock that is polled would go to whoever polls at the right moment, which is nearly
-    always the process that just released it. So whoever waits first takes a second lock, `turn`,
-    and keeps it while polling: the one that just wrote must queue behind him.
+    With polling alone, a file lock would nearly always go to the process that just released it. So
+    the first waiting process takes a second lock, `turn`, and keeps it while polling; the process
+    that just wrote must queue behind it.
     """
 
     def __init__(self, folder: Path, *, wait_s: float) -> None:
@@ -272,7 +275,7 @@ class WriteLock:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Let go of it, if this thread has it; twice is fine."""
+        """Release the lock if this thread holds it. Releasing twice is allowed."""
         if not is_owned(self._mutex):
             return
         try:
@@ -302,12 +305,12 @@ class WriteLock:
         )
 
     def close(self) -> None:
-        """Close the descriptors, which drops the locks, once no thread of this process has them."""
+        """Close the descriptors, which releases the locks, once no thread here holds them."""
         with self._mutex:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the descriptors, whoever has the lock: in a forked child, which alone runs on."""
+        """Close the descriptors in a forked child, even if a thread of the parent has the lock."""
         self._closed = True
         self._close()
 
@@ -322,9 +325,9 @@ def _close_all(descriptors: tuple[int, ...]) -> None:
 
 
 class Owners:
-    """Which owners of leases are alive: each holds a lock on a file of its own.
+    """Records which owners of leases are alive: each owner holds a lock on a separate file.
 
-    The kernel drops the lock when the process dies, however it dies: no clock is needed.
+    The kernel releases the lock when the process dies, so no clock is needed.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -357,7 +360,7 @@ class Owners:
             os.close(descriptor)
 
     def is_alive(self, owner: str) -> bool:
-        """Return whether some process holds the file of *owner*; a dead one's is removed."""
+        """Return whether a process holds the file of *owner*; delete the file of a dead owner."""
         return owner in self._mine or self._is_held(self._path(owner))
 
     def _is_held(self, file: Path) -> bool:
@@ -376,12 +379,12 @@ class Owners:
             os.close(descriptor)
 
     def close(self) -> None:
-        """Dismiss everyone enlisted here."""
+        """Dismiss all owners enlisted here."""
         for owner in list(self._mine):
             self.dismiss(owner)
 
     def abandon(self) -> None:
-        """Close what a forked child inherited, without dismissing the parent's owners."""
+        """Close the inherited descriptors in a forked child; the parent's owners stay alive."""
         for descriptor in self._mine.values():
             with suppress(OSError):
                 os.close(descriptor)
@@ -392,9 +395,9 @@ class Owners:
 
 
 def drop_locks(folder: Path) -> None:
-    """In a forked child: give up the parent's locks on files of the folder, whoever has them.
+    """In a forked child: close the parent's locks on all files of the folder.
 
-    The numbers stay taken, so that nobody who believes in one reaches another file.
+    The descriptor numbers stay in use, so that no object with an old number reaches another file.
     """
     listing = Path("/proc/self/fd")
     if not listing.exists():
@@ -408,10 +411,10 @@ def drop_locks(folder: Path) -> None:
 
 
 def private_folder(path: Path, database: Path) -> Path:
-    """Make the folder beside the database, for its owner; return it.
+    """Make the folder beside the database, for its owner only. Return the folder.
 
     Raises:
-        StoreReadOnly: It cannot be made here.
+        StoreReadOnly: The folder cannot be made.
     """
     try:
         path.mkdir(mode=0o700, exist_ok=True)
@@ -425,15 +428,15 @@ def private_folder(path: Path, database: Path) -> Path:
 
 
 LOG_NOTE = "log"
-"""The note, in the folder beside the database: numbers of the database, and of its log."""
+"""The note, in the folder beside the database: the identities of the database and of its log."""
 
 
 Identity: TypeAlias = tuple[int, int]
-"""What tells a file from any other: its device, and its number there."""
+"""The identity of a file: its device, and its inode number."""
 
 
 def identity(path: str | Path) -> Identity | None:
-    """Return what tells the file at *path* from any other; None: there is none."""
+    """Return the identity of the file at *path*, or None if no file exists."""
     try:
         found = os.stat(path)  # noqa: PTH116 - at every commit, and twice as quick
     except FileNotFoundError:
@@ -442,9 +445,9 @@ def identity(path: str | Path) -> Identity | None:
 
 
 def note_log(folder: Path, path: Path) -> None:
-    """Write down that the log beside *path* belongs to the database that is there.
+    """Write the note that the log beside *path* belongs to the database at *path*.
 
-    Where there is no room for that, the log is that of nobody known.
+    If the disk is full, the log has no known owner.
     """
     database, log = identity(path), identity(f"{path}-wal")
     if database is None or log is None or _noted(folder) == (database, log):
@@ -459,14 +462,14 @@ def note_log(folder: Path, path: Path) -> None:
 
 
 def forget_log(folder: Path, path: Path) -> None:
-    """Remove the note, if the log is gone."""
+    """Delete the note if the log is gone."""
     if identity(f"{path}-wal") is None:
         with suppress(OSError):
             (folder / LOG_NOTE).unlink()
 
 
 def refuse_other_log(folder: Path, path: Path) -> None:
-    """Refuse to open what is at *path* where the log beside it belongs to another file.
+    """Raise if the log beside *path* belongs to another database.
 
     Raises:
         Unusable: It does.
@@ -493,7 +496,7 @@ def _holds_something(log: str) -> bool:
 
 
 def _noted(folder: Path) -> tuple[Identity, Identity] | None:
-    """Return the database and the log of the note; None: there is none that can be read."""
+    """Return the identities of database and log in the note, or None if no note can be read."""
     with suppress(OSError, ValueError):
         first, second, third, fourth = map(int, (folder / LOG_NOTE).read_text("ascii").split())
         return (first, second), (third, fourth)

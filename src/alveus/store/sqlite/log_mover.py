@@ -1,13 +1,13 @@
-"""Moves a long write-ahead log into its file while others write.
+"""Moves a long write-ahead log into its file while other threads and processes write.
 
-One connection of SQLite may move the log while another adds to it, but the log is begun anew only
-once all of it is moved. So a thread moves what is there, and waits for the disk; a commit after
-that moves the little that has come meanwhile. Without it, each 16 MB of the log held up the commit
-that made it so long for 10 to 40 ms.
+One connection of SQLite may move the log while another adds to it, but the log restarts only once
+all of it is moved. So a thread moves the present content and waits for the disk; a later commit
+moves the little that has come meanwhile. Without the thread, each 16 MB of the log delayed one
+commit by 10 to 40 ms.
 
-SQLite's lock of who moves the log may end while it is held: see `guards`. A second one who moves
-it could begin it anew, and the first would then write pages over the file that are no longer those
-it takes them for. So whatever of alveus moves the log holds `LogMover.moving`, of another kind.
+SQLite's lock for moving the log may end while it is held: see `guards`. A second mover could then
+restart the log, and the first one would write wrong pages over the file. So all code of alveus that
+moves the log holds `LogMover.moving`, a lock of another kind.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ NAME = "moving"
 
 
 class LogMover:
-    """Who of this process moves the log of one open file; and the thread that does, if one does.
+    """The lock for moving the log of one open file, and the thread that moves it.
 
-    Its descriptor stays open as long as the thread needs it, whoever closes the file.
+    The descriptor stays open as long as the thread needs it, even after the file is closed.
     """
 
     def __init__(self, path: Path, folder: Path) -> None:
@@ -51,7 +51,7 @@ class LogMover:
 
     @contextmanager
     def moving(self) -> Generator[bool]:
-        """Give whether nobody else moves the log, here or in another process, during the block."""
+        """Yield True if no other thread or process moves the log during the block."""
         with self._turn:
             if self._lock < 0:
                 yield False
@@ -74,12 +74,12 @@ class LogMover:
         return True
 
     def close(self) -> None:
-        """Move nothing any more, once nobody does."""
+        """Wait for the current move, then close; nothing is moved afterwards."""
         with self._turn:
             self.abandon()
 
     def collect(self) -> None:
-        """Do so at once, unless the thread moves the log: its descriptor is closed after it."""
+        """Close at once; if the thread is moving the log, it closes the descriptor at its end."""
         if self._turn.acquire(blocking=False):
             try:
                 self.abandon()
@@ -87,23 +87,24 @@ class LogMover:
                 self._turn.release()
 
     def abandon(self) -> None:
-        """Close the descriptor, whoever needs it: in a forked child, which alone runs on."""
+        """Close the descriptor in a forked child, in which the thread does not run."""
         self._lock = -1
         self._close()
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the thread moves the log now."""
+        """Whether the thread is moving the log now."""
         return self._thread is not None and self._thread.is_alive()
 
     def begin(self, pages: int, *, few: int, is_in_place: Callable[[], bool]) -> bool:
-        """Begin to move a log of *pages* pages, unless it is at work; return whether that is so.
+        """Start a thread that moves a log of *pages* pages. Return whether it started.
 
-        It is not if *few* pages have come since it began last, as they are soon moved, nor if the
-        system gives no thread. What hinders it is told to whoever moves the rest.
+        It does not start if at most *few* pages have come since the last start, or if the system
+        gives no thread. If the thread fails, the caller that moves the rest meets the same error,
+        and raises it.
 
         Args:
-            is_in_place: Returns whether the file is open, and still the one at its path.
+            is_in_place: Returns whether the file is open, and still at its path.
         """
         if pages < self._tried:  # the log was begun anew
             self._tried = 0
@@ -118,20 +119,20 @@ class LogMover:
         return False
 
     def moved(self, *, all_of: int, pages: int) -> None:
-        """Note that another moved *pages* pages of a log of *all_of*."""
+        """Record that another thread or process moved *pages* pages of a log of *all_of*."""
         self._tried = 0 if pages == all_of else all_of
 
     def wait(self) -> None:
-        """Wait until it is not at work: never inside the gate of forks, which it has to pass."""
+        """Wait until no move is running. Never call it inside the gate of forks, or it deadlocks."""
         thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
 
     def _move(self, is_in_place: Callable[[], bool]) -> None:
-        """Move what the log holds now, as far as readers allow, unless somebody else does so."""
+        """Move the present log, as far as readers allow, unless another process moves it."""
         user = threading.current_thread()
         with (
-            # Whoever moves the rest meets it, and tells.
+            # The caller that moves the rest meets the same error, and raises it.
             suppress(apsw.Error, OSError, AlveusError),
             FORKS.inside(),
             self.moving() as is_alone,

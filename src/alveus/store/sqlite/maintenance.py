@@ -1,10 +1,11 @@
-"""Care of a store file: figures, copies, free pages, and removing from it what was erased.
+"""Maintenance of a store file: figures, copies, free pages, and removal of erased data.
 
-Deleted rows leave free pages, which later writes use. SQLite gives pages back to the disk in small
+Deleted rows leave free pages, which later writes use. SQLite returns pages to the disk in small
 steps (``auto_vacuum = INCREMENTAL``).
 
-A deleted row stays in the pages of the file until they are overwritten, and in copies of pages in
-the write-ahead log. Only rewriting the whole file (VACUUM) and emptying the log remove it for sure.
+A deleted row remains in the pages of the file until they are overwritten, and in copies of pages in
+the write-ahead log. Only rewriting the whole file (VACUUM) and emptying the log certainly remove
+it.
 """
 
 from __future__ import annotations
@@ -38,13 +39,13 @@ from alveus.store.sqlite.log_mover import LogMover
 from alveus.values.forks import call_within
 
 IN_PASSING = 500
-"""Pages that a writer gives back when it moves the log into the main file: some 10 ms."""
+"""Pages that a writer returns to the disk when it moves the log into the main file: some 10 ms."""
 
 SPARE = 0.25
-"""Share of a file that may be free before pages are given back unasked: they are used again."""
+"""The share of a file that may stay free before pages are returned automatically."""
 
 MIN_FREE_PAGES = 256
-"""Free pages (1 MB) that are never given back unasked."""
+"""Free pages (1 MB) that are never returned automatically."""
 
 _TRIM_CHANGES = """
     DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change)
@@ -52,16 +53,16 @@ _TRIM_CHANGES = """
 """
 
 FEW_LINES = 10_000
-"""Lines of the change log that are kept however few items there are."""
+"""Lines of the change log that are kept even if there are few items."""
 
 
 def free_bytes(db: SqliteConnection) -> int:
-    """Return how many bytes of the file hold nothing."""
+    """Return the unused bytes of the file."""
     return db.pragma("freelist_count") * db.pragma("page_size")
 
 
 def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
-    """Give up to *pages* back, inside a transaction; return how many bytes that are.
+    """Return up to *pages* free pages to the disk, inside a transaction. Return their bytes.
 
     Args:
         spare: Share of the file that may stay free; above 0, so may `MIN_FREE_PAGES` pages.
@@ -77,35 +78,38 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
 
 
 def trim_change_log(db: SqliteConnection) -> None:
-    """Drop lines of the change log that take longer to read than all items do."""
+    """Delete lines of the change log that take longer to read than all items."""
     query(db, _TRIM_CHANGES, FEW_LINES)
 
 
 READERS_MS = 500
-"""How long readers are waited for that hold pages of the log."""
+"""How long to wait for readers that hold pages of the log."""
 
 PAUSE_S = 0.01
-"""Pause between two tries to empty it."""
+"""Pause between two tries to empty the log."""
 
 _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
-"""Bytes of the -shm file that SQLite locks: for each who reads, and for each who has it open."""
+"""Bytes of the -shm file that SQLite locks: by each reader, and by each process with the file open."""
 
 SMALL = 10_000
-"""Items under which a set is served from RAM: the index seals sets of twice as many."""
+"""Sets with fewer items are served from RAM: the index seals sets of twice as many."""
 
 LOCKS = Path("/proc/locks")
 
 IN_RAM = 256_000_000
-"""Bytes of a database up to which it is rewritten by way of RAM; a larger one by a nameless file
-in SQLite's folder for such files (the environment variable SQLITE_TMPDIR)."""
+"""The largest database, in bytes, that is rewritten by way of RAM.
+
+A larger one is rewritten by way of a nameless file in SQLite's folder for temporary files (the
+environment variable SQLITE_TMPDIR).
+"""
 
 
 def rewrite_erased(
     db: SqliteConnection, unfinished: Sequence[StoredReceipt]
 ) -> list[StoredReceipt]:
-    """Write the whole database anew, if it still holds what was erased; return the receipts.
+    """Rewrite the whole database if it still holds erased data. Return the receipts.
 
-    The write lock is held, and no transaction is open.
+    The caller holds the write lock, and no transaction is open.
     """
     if all(kept.state == "rewritten" for kept in unfinished):
         return list(unfinished)
@@ -118,9 +122,9 @@ def rewrite_erased(
 
 
 def vacuum(db: SqliteConnection) -> None:
-    """Write the whole database anew; all of it or nothing, whatever happens meanwhile.
+    """Rewrite the whole database, atomically.
 
-    The write lock is held, and no transaction is open.
+    The caller holds the write lock, and no transaction is open.
     """
     large = db.pragma("page_count") * db.pragma("page_size") > IN_RAM
     db.execute(f"PRAGMA temp_store = {'FILE' if large else 'MEMORY'}")
@@ -131,7 +135,7 @@ def vacuum(db: SqliteConnection) -> None:
 
 
 def empty_log(db: SqliteConnection, path: Path, mover: LogMover) -> list[str]:
-    """Move all of the log into the database, and cut it; return who hinders that, in words."""
+    """Move the whole log into the database, and truncate it. Return the hindrances, in words."""
     checksums.head(db)
     deadline = time.monotonic() + READERS_MS / 1000
     db.set_busy_timeout(READERS_MS)
@@ -158,13 +162,13 @@ def _emptied(db: SqliteConnection, is_alone: bool) -> bool:  # noqa: FBT001 - of
 
 
 def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[str]:
-    """Remove side files of sets that lost rows; return who hinders that, in words."""
+    """Delete side files of sets that lost rows. Return the hindrances, in words."""
     sets = {number for kept in unfinished for number in kept.erased.sets}
     return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
 
 
 def clear_small_sets(db: SqliteConnection, folder: Path) -> None:
-    """Remove side files of sets that are gone, or too small by now to be served from one."""
+    """Delete side files of sets that no longer exist, or are too small to need one."""
     files = {int(path.stem) for path in (folder / "index").glob("*.seg")}
     sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
     kept = query(db, sql, db.numbers([*files]), SMALL)
@@ -175,13 +179,13 @@ def clear_small_sets(db: SqliteConnection, folder: Path) -> None:
 
 
 def readers(path: Path) -> list[str]:
-    """Return in words which processes read an old state, as far as this system tells."""
+    """Return the processes that read an old state, in words, as far as the system reports them."""
     found = _lockers(path, _FIRST_READ_LOCK, _LAST_READ_LOCK)
     return [f"{_named(process)} reads the store" for process in found]
 
 
 def other_processes(path: Path) -> list[int]:
-    """Return the other processes that have the store open, as far as this system tells."""
+    """Return the other processes that have the store open, as far as the system reports them."""
     return [process for process in _lockers(path, _OPEN_LOCK, _OPEN_LOCK) if process != os.getpid()]
 
 
@@ -209,12 +213,11 @@ def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
-    """Remove the sealed files of *sets*; return those that a process is just sealing.
+    """Delete the sealed files of *sets*. Return the sets that a process is sealing now.
 
-    Whoever seals a set has its file beside locked from before it reads the set until the file is
-    in its place, and looks before that whether something was removed meanwhile. So once the lock
-    was free, no file comes that holds what was erased before. No loss of power brings back what
-    was removed, here or before.
+    A process that seals a set locks a file beside it, checks for deletions, reads the set, and
+    releases the lock once the sealed file is in its folder. So after the lock was free, no new file
+    contains data that were erased before. A loss of power does not restore deleted files.
     """
     busy = [number for number in sorted(sets) if not _cleared(folder, number)]
     if folder.exists():
@@ -264,7 +267,7 @@ def file_stats(db: SqliteConnection, path: Path) -> StoreStats:
 
 
 def size_bytes(path: Path) -> int:
-    """Return what a store and its log take on the disk."""
+    """Return the bytes of a store and its log on the disk."""
     return _size(path) + _size(Path(f"{path}-wal"))
 
 
@@ -273,9 +276,9 @@ def _size(path: Path) -> int:
 
 
 def backup(db: SqliteConnection, target: Path) -> None:
-    """Copy the store as it is now; the copy appears whole, or not at all.
+    """Copy the current store; the copy appears whole, or not at all.
 
-    What was forgotten, and waits for a scrub, is not in it.
+    The copy contains no forgotten data that wait for a scrub.
     """
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
@@ -300,11 +303,10 @@ def backup(db: SqliteConnection, target: Path) -> None:
 
 
 def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
-    """Replace the contents of an open store by those of a backup, in one transaction.
+    """Replace the contents of an open store by a backup, in one transaction.
 
-    What was made from the old contents is removed before, for good: the change log of a backup
-    may have the same lines as theirs, and a kill may come at any moment. Pages of the store that
-    are damaged are replaced like the others.
+    Side files of the old contents are deleted durably before: the change log of a backup may have
+    the same lines, and a kill may come at any moment. Damaged pages of the store are replaced too.
 
     Raises:
         NotFound, NotAStore, StoreTooNew, StoreDamaged: See `opened_backup`.
@@ -324,13 +326,13 @@ def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
 
 @contextmanager
 def opened_backup(source: Path) -> Generator[SqliteConnection]:
-    """Open a backup for reading; what is wrong with it is an error that names it.
+    """Open a backup for reading; errors name the backup.
 
     Raises:
-        NotFound: There is none.
-        NotAStore: It is something else, or empty, as a copy is that found no room.
-        StoreTooNew: A newer alveus made it.
-        StoreDamaged: It cannot be read, now or in the block.
+        NotFound: The backup does not exist.
+        NotAStore: The file is something else, or empty, such as a copy on a full disk.
+        StoreTooNew: A newer alveus made the backup.
+        StoreDamaged: The backup cannot be read, now or in the block.
     """
     if not source.exists():
         raise NotFound(f"{source}: there is no backup here")
@@ -351,10 +353,10 @@ def opened_backup(source: Path) -> Generator[SqliteConnection]:
 
 
 def refuse_closed(folder: Path) -> None:
-    """Refuse to change anything where side files could not be removed from *folder* then.
+    """Raise before a change if side files could not be deleted from *folder* afterwards.
 
     Raises:
-        StoreReadOnly: This user may not.
+        StoreReadOnly: This user may not delete files there.
     """
     if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise StoreReadOnly(
@@ -364,7 +366,7 @@ def refuse_closed(folder: Path) -> None:
 
 
 def drop_side_files(folder: Path) -> None:
-    """Remove what was made from the contents of a store, for good."""
+    """Delete the side files made from a store's contents, durably."""
     refuse_closed(folder)
     if folder.exists():
         import shutil  # takes long to import, and is needed here alone

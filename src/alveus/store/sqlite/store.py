@@ -1,13 +1,12 @@
-"""The store on one SQLite file: what writes to it, and what looks after the file.
+"""The store on one SQLite file: its writes, and the maintenance of the file.
 
-A write takes the thread queue, then the write lock among processes, then SQLite's own; every
-commit is one transaction and one fsync.
+A write waits in the queue of threads, then for the write lock among processes, then for SQLite's
+lock. Every commit group is one transaction and one fsync.
 
-One open file for all who open it in this process in the same way: `SharedStore.open`.
-
-What costs room and time is there once: connections, locks, the queue of commits, what is known of
-rows. What belongs to one handle stays its own: whether it is closed, and the owners of leases that
-it made count as alive, which are dead once it is closed.
+All memories of this process that open a file in the same way share one open file:
+`SharedStore.open`. They share its connections, locks, queue of commits and cached rows. Each handle
+keeps its open state, and the lease owners that it made count as alive; those are dead once the
+handle is closed.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         return call_within(self._between_commits(), partial(self._scrubbed, now=now))
 
     def _scrubbed(self, db: SqliteConnection, *, now: int) -> list[str]:
-        """Remove what was erased from every file; return who hinders that, in words."""
+        """Remove erased data from every file. Return the hindrances, in words."""
         unfinished = maintenance.rewrite_erased(db, erasing.unfinished_receipts(db))
         hindrances = maintenance.empty_log(db, self._path, self._mover)
         hindrances += maintenance.clear_side_files(self.folder, unfinished)
@@ -55,10 +54,10 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         return remaining  # noqa: RET504 - to its types, the block may end early
 
     def refuse_closed_index(self) -> None:
-        """Refuse what has to remove index files where this user may not.
+        """Raise if this user may not delete index files, before a call that has to delete them.
 
         Raises:
-            StoreReadOnly: It may not.
+            StoreReadOnly: The user may not.
         """
         maintenance.refuse_closed(self.folder / "index")
 
@@ -72,7 +71,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         return given
 
     def _shrink_files(self, db: SqliteConnection) -> None:
-        """Have the file itself shrink, and what lies beside it."""
+        """Shrink the file itself, and the files beside it."""
         maintenance.empty_log(db, self._path, self._mover)
         maintenance.clear_small_sets(db, self.folder)
 
@@ -91,22 +90,22 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
     @property
     def open_elsewhere(self) -> list[int]:
-        """Other processes that have the store open, as far as the system tells."""
+        """Other processes that have the store open, as far as the system reports them."""
         return maintenance.other_processes(self._path)
 
     @explaining
     def backup(self, target: Path) -> None:
-        """Write a copy of the store, as it is now, to *target*; others may go on writing."""
+        """Write a copy of the current store to *target*; writers need not wait."""
         with self.reader() as db:
             maintenance.backup(db, target)
 
     @classmethod
     @translated
     def check_backup(cls, source: Path, *, whole: bool = False) -> None:
-        """Refuse what is no backup that `restore` takes, by its head; see there.
+        """Raise if *source* is no backup that `restore` accepts, by its head; see there.
 
         Args:
-            whole: By each of its pages, too.
+            whole: Check each of its pages, too.
         """
         source = Path(os.path.realpath(source))
         with maintenance.opened_backup(source) as copy:
@@ -116,13 +115,13 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
     @explaining
     def restore(self, source: Path) -> None:
-        """Replace everything by what the backup *source* holds; all of it, or nothing.
+        """Replace all contents by the contents of the backup *source*, atomically.
 
         Raises:
-            NotFound: There is no such backup.
-            NotAStore, StoreTooNew: It is something else, or empty.
+            NotFound: The backup does not exist.
+            NotAStore, StoreTooNew: The file is something else, or empty; or a newer alveus made it.
             StoreDamaged: The backup cannot be read.
-            StoreBusy: Somebody else has the store open.
+            StoreBusy: Another memory or process has the store open.
         """
         backup = Path(os.path.realpath(source))
         call_within(self._alone(), partial(self._restored, source=backup))
@@ -141,17 +140,17 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         dimensions: Callable[[Scope], int | None],
         progress: Callable[[int], None] = lambda _count: None,
     ) -> list[str]:
-        """Rebuild what is derived from items and runs, in one transaction; return what was done.
+        """Rebuild the data derived from items and runs, in one transaction. Return the repairs.
 
-        Side files are removed: they are rebuilt as they are needed.
+        Side files are deleted, and rebuilt on use.
 
         Args:
-            dimensions: Of the vectors of a scope; None: not known.
-            progress: Called with how many items were examined since the last call.
+            dimensions: Returns the dimensions of a scope's vectors. None means unknown.
+            progress: Called with the number of items examined since the last call.
 
         Raises:
             StoreDamaged: The file itself is damaged; nothing was changed.
-            StoreBusy: Somebody else has the store open.
+            StoreBusy: Another memory or process has the store open.
         """
         work = partial(self._repaired, dimensions=dimensions, progress=progress)
         return call_within(self._alone(), work)
@@ -178,7 +177,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
     @explaining
     def problems(self, *, deep: bool = False) -> list[str]:
-        """Return what SQLite's and our own checks find wrong with the file; empty: nothing.
+        """Return the problems that SQLite and alveus find in the file. Empty means none.
 
         Args:
             deep: Read every page, used or not, and every text, too.
@@ -187,7 +186,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
             return checking.problems(db, deep=deep)
 
     def damage(self) -> str | None:
-        """Return the first thing that is wrong with the structure of the file; None: nothing."""
+        """Return the first problem in the structure of the file, or None."""
         if self._state != "open":
             return None
         with self.reader() as db:
@@ -195,7 +194,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
     @explaining
     def is_repairable(self) -> bool:
-        """Return whether `repair` may be tried: not if the file itself is damaged."""
+        """Return whether `repair` may be tried; False if the file itself is damaged."""
         with self.reader() as db:
             return checking.damage(db) is None
 
@@ -207,7 +206,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
 
 def _given_back(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, bool]:
-    """Return how many bytes were given back, and whether that was all there is to give."""
+    """Return the number of bytes returned to the disk, and whether no more can be returned."""
     if not keep_free:
         maintenance.trim_change_log(db)
     pages = max(1, limit // db.pragma("page_size"))
@@ -219,7 +218,7 @@ T = TypeVar("T")
 
 
 class OpenFile:
-    """A file that is open once, and the handles that use it; it closes with the last of them."""
+    """An open file shared by several handles; the last handle closes it."""
 
     def __init__(self, store: SqliteStore, key: Hashable) -> None:
         self.store, self.users = store, 0
@@ -227,27 +226,28 @@ class OpenFile:
         self._common: weakref.WeakValueDictionary[Hashable, object] = weakref.WeakValueDictionary()
 
     def common(self, key: Hashable, made: T) -> T:
-        """Return what the handles have in common as *key*: *made*, if there is none yet."""
+        """Return the object that the handles share under *key*; *made*, if there is none yet."""
         with _mutex:
             found = self._common.setdefault(key, made)
         assert isinstance(found, type(made))  # noqa: S101 - a key stands for one kind
         return found
 
     def join(self) -> None:
-        """Count one handle more."""
+        """Count another handle."""
         with _mutex:
             self.users += 1
 
     def release(self) -> None:
-        """Close the file, if this was the last handle."""
+        """Close the file if this was the last handle."""
         if self._left():
             self.store.close()
 
     def collected(self, owners: set[str]) -> None:
-        """Do so for a handle that was never closed: without a commit, and without waiting.
+        """Release the file for a handle that was never closed, without a commit and without waiting.
 
         Args:
-            owners: Those that count as alive by it; they are dead now, whoever has the file open.
+            owners: The lease owners that the handle made count as alive. They are dead now, even
+                while other handles have the file open.
         """
         if self._left():
             self.store.collect()
@@ -263,7 +263,7 @@ class OpenFile:
 
 
 _CLOSED = Connections()
-"""What a handle has in place of the file's connections once it is closed."""
+"""The connections of a closed handle."""
 
 _CLOSED.state = "closed"
 
@@ -272,7 +272,7 @@ _files: weakref.WeakValueDictionary[Hashable, OpenFile] = weakref.WeakValueDicti
 
 
 class SharedStore(SqliteStore):
-    """A handle of an open file: closed by itself, while others go on with the file."""
+    """A handle of a shared open file; closing it leaves the other handles open."""
 
     def __init__(self, file: OpenFile) -> None:
         vars(self).update(vars(file.store))  # objects that both work on; none is exchanged
@@ -292,10 +292,10 @@ class SharedStore(SqliteStore):
         wait_s: float = 10,
         still: bool = False,
     ) -> Self:
-        """Open the store at *path*, or join those who have it open in the same way.
+        """Open the store at *path*, or join an open file of this process with the same arguments.
 
-        The same file, that is, in this process, with the same arguments; another file that is at
-        the path by now, or a log that was taken away, is opened anew. See `SqliteFile.open`.
+        If another file is at the path by now, or the log was deleted, the store is opened anew. See
+        `SqliteFile.open`.
         """
         path = Path(os.path.realpath(path))
         FORKS.check_sound(path)
@@ -329,24 +329,24 @@ class SharedStore(SqliteStore):
             file.collected(set())
 
     def common(self, key: Hashable, make: Callable[[SqliteStore], T]) -> T:
-        """Return what the handles of the file have in common as *key*.
+        """Return the object that the handles of the file share under *key*.
 
         Args:
-            make: Makes it, from a store that is open as long as any of the handles is.
+            make: Makes the object, from a store that is open as long as any of the handles is.
         """
         return self._file.common(key, make(self._file.store))
 
-    # --- what is the file's -------------------------------------------------------------------
+    # --- shared by the handles ----------------------------------------------------------------
 
     def take_back(self, db: SqliteConnection) -> None:
-        """See `SqliteFile.take_back`: the file is open, whether this handle is or not."""
+        """See `SqliteFile.take_back`; it works even after this handle is closed."""
         self._file.store.take_back(db)
 
     def _refuse_handles(self) -> None:
         if self._file.users > 1:
             raise StoreBusy(f"{self._path} is open elsewhere; close it there first")
 
-    # --- what is the handle's -----------------------------------------------------------------
+    # --- of this handle ------------------------------------------------------------------------
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """See `Ledger.acquire_lease`."""
@@ -362,7 +362,7 @@ class SharedStore(SqliteStore):
 
     @contextmanager
     def _enlisting(self, owner: str | None) -> Generator[None]:
-        """Note for a block which owner it may make count as alive: no longer than this handle."""
+        """Record, for a block, that the owner may count as alive at most as long as this handle is open."""
         if owner is not None:
             self._my_owners.add(owner)
         try:
@@ -372,7 +372,7 @@ class SharedStore(SqliteStore):
                 self.dismiss({owner})  # closing may have been before it was enlisted
 
     def close(self) -> None:
-        """Close this handle, and with the last one the file; twice is fine."""
+        """Close this handle; the last handle closes the file. A second call does nothing."""
         if self._state != "open" or self._collected.detach() is None:
             return
         self._is_closed, self._connections = True, _CLOSED
