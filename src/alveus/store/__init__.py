@@ -1,14 +1,13 @@
-"""The promise of a store: one write path, and what can be read back.
+"""The promise of a store: one write path, and the reads.
 
-A `Ledger` keeps what was committed, a `Finder` gives search what it reads, `Lanes` keep what is to
-be run and how far it is. A `Store` is all three. `alveus.testing.StoreContract` holds every
-sentence of this page as a test.
+A `Ledger` keeps commits, a `Finder` returns the data that search reads, and `Lanes` keep runs and
+their progress. A `Store` is all three. `alveus.testing.StoreContract` tests every sentence of this
+page.
 
-Everything is versioned: a commit never overwrites, it ends rows and begins others, so that reads
-of the past, replays and forgetting all look at the same rows. Commit numbers are whole, start
-at 1, and rise with every commit of the store. Commit times rise with them, but where a clock had
-been ahead and went back.
-Times are microseconds since 1970 in UTC, as int.
+Everything is versioned: a commit never overwrites a row. It ends rows and begins others, so that
+reads of the past, replays and forgetting all use the same rows. Commit numbers are whole, start at
+1, and rise with every commit of the store. Commit times rise with them, unless a clock had been
+ahead and went back. Times are microseconds since 1970 in UTC, as int.
 """
 
 from __future__ import annotations
@@ -186,7 +185,7 @@ __all__ = [
 
 
 class Store(Ledger, Finder, Lanes, Protocol):
-    """All of it, and what the handle itself can say.
+    """A ledger, a finder and lanes in one, and the properties of the handle.
 
     Attributes:
         observer: Called for commits, leases and inputs; see `alveus.store.ledger.Observer`.
@@ -196,7 +195,7 @@ class Store(Ledger, Finder, Lanes, Protocol):
 
     @property
     def location(self) -> str:
-        """Where it is: a path, or ``:memory:``."""
+        """The location of the store: a path, or ``:memory:``."""
         ...
 
     @property

@@ -34,7 +34,7 @@ class Node:
 
     @property
     def is_lasting(self) -> bool:
-        """Whether it is an immutable value that only a commit changes."""
+        """Whether the node is an immutable value without expiry, which only a commit changes."""
         return self.expires is None and not self.is_object and type(self.value) in ATOMS
 
 
@@ -218,7 +218,7 @@ class Compact:
     how: str
 
     def __post_init__(self) -> None:
-        """Refuse what would stand elsewhere."""
+        """Raise if an added item belongs to another set."""
         for add in self.added:
             if add.set != self.set:
                 raise InvalidInput(
@@ -228,16 +228,16 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class Undo:
-    """Bring back what compaction *compaction* of a set retired, and retire what it added.
+    """Restore the items that compaction *compaction* of a set retired, and retire its summaries.
 
-    Each comes back as the next version of its id, with everything the retired one had, but for
-    those that were erased since. `CompactionChanged` if it was undone before, if one of those it
-    added is not as it was added, or if an id is live again. What was compacted since, and brought
-    back by undoing that, is as it was added. `NotFound` for one of the same batch.
+    Each item returns as the next version of its id, with all fields of the retired version; erased
+    items do not return. `CompactionChanged` if the compaction was undone before, if a summary was
+    changed, or if an id is live again. A summary that was compacted since, and restored by undoing
+    that, counts as unchanged. `NotFound` for a compaction of the same batch.
 
     Attributes:
-        erased: How many of either had been erased when it was made: `SetMoved` if more are by
-            now. None: any number.
+        erased: How many retired and added items had been erased when the undo was made; `SetMoved`
+            if more are erased by now. None means any number.
     """
 
     set: SetRef
@@ -247,7 +247,7 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """Bring back a version of an item that is not live, as its next version.
+    """Restore a version of an item that is not live, as the item's next version.
 
     `NotFound` if there is no such row, `DuplicateItem` if the id is live.
     """
@@ -258,22 +258,22 @@ class Revive:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """Do to a set what a commit of another store did: what an import of history is made of.
+    """Apply the changes that a commit of another store made to a set; used to import a history.
 
-    Rows and ids of compactions are whole: (commit number << 20 | place in it). Those that begin,
-    and compactions, are of the very commit that this is part of (`InvalidInput` else; see
-    `Batch.after`), and versions of an id grow (`InvalidInput`); an id that begins is not live
-    (`DuplicateItem`). A `first` may be a row that is not kept. No capacity matters.
+    Rows and ids of compactions are complete: (commit number << 20 | index). New rows and
+    compactions must be of the commit that contains this (`InvalidInput` else; see `Batch.after`),
+    versions of an id must grow (`InvalidInput`), and a new id must not be live (`DuplicateItem`). A
+    `first` may be a row that is not kept. Capacities are ignored.
 
     Attributes:
         begun_items: Versions as they were begun, in the order of their rows.
-        ended_rows: Rows that end; those of this commit among them were live at no commit.
-        links: (row, source's row); of rows that were begun before too. Where a sweep came between
-            and took one of the two, there is nothing to link.
-        compactions: That were done; of what was `erased`, the rows are not known.
+        ended_rows: Rows that end; rows of this commit among them were never live.
+        links: (row, source's row); also of rows that were begun before. A link is skipped if a
+            sweep deleted one of the two rows.
+        compactions: The compactions of the commit; the rows that were `erased` are not known.
         undone_compactions: Ids of compactions that were undone.
-        history_start: The commit from which on the past of the set is whole, unless a later
-            one stands.
+        history_start: The commit from which the past of the set is complete, unless the set has a
+            later one.
     """
 
     set: SetRef
@@ -289,12 +289,12 @@ ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
 
 
 def upserted(change: Replace) -> Add:
-    """Return the add that an upsert comes to, whatever is live."""
+    """Return the add that is equivalent to an upsert, whichever version is live."""
     return Add(change.set, change.record, links=change.links, existing="update")
 
 
 def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
-    """Return the changes of single items that *change* comes to, as far as it says which."""
+    """Return the changes of single items within *change*, as far as *change* lists them."""
     if isinstance(change, Compact):
         retired = [Retire(change.set, item_id, version) for item_id, version in change.retired]
         return [*retired, *change.added]
@@ -329,7 +329,7 @@ class Limits:
     bytes: int | None = None
 
     def __post_init__(self) -> None:
-        """Refuse limits that are no whole numbers of 0 or more."""
+        """Raise if a limit is not a whole number of 0 or more."""
         for what, limit in (("items", self.items), ("bytes", self.bytes)):
             if limit is not None:
                 counted(limit, f"the limit of {what}", least=0)
@@ -390,7 +390,7 @@ class Batch:
     result: Value = None
 
     def __post_init__(self) -> None:
-        """Refuse a batch that contradicts itself."""
+        """Raise if a batch contradicts itself."""
         if self.op is not None and not (self.run is None or isinstance(self.run, StatusChange)):
             raise InvalidInput("what a run does is named by its place in it, and has no op")
         if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
@@ -411,7 +411,7 @@ class NamedRequest:
     label: str
 
     def answered(self, result: Value, *, scope: Scope, time: int) -> Batch:
-        """Return the batch that takes the name, and keeps the answer to a repetition."""
+        """Return the batch that claims the name, and stores the answer for repetitions."""
         return Batch(
             scope=scope,
             time=time,
@@ -430,7 +430,7 @@ def expiry_cutoff(batch: Batch, time: int) -> int:
 def unchecked_sets(batch: Batch) -> set[SetRef]:
     """Return the sets that *batch* adds to or replaces items in without an admission check.
 
-    If one of them has rules of admission, the batch is to be refused.
+    The store refuses the batch if one of these sets has rules of admission.
     """
     if batch.admission_checks is None:
         return set()

@@ -1,13 +1,13 @@
 """Group commit: the writes of many threads share one transaction and one fsync.
 
 A thread that finds no leader becomes the leader: it takes all waiting work, does it in one
-transaction (each with an answer of its own; if one is refused, each in a savepoint), and hands over
-to a waiting thread. With one thread that is a commit like any other; with many, the work that
-arrives during an fsync shares the next one. Where the last group was larger, its threads may come
-again at once: the leader lets them go first, or every second group would be of one.
+transaction, and hands over to a waiting thread. Each piece of work gets its answer; if one is
+refused, each is repeated in a savepoint. With one thread the result is an ordinary commit; with
+many, the work that arrives during an fsync shares the next one. If the last group was larger, its
+threads may return at once: the leader lets them go first, or every second group would be of one.
 
-The leader also makes the batches of adds: to embed a text by itself takes about three times as long
-as among others, and so does the rest of an add. See `JointAdds`.
+The leader also makes the batches of adds: embedding a single text takes about three times as long
+as embedding it among others, and so does the rest of an add. See `JointAdds`.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.times import Zone
 
 MOST = 256
-"""Pieces of work in one transaction, so that nobody waits long for the first of them."""
+"""The most pieces of work in one transaction, which limits the wait for the first of them."""
 
 LOOK_S = 1.0
-"""How often a waiting thread looks whether the leader stopped without handing over."""
+"""How often a waiting thread checks whether the leader stopped without handing over."""
 
 
 @runtime_checkable
@@ -50,7 +50,9 @@ class Queued(Protocol):
     """A store whose commits pass through a queue."""
 
     def commit_planned(self, add: JointAdd, planner: JointAdds) -> Commit | None:
-        """Commit the batch that *planner* makes of *add*, beside others'; None: it makes none.
+        """Commit the batch that *planner* makes of *add*, with other threads' batches.
+
+        None means that *planner* made no batch.
 
         Raises:
             AlveusError: The batch is refused, as `Ledger.commit` says.
@@ -89,16 +91,16 @@ class CommitTicket:
 
     @property
     def is_over(self) -> bool:
-        """Whether it waits for nothing any more."""
+        """Whether the ticket has its answer."""
         return self.settled or self.stopped is not None
 
     def release(self) -> None:
-        """Let its thread go on, if it waits; twice is fine."""
+        """Wake the ticket's thread, if it waits. A second call does nothing."""
         if self.ready is not None and self.ready.locked():
             self.ready.release()
 
     def settle(self, answer: object) -> None:
-        """Give the answer, or the error that refuses the work."""
+        """Set the answer, or the error that refuses the work."""
         if isinstance(answer, AlveusError):
             self.error = answer
         else:
@@ -107,11 +109,11 @@ class CommitTicket:
 
 
 class CommitQueue:
-    """Gathers work into groups; *commit_group* settles every ticket of a group.
+    """Collects work into groups; *commit_group* settles every ticket of a group.
 
-    An interrupt (Ctrl-C, a signal whose handler raises) may come anywhere in the thread that
-    leads. What it leaves undone in the queue is done once more, so `_step_down` may be called
-    twice, or from its middle.
+    An interrupt (Ctrl-C, a signal whose handler raises) may come anywhere in the leading thread.
+    The next call finishes the queue's interrupted work, so `_step_down` may be called twice, or
+    again from its middle.
     """
 
     def __init__(self, commit_group: Callable[[list[CommitTicket]], None]) -> None:
@@ -159,7 +161,7 @@ class CommitQueue:
         return ticket.answer
 
     def _give_up(self, ticket: CommitTicket) -> None:
-        """Have the next one lead, also where one more interrupt comes meanwhile."""
+        """Make the next thread lead, even if another interrupt comes meanwhile."""
         for left in (1, 0):
             try:
                 self._step_down(ticket)
@@ -182,7 +184,7 @@ class CommitQueue:
             self._relieve()
 
     def _relieve(self) -> None:
-        """Have the next one lead where the leader stopped, and could not."""
+        """Make the next thread lead if the leader stopped without handing over."""
         leader = self._leading.get(None)
         if leader is not None and leader.stopped is not None:
             self._step_down(leader)
@@ -203,7 +205,7 @@ class CommitQueue:
             _settle(group, error)
 
     def _planned(self, group: Sequence[CommitTicket]) -> dict[CommitTicket, Batch | None] | None:
-        """Return the batches of tickets with a planner; None: no ticket has one."""
+        """Return the batches of tickets with a planner. None means that no ticket has a planner."""
         together: dict[JointAdds, list[CommitTicket]] = {}
         for one in group:
             if one.planner is not None:
@@ -223,17 +225,19 @@ class CommitQueue:
             self._planning_thread = 0
 
     def _gathered(self, ticket: CommitTicket) -> list[CommitTicket]:
-        """Return its group: all that wait; it leads them, and is the first of them if it waited."""
+        """Return the ticket's group: all waiting tickets. The ticket itself leads the group."""
         group = [ticket] if ticket.ready is None else []
         if len(group) + len(self._waiting) < self._last_size:
-            time.sleep(0)  # who has just been answered may come again: they get Python's lock first
+            time.sleep(
+                0
+            )  # threads that were just answered may return: they get Python's lock first
         if self._waiting:
             with self._mutex:
                 group += islice(self._waiting, MOST - len(group))
         return group
 
     def _step_down(self, ticket: CommitTicket) -> None:
-        """Have all of its group go on, and the next one lead; or stop waiting. Twice is fine."""
+        """Wake all threads of the group, and make the next one lead. Calling it twice is safe."""
         with self._mutex:
             leading, waiting = self._leading, self._waiting
             if leading.get(None) is ticket:
@@ -260,7 +264,7 @@ class CommitQueue:
 def _with_batches(
     group: Sequence[CommitTicket], planned: dict[CommitTicket, Batch | None]
 ) -> list[CommitTicket]:
-    """Give tickets their planned batches; return those with anything to do, and settle the rest."""
+    """Give tickets their planned batches. Return the tickets with work, and settle the others."""
     for one, batch in planned.items():
         if batch is None:
             one.settle(None)
@@ -278,7 +282,7 @@ def _settle(group: list[CommitTicket], error: AlveusError) -> None:
 # --- adds of many threads ---------------------------------------------------------------------
 
 _MENDABLE = (DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem)
-"""Errors of an add that may pass if its thread makes it anew, or waits."""
+"""Errors of an add that may pass if its thread makes the add again, or waits."""
 
 
 class JointAdd(Protocol):
@@ -291,7 +295,7 @@ class JointAdd(Protocol):
 
     @property
     def zone(self) -> Zone:
-        """The zone of items that come without a time."""
+        """The zone of items without a time."""
         ...
 
     def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
@@ -300,9 +304,9 @@ class JointAdd(Protocol):
 
 
 class JointAdds:
-    """The adds of one open memory: makes batches of them in the thread that commits them.
+    """The adds of one open memory: makes their batches in the thread that commits them.
 
-    They wait in the queue of the store, if it has one, and else in a queue of their own.
+    The adds wait in the queue of the store; if the store has none, in a queue of this object.
     """
 
     def __init__(self, store: Store, recorder: RecordMaker, clock: DisciplinedClock) -> None:
@@ -312,12 +316,12 @@ class JointAdds:
         self._pass_on = store.commit_planned if isinstance(store, Queued) else self._queue_here
 
     def commit(self, add: JointAdd) -> Commit | None:
-        """Return the commit that an add became, beside those of others.
+        """Commit an add together with the adds of other threads. Return its commit.
 
-        None: nothing was done; making it alone says why, or mends it.
+        None means that nothing was done; adding it alone then succeeds or raises the error.
 
         Raises:
-            AlveusError: The commit failed: the disk is full, or the store is away or closed.
+            AlveusError: The commit failed: the disk is full, or the store is unreachable or closed.
         """
         if FORKS.is_inherited(self._generation):  # a leader at the fork is not in the child
             return None
@@ -327,7 +331,7 @@ class JointAdds:
             return None
 
     def _queue_here(self, add: JointAdd, planner: JointAdds) -> Commit | None:
-        """Do what `Queued.commit_planned` does, for a store without a queue."""
+        """Implement `Queued.commit_planned` for a store without a queue."""
         return self._queue.do(CommitTicket(add, planner=planner))
 
     def _commit_group(self, group: Sequence[CommitTicket]) -> None:
@@ -338,7 +342,7 @@ class JointAdds:
             ticket.settle(answer)
 
     def batches(self, adds: Sequence[JointAdd], /) -> list[Batch | None]:
-        """Return the batch of each add; None: it raises alone, too, which its thread will see."""
+        """Return the batch of each add. None means that the add would also fail alone."""
         zones = {add.zone for add in adds}
         if len(zones) > 1:
             apart = {zone: [add for add in adds if add.zone == zone] for zone in zones}

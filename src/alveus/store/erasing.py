@@ -1,10 +1,10 @@
-"""What is to be erased, what was erased, and which items a step has read: frozen values, no I/O.
+"""Erasures, their results, and the reads of a step: frozen values, no I/O.
 
-An erasure leaves no content in the store: only counts, numbers of rows and commits, and digests
-that can be compared only by somebody who has the store's salt and knows the erased text.
+An erasure leaves no content in the store: only counts, numbers of rows and commits, and digests.
+Comparing the digests requires the store's salt and the erased text.
 
 A step keeps the paths and items that it looked up as `StepDone.read_set`, in wire form; empty parts
-may be left out::
+may be omitted::
 
     {
         "short_term": [path, …], "sensory": [path, …],
@@ -89,7 +89,7 @@ ReceiptState: TypeAlias = Literal["erased", "rewritten", "scrubbed"]
 """Erased: in no read. Rewritten: only in the log and side files. Scrubbed: in no file."""
 
 STATES: tuple[ReceiptState, ...] = ("erased", "rewritten", "scrubbed")
-"""By the number of each in a file."""
+"""The states by their number in a file."""
 
 NO_SPACE = ""
 """The space of a forgotten key: no application has this name."""
@@ -251,7 +251,7 @@ def has_read(
         return any(
             one in ids_by_set.get(ref, ()) for ref, one in ReadSet.of(read_set, scope).item_refs()
         )
-    except (AttributeError, TypeError, ValueError):  # somebody else kept it, in a shape of theirs
+    except (AttributeError, TypeError, ValueError):  # another program may have stored another form
         document = wire.decode(read_set)
     read_parts = (
         [document.get(part) for part in ("items", "searches")]
@@ -292,5 +292,5 @@ def names_in(value: Value) -> frozenset[str]:
 
 
 def forgotten(what: str) -> Forgotten:
-    """Return the error for *what* that was done before, and whose results were forgotten."""
+    """Return the error for a repeated *what* whose results were erased."""
     return Forgotten(f"{what} was carried out before, and what it made was forgotten since")

@@ -14,13 +14,13 @@ from alveus.errors import StoreBusy
 
 
 def sync_folder(folder: Path) -> None:
-    """Have what was made, renamed and removed in a folder survive loss of power.
+    """Make new, renamed and deleted files of a folder survive loss of power.
 
-    A sync of a file keeps its contents; its name is an entry of the folder, and has to be synced
-    there.
+    A sync of a file covers only its contents; its name is an entry of the folder, which needs
+    another sync.
 
     Raises:
-        OSError: The folder cannot be opened, or not be synced.
+        OSError: The folder cannot be opened or synced.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -30,9 +30,9 @@ def sync_folder(folder: Path) -> None:
 
 
 def give_to_owner(path: Path, like: Path) -> None:
-    """Give what root made at *path* to the owner of *like*, as SQLite does with its log.
+    """Give a file that root made at *path* to the owner of *like*, as SQLite does with its log.
 
-    Else whoever the store belongs to could not open it after ``sudo alveus``.
+    Otherwise the owner of the store could not open the file after ``sudo alveus``.
     """
     if os.geteuid():
         return
@@ -47,9 +47,9 @@ POLL_S = 0.01
 
 @contextmanager
 def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
-    """Give an empty file that is to become *target*; it goes if it does not.
+    """Lend an empty file that becomes *target* after the block; if the block raises, it is deleted.
 
-    Whoever writes it holds a lock on it, so that what a kill left is told from what is under way.
+    The writer locks the file, which tells a file in use from the remains of a kill.
 
     Raises:
         StoreBusy: Another process was writing *target* for longer than *wait_s*.
@@ -68,9 +68,9 @@ def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
 
 
 def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
-    """Return *part*, open, with a lock on it; the file is made if need be.
+    """Return *part*, open and locked; make the file if needed.
 
-    It is a file of Python, which closes itself: no interrupt on the way back leaves the lock.
+    The result is a Python file, which closes itself, so an interrupt leaves no lock.
     """
     while True:
         file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
@@ -89,7 +89,7 @@ def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
         except BaseException:
             file.close()
             raise
-        file.close()  # it became whole meanwhile, or went
+        file.close()  # it was completed or deleted meanwhile
 
 
 def _opened(path: str, _flags: int) -> int:

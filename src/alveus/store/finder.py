@@ -1,4 +1,4 @@
-"""What search reads of items, what changed in them, and the errors of a damaged file."""
+"""The data that search reads of items, their changes, and the errors of a damaged file."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
 
 
 class Feature(NamedTuple):
-    """What search reads of one version of an item; see `ItemRecord` and `StoredItem`.
+    """The data that search reads of one version of an item; see `ItemRecord` and `StoredItem`.
 
-    A tuple, because a large set has a million of them to be made when it is read.
+    A tuple, because reading a large set makes a million of them.
     """
 
     row: int
@@ -58,7 +58,7 @@ class Feature(NamedTuple):
         begin_commit: int = 0,
         end_commit: int | None = None,
     ) -> Feature:
-        """Return what search reads of the version *row* with the contents *r*."""
+        """Return the feature of the version *row* with the contents *r*."""
         # fmt: off
         return cls(
             row, first, r.id, begin_commit, end_commit, time, r.importance, r.speaker, r.role,
@@ -195,7 +195,7 @@ class Finder(Protocol):
         """
         ...
 
-    # Where a set is too large for the RAM of who searches it, a store may choose candidates itself.
+    # If a set is too large for a searcher's RAM, a store may choose candidates itself.
 
     @property
     def large_items(self) -> int | None:

@@ -1,4 +1,4 @@
-"""The protocol `Ledger`: what was committed, and the one way to commit; and its `Observer`.
+"""The protocol `Ledger`, which reads and writes commits, and its `Observer`.
 
 `Observer` is the hook for telemetry: stores, searches, compactions and runners call it. The
 observer of a store does nothing until another is assigned to `Store.observer`. Each method that
@@ -43,7 +43,9 @@ OPS_KEPT = 10_000
 """The ops of the store's last commits, this many, are recognised whatever their age."""
 
 CLOCK_STEP_US = 60 * 1_000_000
-"""A clock that is behind the last commit by at most this is waited for; past that it is followed.
+"""If a clock is behind the last commit by at most this, the commit keeps the last time.
+
+If the clock is further behind, the commit gets the time of the clock.
 """
 
 CORROBORATED_TIME_NOTE = "corroborated time"
@@ -337,7 +339,7 @@ class Ledger(Protocol):
         ...
 
     def release_lease(self, lease: Lease) -> None:
-        """Give a lease back; nothing happens if it was taken over."""
+        """Release a lease; nothing happens if another owner took it over."""
         ...
 
     def note(self, name: str) -> str | None:
@@ -363,10 +365,10 @@ class Ledger(Protocol):
         ...
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
-        """Give free room back to the disk, up to *limit* bytes; return how many.
+        """Return free space to the disk, up to *limit* bytes. Return the number of bytes.
 
-        0: nothing is left to give. A short transaction, which changes nothing that is read. What
-        is given back at the end is gone from the disk once no reader needs it.
+        0 means that nothing is left to return. A short transaction, which changes no data. The file
+        becomes smaller once no reader needs its end.
 
         Args:
             keep_free: Share of the file that may stay free.
@@ -394,14 +396,13 @@ class Ledger(Protocol):
         ...
 
     def scrub(self, *, now: int) -> list[str]:
-        """Remove what erasures left in the files of the store; complete their receipts.
+        """Remove the remains of erasures from the files of the store, and complete their receipts.
 
-        First the records of runs that were open at an erasure are removed, if the runs have ended.
+        First the records of runs that were open at an erasure are deleted, if the runs have ended.
         Makes no commit; the time is proportional to the store.
 
-        Returns:
-            The hindrances, in words, which the receipts hold too; a later call goes on. Empty: it
-            is done.
+        Returns: The hindrances, in words, which the receipts hold too; a later call continues.
+            Empty means that the scrub is complete.
         """
         ...
 
@@ -438,7 +439,10 @@ class Ledger(Protocol):
         ...
 
     def close(self) -> None:
-        """Write pending access times, and close; twice is fine. Later calls raise `StoreClosed`."""
+        """Write pending access times, and close. Later calls raise `StoreClosed`.
+
+        A second `close` does nothing.
+        """
         ...
 
 
@@ -480,7 +484,10 @@ class RunObserver:
         """Note the error that parks the run."""
 
     def end(self, outcome: Outcome) -> None:
-        """Note that this process has finished with the run, for now or for good; twice is fine."""
+        """Record that this process has finished with the run, for now or for ever.
+
+        A second call does nothing.
+        """
 
 
 class Observer:

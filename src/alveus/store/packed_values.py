@@ -1,11 +1,11 @@
-"""The form in which a store keeps a value: wire text, or packed, where the value contains bytes.
+"""The stored form of a value: wire text, or packed if the value contains bytes.
 
-Wire text has bytes in base64, a third more than they are. Packed are: the number of this form, the
-length of the text, the text with the length of each bytes value in the place of its base64, and
-then the bytes of them all. Values without bytes, or with few, are kept as their wire text, and so
-is any text that `wire.encode` would have written otherwise.
+Wire text has bytes in base64, which is a third larger. The packed form is: the number of this form,
+the length of the text, the text with the length of each bytes value instead of its base64, and then
+all the bytes. Values without bytes, or with few, keep their wire text. So does any text that
+`wire.encode` would have written otherwise.
 
-`restored(packed(text))` equals *text*, whatever it is.
+`restored(packed(text))` equals *text*, for every text.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from typing import Any, overload
 from alveus.errors import StoreDamaged
 
 MIN_PACKED_BYTES = 64
-"""Bytes in all from which on a value is packed."""
+"""The total number of bytes from which a value is packed."""
 
 _FORM = 1
-"""No text begins with this character: neither JSON nor an empty one."""
+"""The first byte of packed values. No text begins with it: neither JSON nor an empty one."""
 
 _FORMS = tuple(bytes([form]) for form in range(32) if form not in b"\t\n\r")
-"""What packed values begin with, of this form and later ones."""
+"""The first bytes of packed values, of this form and later ones."""
 
 _HEAD = struct.Struct(">BI")
 
@@ -47,7 +47,7 @@ def packed(text: str) -> Packed | bytes: ...
 @overload
 def packed(text: str | None) -> Packed | bytes | None: ...
 def packed(text: str | None) -> Packed | bytes | None:
-    """Return the form in which a wire text is kept; equal texts have equal forms."""
+    """Return the stored form of a wire text; equal texts have equal forms."""
     if text is None:
         return None
     if _FIELD not in text:
@@ -93,7 +93,7 @@ def _bytes_head(length: int) -> bytes:
 
 
 def _decoded(digits: str) -> bytes | None:
-    """Return the bytes of which *digits* are the base64; None: of none."""
+    """Return the bytes of base64 *digits*, or None if *digits* are not valid."""
     try:
         raw = base64.b64decode(digits)
     except ValueError:
@@ -102,12 +102,12 @@ def _decoded(digits: str) -> bytes | None:
 
 
 def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
-    """Return the wire text that `packed` made *stored* from, or None for None.
+    """Return the wire text that was passed to `packed`, or None for None.
 
-    Where an engine's column holds bytes alone, a text is kept as its UTF-8.
+    If an engine's column can only hold bytes, a text is stored in UTF-8.
 
     Raises:
-        StoreDamaged: `packed` did not make it.
+        StoreDamaged: *stored* is not a result of `packed`.
     """
     if stored is None or isinstance(stored, str):
         return stored
@@ -118,9 +118,9 @@ def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
 
 
 def as_stored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
-    """Return what an engine gave of a value as every engine takes it: a text, or bytes if packed.
+    """Return a stored value in the form that every engine accepts: a text, or bytes if packed.
 
-    Where an engine's column holds bytes alone, a text is kept as its UTF-8.
+    If an engine's column can only hold bytes, a text is stored in UTF-8.
     """
     if stored is None or isinstance(stored, Packed):
         return stored

@@ -1,7 +1,7 @@
-"""Which keys the code at hand runs actions of; known across awaits, and in threads of `asyncio`.
+"""The keys whose actions the current code runs; kept across awaits, and in threads of `asyncio`.
 
-An action holds its key: whatever waits for that key, or for the end of its runner, would wait for
-the action itself, and is refused at once.
+An action holds its key. A call in the action that waits for that key, or for the end of its runner,
+would wait for the action itself; so the call raises at once.
 """
 
 from __future__ import annotations
@@ -15,22 +15,25 @@ from alveus.errors import InvalidInput
 from alveus.store.scope import Scope
 
 HeldKey: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
-"""A key that an action holds: its store, of which only the identity counts; its scope; under which
-name its lease is held; and what gives the writer that keeps what the action changes in its sets."""
+"""A key that an action holds.
+
+Its store, compared by identity; its scope; the owner of its lease; and a function that returns the
+writer for the action's changes of its sets.
+"""
 
 RunningKeys: TypeAlias = tuple[HeldKey, ...]
 
 _RUNNING: ContextVar[RunningKeys] = ContextVar("alveus_running_keys", default=())
 
 running_keys = _RUNNING.get
-"""Returns the keys that the code at hand holds."""
+"""Returns the keys that the current code holds."""
 
 restore_running_keys = _RUNNING.set
-"""Has the code at hand hold these keys again: an interrupt may have come as a block began."""
+"""Makes the current code hold these keys again: an interrupt may have come at the start of a block."""
 
 
 class RunningKey:
-    """Notes that what is done in a block is done by an action that holds a key."""
+    """A block in which the code belongs to an action that holds a key."""
 
     __slots__ = ("_key", "_token")
 
@@ -62,10 +65,10 @@ def _holds(store: object, scope: Scope) -> bool:
 
 
 def draft_of(store: object, scope: Scope) -> object | None:
-    """Return the writer of the action that is at work on a key, or None if there is none.
+    """Return the writer of the action that is running on a key, or None.
 
     Raises:
-        Unusable: That action is over; the code at hand outlived it.
+        Unusable: The action has ended, and the current code outlived it.
     """
     for its, key, _, draft in reversed(_RUNNING.get()):
         if draft is not None and its is store and key == scope:
@@ -92,10 +95,10 @@ def refuse_own_run(store: object, scope: Scope) -> None:
 
 
 def refuse_own_runner(owner: str, what: str) -> None:
-    """Raise `InvalidInput` if an action would wait for the runner that has its leases as *owner*.
+    """Raise `InvalidInput` if an action would wait for the runner whose leases *owner* holds.
 
     Args:
-        what: What it cannot do then, and what to do instead.
+        what: The refused call, and advice for the message.
     """
     if any(name == owner for _, _, name, _ in _RUNNING.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

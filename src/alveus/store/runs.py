@@ -1,4 +1,4 @@
-"""What a store keeps of runs, and the protocol `Lanes` that reads and writes it.
+"""The records of runs in a store, and the protocol `Lanes` that reads and writes them.
 
 Values are frozen and do no I/O. Texts marked *wire* are storable values in wire form, which the
 store does not interpret. Times are microseconds since 1970 in UTC, as int.
@@ -17,10 +17,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import counted
 
 LARGEST = 2**63 - 1
-"""The largest number that a store can look for."""
+"""The largest number that a store can look up."""
 
 MAX_POSITIONS = 1 << 20
-"""Tasks of a run, durable calls of a task and outputs of a step: fewer than this."""
+"""The number of tasks of a run, durable calls of a task and outputs of a step is below this."""
 
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
 """Waiting: accepted and not ended. Parked: failed, until a user decides.
@@ -31,7 +31,7 @@ Retried: it was parked, and a later run took its input over.
 _MICROSECOND = timedelta(microseconds=1)
 
 ENDED = frozenset[RunStatus]({"done", "discarded", "retried"})
-"""A run with one of these never changes again."""
+"""The final statuses: a run with one of them never changes again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +135,17 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A task that is done: its batch and this are all that it leaves.
+    """A finished task. Its batch and this step are its only records.
 
-    Its name is (run, ordinal): a second step of that name changes nothing, with all of its batch.
+    Its name is (run, ordinal): a second step of that name changes nothing, nor does its batch.
 
     Attributes:
         ordinal: Its index among the tasks of the run, from 0.
-        sent: Wire: the events it sent, each with the actions that it sets off.
+        sent: Wire: the events it sent, each with the actions that the event triggers.
         sensory: Wire: its changes of sensory memory; deleted when the run ends.
-        read_set: Wire: its reads; None: they are not kept.
+        read_set: Wire: its reads. None means that they are not kept.
         outputs: Wire, each: its events for the world, in order.
-        skipped: Wire: the error that its agent chose to go on after; it changed nothing else.
+        skipped: Wire: the error that its agent skipped; the step changed nothing else.
         begin: With the first commit of a run.
         done: The run ends with this step.
     """
@@ -162,7 +162,7 @@ class Step:
     done: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse positions that are too large."""
+        """Raise if a position is too large."""
         if not 0 <= self.ordinal < MAX_POSITIONS or len(self.outputs) > MAX_POSITIONS:
             _check_position(self.ordinal, "tasks of a run")
             _check_position(len(self.outputs) - 1, "outputs of a task")
@@ -198,7 +198,7 @@ class DurableCall:
     truncate: bool = False
 
     def __post_init__(self) -> None:
-        """Refuse positions that are too large."""
+        """Raise if a position is too large."""
         _check_position(self.ordinal, "tasks of a run")
         _check_position(self.position, "durable calls of a task")
 
@@ -218,7 +218,7 @@ class StatusChange:
     begin: Begin | None = None
 
     def __post_init__(self) -> None:
-        """Refuse to change a run that has ended: its sensory memory is deleted."""
+        """Raise for a change of an ended run: its sensory memory is deleted."""
         if self.expected in ENDED:
             raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
 
@@ -231,7 +231,7 @@ def _check_position(position: int, what: str) -> None:
         raise TooLarge(f"there are at most {MAX_POSITIONS:,} {what}")
 
 
-# --- what is read back -------------------------------------------------------------------------
+# --- reads ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

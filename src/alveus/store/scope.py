@@ -1,4 +1,4 @@
-"""Whose memory it is: scopes, the sets in them, the lease to run one, and ranges of names."""
+"""Scopes, the sets in them, the lease to run a key, and ranges of names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from alveus.values.lazy_dataclass import dataclass, holds_text
 from alveus.values.storable import checked_name
 
 HIDDEN = "\x1a"
-"""Begins the names of alveus's internal sets, which no listing or search of a scope shows."""
+"""The prefix of internal sets, which no listing or search of a scope includes."""
 
 
 @holds_text
@@ -83,7 +83,7 @@ def escaped(name: str) -> str:
 
 
 def end_of_prefix(prefix: str) -> str | None:
-    """Return the least text past all texts that begin with *prefix*; None: there is none."""
+    """Return the least text after all texts that begin with *prefix*, or None."""
     while prefix:
         last = ord(prefix[-1])
         if last != _LAST_CODE_POINT:

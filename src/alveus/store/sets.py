@@ -12,7 +12,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, counted
 
 HIGH_WATER = 0.9
-"""Share of its capacity at which a set is compacted in the background."""
+"""The share of its capacity at which a set is compacted in the background."""
 
 LOW_WATER = 0.7
 """The share of its capacity that a compaction brings a set down to, unless a number is given."""
@@ -72,7 +72,7 @@ class Definition:
         """Return the definition that `to_json` wrote.
 
         Raises:
-            InvalidInput: It has an unknown name, or a value that no definition can have.
+            InvalidInput: The document has an unknown name, or an invalid value.
         """
         unknown = sorted(set(document).difference(field.name for field in fields(cls)))
         if unknown:
@@ -98,9 +98,9 @@ class Definition:
 
     @property
     def rejects_when_full(self) -> bool:
-        """Whether a store refuses an add that would go over a capacity.
+        """Whether a store refuses an add that would exceed a capacity.
 
-        A set that the add compacts when it is full refuses too: room is made first.
+        True also for a set whose adds compact it when full: the compaction comes before the add.
         """
         return self.compaction == "reject" or (
             self.compaction != "trim" and self.execution == "sync"
@@ -109,7 +109,7 @@ class Definition:
     def exceeded_capacity(
         self, items: int, tokens: int, size: int, *, share: float = 1.0
     ) -> tuple[str, int] | None:
-        """Return the (name, limit) of a capacity that such a set exceeds *share* of, or None."""
+        """Return the (name, limit) of a capacity of which such a set exceeds *share*, or None."""
         usage = (
             ("items", items, self.capacity),
             ("tokens", tokens, self.capacity_tokens),
@@ -121,7 +121,7 @@ class Definition:
         return None
 
     def needs_compaction(self, items: int, tokens: int, size: int) -> bool:
-        """Return whether such a set is to be compacted, in the background or from outside."""
+        """Return whether a set of this size needs compaction, in the background or externally."""
         return (
             self.bounded
             and self.compaction not in IN_THE_COMMIT
@@ -145,7 +145,7 @@ def _plain(value: object) -> Value:
 
 
 def _check(field: str, value: Value) -> None:
-    """Refuse what field *field* of a definition cannot be."""
+    """Raise if *value* is invalid for field *field* of a definition."""
     if field in ("capacity", "capacity_tokens", "capacity_bytes"):
         if value is not None:
             counted(value, f'"{field}"')
@@ -202,13 +202,14 @@ class SetInfo:
 
     Attributes:
         number: Unique in the store, never reused; a `Finder` names the set by it.
-        items: Live items.
-        bytes: Of their values, texts and metadata, in UTF-8; bytes in a value count as they are.
-        tokens: Of their texts, as words are counted.
-        next_expiry: When the first of its items expires; None: none does.
-        has_validity: Whether any of its live items is valid for a time only.
-        history_start: The commit from which on its past is complete: versions that had ended by
-            then were purged.
+        items: Number of live items.
+        bytes: Bytes of their values, texts and metadata, in UTF-8; bytes in a value count as they
+            are.
+        tokens: Tokens of their texts, counted as words.
+        next_expiry: When the first of its items expires. None means never.
+        has_validity: Whether a live item is valid for a limited time.
+        history_start: The commit from which the past of the set is complete: versions that had
+            ended before were purged.
     """
 
     number: int

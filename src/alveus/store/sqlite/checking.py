@@ -236,7 +236,7 @@ CHECKS = {
     "WHERE scope = child.scope AND value IS NULL AND ended IS NULL "
     "AND iif(parent = '', name, parent || '.' || name) = child.parent)",
 }
-"""Queries that must return no rows, and the description of the rows that they return."""
+"""Queries whose count must be 0, by the description of the problem that they count."""
 
 CONTENTS = {
     "journal": ("n", "result", "ended"),
@@ -344,7 +344,7 @@ def unreadable(db: SqliteConnection) -> Iterator[str]:
 def _contradicting(db: SqliteConnection) -> Iterator[str]:
     """Yield the items that differ from their features.
 
-    A file of an earlier schema has none: the way to split a text into terms may have changed.
+    A file of an earlier schema yields none: the way to split a text into terms may have changed.
     """
     if db.pragma("user_version") != schema.SCHEMA:
         return

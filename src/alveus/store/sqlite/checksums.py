@@ -1,22 +1,21 @@
-"""The VFS of a store's connections: a checksum on every page, and the log written in few calls.
+"""The VFS of a store's connections: a checksum on every page, and fewer writes to the log.
 
-SQLite's checksum VFS writes a checksum into the last 8 bytes of a page, which a file reserves from
-its making on; a page that is read from the file and does not match is an I/O error. The write-ahead
-log has checksums of its own. A connection learns from the head of the file whether pages have
-checksums. One that was opened before they had could write pages without; so whatever moves the log
-reads the head first.
+SQLite's checksum VFS writes a checksum into the last 8 bytes of a page, which a file reserves when
+it is made. A page from the file that does not match is an I/O error. The write-ahead log has other
+checksums. A connection learns from the head of the file whether pages have checksums. A connection
+opened before they had could write pages without; so code that moves the log reads the head first.
 
 The VFS comes with apsw as an extension. SQLite would load it with its symbols global in the
-process: of two libraries that export one name, such as ``sqlite3_api``, both then use the first
-one's and call functions of an SQLite that is not theirs, and the process dies. So alveus has SQLite
-load nothing. A VFS in Python answers once in place of the system's loader, and keeps the address of
-the table of SQLite's functions (https://sqlite.org/loadext.html). The extension is loaded from a
-private copy, with a table in which three functions are others: it registers its VFS under our name,
-resting on the VFS of our choice, and changes neither the default VFS nor other connections.
+process: if two libraries export one name, such as ``sqlite3_api``, both use the first one's and
+call functions of the wrong SQLite, and the process dies. So SQLite loads nothing here. A VFS in
+Python replaces the system's loader once, and keeps the address of the table of SQLite's functions
+(https://sqlite.org/loadext.html). The extension is loaded from a private copy, with a table in
+which three functions are replaced: it registers its VFS under a name of alveus, on top of a VFS
+that alveus chooses, and changes neither the default VFS nor other connections.
 
 SQLite writes each page that a transaction changed in two calls, and a single add changes nine.
-`values/_c/log.h` gathers them, and writes them before the last call of the transaction returns.
-Where a commit waits for the disk, it also makes a growing log grow in advance, since a sync that
+`values/_c/log.h` collects the writes, and makes them before the last call of the transaction
+returns. If commits wait for the disk, it also extends a growing log in advance, since a sync that
 has to record a new length takes twice as long. Without the compiled module a store works the same.
 """
 
@@ -38,24 +37,24 @@ from alveus.values.native import compiled
 from alveus.values.sqlite_connections import PlainConnection
 
 SYSTEM_VFS = "unix"
-"""SQLite's own way to the files of Linux and macOS."""
+"""SQLite's VFS for the files of Linux and macOS."""
 
 VFS_FIND, VFS_REGISTER, _DB_MUTEX, AUTO_EXTENSION = 141, 142, 164, 192
-"""Where functions are in the table: an entry never moves."""
+"""The indexes of functions in the table; they never change."""
 
 ENTRIES = 266
-"""How many entries the table of SQLite 3.40 has; later versions have more."""
+"""The number of entries in the table of SQLite 3.40; later versions have more."""
 
 _LOADER = "alveus-functions"
 
 FIND = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_char_p)
-"""The type of the function that finds a VFS by its name; without one, the default VFS."""
+"""The type of the function that finds a VFS by its name; NULL finds the default VFS."""
 
 _ENTRY_POINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 
 
 class _Loader(apsw.VFS):
-    """Answers SQLite where it loads an extension; `table` is what SQLite gave to that."""
+    """A VFS that replaces the loader of extensions; `table` is the address that SQLite passed."""
 
     def __init__(self) -> None:
         self.table = 0
@@ -67,12 +66,12 @@ class _Loader(apsw.VFS):
         return apsw.SQLITE_OK
 
     def xDlOpen(self, filename: str) -> int:  # noqa: N802 - SQLite's name
-        """See SQLite's VFS; any number but 0."""
+        """See SQLite's VFS; return any number but 0."""
         del filename
         return 1
 
     def xDlSym(self, handle: int, symbol: str) -> int:  # noqa: N802 - SQLite's name
-        """See SQLite's VFS: the function that SQLite calls with the table."""
+        """See SQLite's VFS: return the function that SQLite calls with the table."""
         del handle, symbol
         return ctypes.cast(self._entry, ctypes.c_void_p).value or 0
 
@@ -81,19 +80,19 @@ class _Loader(apsw.VFS):
 
 
 def base_vfs() -> str:
-    """Return the name of the VFS that alveus's own rest on, whichever is the default one."""
+    """Return the name of the VFS below alveus's VFS, whichever VFS is the default."""
     names = apsw.vfs_names()
     return SYSTEM_VFS if SYSTEM_VFS in names else names[0]
 
 
 @functools.cache
 def function_table() -> int | None:
-    """Return the address of the table; None: this build of apsw loads no extensions.
+    """Return the address of the table. None means that this build of apsw loads no extensions.
 
-    Nothing of the process is changed: only a connection of this call goes through the VFS.
+    The process is not changed: only a connection of this call uses the VFS.
 
     Raises:
-        Unsupported: The program has SQLite work without mutexes, for one thread alone.
+        Unsupported: The program set SQLite to a single thread, without mutexes.
     """
     loader = _Loader()
     connection = PlainConnection(":memory:", vfs=_LOADER)
@@ -119,24 +118,24 @@ def _has_mutex(table: int, connection: apsw.Connection) -> bool:
 
 
 def functions(table: int) -> ctypes.Array[ctypes.c_void_p]:
-    """Return the entries of the table that every version has."""
+    """Return the table entries that exist in every version."""
     return (ctypes.c_void_p * ENTRIES).from_address(table)
 
 
 def vfs_address(table: int, name: str) -> int:
-    """Return the address of a VFS that is registered."""
+    """Return the address of a registered VFS."""
     return FIND(functions(table)[VFS_FIND])(name.encode())
 
 
 FUNCTIONS = ("gathering", "drop_undone")
-"""What a compiled module has to have; one that stayed from another version may not."""
+"""The functions that the compiled module must have; a module of an older version may lack some."""
 
 
 class CompiledLog(Protocol):
-    """The functions of `values/_c/log.h`; each is given the table of SQLite's functions."""
+    """The functions of `values/_c/log.h`; each takes the address of the table of SQLite's functions."""
 
     def gathering(self, table: int, below: int, /) -> int:
-        """Register a VFS that gathers, resting on another one; return its address."""
+        """Register a VFS that collects writes, on top of another VFS; return its address."""
         ...
 
     def drop_undone(self, table: int, db: int, /) -> None:
@@ -145,21 +144,21 @@ class CompiledLog(Protocol):
 
 
 COMPILED = cast("CompiledLog | None", compiled(FUNCTIONS))
-"""The compiled module; None: there is none."""
+"""The compiled module, or None."""
 
 
 def gathering(table: int, below: int) -> int:
-    """Return the address of a VFS that does so, resting on the VFS *below*; else that one's."""
-    if COMPILED is None or base_vfs() != SYSTEM_VFS:  # whose writes are known to come so
+    """Return the address of a VFS that collects writes on top of *below*; without one, *below*."""
+    if COMPILED is None or base_vfs() != SYSTEM_VFS:  # the VFS whose order of writes is known
         return below
     return COMPILED.gathering(table, below)
 
 
 def drop_undone(connection: apsw.Connection) -> None:
-    """Have what is gathered of a transaction that this connection undoes be dropped.
+    """Drop the collected writes of a transaction that this connection rolls back.
 
-    A large transaction may be written in parts before it is committed. What is left of one that
-    was undone would be written by a later call, over what others committed meanwhile.
+    A large transaction may be written in parts before its commit. Without this call, a later call
+    would write the rest over the commits of other connections.
     """
     table = function_table()
     if COMPILED is not None and table is not None:
@@ -170,21 +169,21 @@ VFS = "alveus-checksums"
 _EXTENSION = "cksumvfs"
 
 RESERVED = 8
-"""Bytes at the end of a page that the VFS takes; the file's head says how many there are."""
+"""Bytes at the end of a page that the VFS uses; the file's head has the number of reserved bytes."""
 
 HEAD = 100
 _RESERVED_AT, _APPLICATION_AT = 20, 68
 _MAGIC = b"SQLite format 3\0"
 
 MARK = "page checksums"
-"""The note of a store whose pages have them: a damaged head cannot say that they have not."""
+"""The note of a store with checksums, so that a damaged head cannot hide them."""
 
 _REGISTER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _AUTO = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class _VfsHead(ctypes.Structure):
-    """How a VFS begins in memory, up to its name."""
+    """The first fields of a VFS in memory, up to its name."""
 
     _fields_ = (
         ("version", ctypes.c_int),
@@ -199,12 +198,12 @@ _loading = FreshLock()
 
 
 def vfs() -> str | None:
-    """Return the VFS that a connection is to use; None: this apsw has no checksum VFS.
+    """Return the VFS for a connection. None means that this apsw has no checksum VFS.
 
     Raises:
         Unsupported: The program limits the memory of SQLite, or set it to a single thread.
     """
-    if apsw.soft_heap_limit(-1):  # asked each time, as it may be set later
+    if apsw.soft_heap_limit(-1):  # checked each time, as it may be set later
         raise Unsupported(
             "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
             "SQLite crashes where several threads use it; leave that setting out"
@@ -215,9 +214,9 @@ def vfs() -> str | None:
 
 @functools.cache
 def _loaded() -> object | None:
-    """Load the checksum VFS; return what it needs as long as the process lives; None: no VFS.
+    """Load the checksum VFS. Return the objects to keep as long as the process lives, or None.
 
-    Connections of others go on as they would without it.
+    Other connections of the process are not affected.
     """
     table = function_table()
     if table is None:
@@ -255,13 +254,13 @@ def _loaded() -> object | None:
 
 
 def _file() -> Path:
-    """Return where the extension is that the VFS comes in.
+    """Return the path of the extension with the VFS.
 
-    apsw's own look-up takes as long as all else of opening a file: it is asked only where the
-    extension is not at its usual place.
+    apsw's look-up takes as long as the rest of opening a file, so it is used only if the extension
+    is not at its usual path.
 
     Raises:
-        ImportError, LookupError: This build of apsw leaves it out.
+        ImportError, LookupError: This build of apsw has no such extension.
     """
     folder = Path(apsw.__file__).with_name("sqlite_extra_binaries")
     for file in folder.glob(f"{_EXTENSION}.*"):
@@ -274,18 +273,18 @@ def _file() -> Path:
 
 
 def _library(content: bytes) -> ctypes.CDLL:
-    """Load a copy of a shared object: nobody else has it, sees its symbols, or lends it theirs.
+    """Load a private copy of a shared object, which shares no symbols with other libraries.
 
-    In memory where that can be: a folder for temporary files may forbid that they are executed.
+    The copy is in memory if possible: a folder for temporary files may forbid execution.
 
     Raises:
-        OSError: It cannot be loaded.
+        OSError: The copy cannot be loaded.
     """
     mode = os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)  # macOS binds to its own anyhow
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create(_EXTENSION), "wb", buffering=0) as file:
             file.write(content)
-            try:  # by a path that nobody else uses: they would be given this for what is theirs
+            try:  # by an unused path: another load of the same path would return this library
                 return ctypes.CDLL(f"/proc/thread-self/fd/{file.fileno()}", mode)
             except OSError:
                 pass
@@ -298,13 +297,13 @@ def _library(content: bytes) -> ctypes.CDLL:
 
 
 def are_possible(db: apsw.Connection) -> bool:
-    """Return whether this connection goes through the checksum VFS, which alone answers this."""
+    """Return whether this connection uses the checksum VFS."""
     return db.pragma("checksum_verification") is not None
 
 
 @contextmanager
 def unverified(db: apsw.Connection) -> Generator[None]:
-    """Have pages read by this connection whatever their checksums say: all are to be replaced."""
+    """Read pages in a block without verifying checksums; for pages that are all to be replaced."""
     db.pragma("checksum_verification", False)  # noqa: FBT003 - apsw's
     try:
         yield
@@ -313,12 +312,12 @@ def unverified(db: apsw.Connection) -> Generator[None]:
 
 
 def is_mismatch(error: Exception) -> bool:
-    """Return whether SQLite raised *error* because a page does not match its checksum."""
+    """Return whether *error* means that a page does not match its checksum."""
     return getattr(error, "extendedresult", 0) == apsw.SQLITE_IOERR_DATA
 
 
 def head(db: apsw.Connection) -> bytes:
-    """Return the head of the file; the VFS of this connection learns from it, too."""
+    """Return the head of the file; reading it also updates the VFS of this connection."""
     return db.read("main", 0, 0, HEAD)[1]
 
 
@@ -328,24 +327,24 @@ def are_kept(db: apsw.Connection) -> bool:
 
 
 def reserve(db: apsw.Connection) -> None:
-    """Have an empty file, or one that is rewritten next by VACUUM, keep checksums."""
+    """Make an empty file, or a file that VACUUM rewrites next, keep checksums."""
     if are_possible(db):
         size = ctypes.c_int(RESERVED)
         db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(size))
 
 
 def is_ours(db: apsw.Connection, application: int) -> bool:
-    """Return whether the head of a file says that it is a store, also where the rest cannot be."""
+    """Return whether the head of a file is a store's, even if the rest cannot be read."""
     found = head(db)
     named = found[_APPLICATION_AT : _APPLICATION_AT + 4] == application.to_bytes(4, "big")
     return found.startswith(_MAGIC) and named
 
 
 def check(db: apsw.Connection, path: Path) -> None:
-    """Refuse a file whose head does not say what its contents do, or that cannot be verified.
+    """Raise if a file's head contradicts its contents, or if the file cannot be verified.
 
     Raises:
-        StoreDamaged: The head is wrong, or the end is cut off.
+        StoreDamaged: The head is wrong, or the end of the file is missing.
         Unsupported: Pages have checksums, and this apsw cannot write them.
     """
     size, page = path.stat().st_size, int(db.pragma("page_size"))
@@ -363,7 +362,7 @@ def check(db: apsw.Connection, path: Path) -> None:
 
 
 def are_noted(db: apsw.Connection) -> bool:
-    """Return whether a file whose pages have checksums is marked as one."""
+    """Return whether a file with checksums has the note `MARK`."""
     return not are_kept(db) or _is_marked(db)
 
 
@@ -372,17 +371,17 @@ def _is_marked(db: apsw.Connection) -> bool:
 
 
 def mark(db: apsw.Connection) -> None:
-    """Note in the store that its pages have checksums, if they have."""
+    """Write the note `MARK` if the store's pages have checksums."""
     if are_kept(db):
         db.execute("INSERT INTO note (name, text) VALUES (?, '8') ON CONFLICT DO NOTHING", (MARK,))
 
 
 def add(db: apsw.Connection) -> bool:
-    """Give a sound file checksums by rewriting it; return whether that was done.
+    """Add checksums to a sound file by rewriting it. Return whether it was rewritten.
 
-    The file is in WAL mode, its write lock is held and nobody else has it open. Killed at any
-    moment, it is as it was, or wholly rewritten: all new pages are in the log, its first one
-    first, and the VFS computes from that page on.
+    The file is in WAL mode, its write lock is held and no other process has it open. After a kill
+    at any moment, the file is unchanged, or completely rewritten: all new pages are in the log, the
+    first page first, and the VFS computes checksums from that page on.
     """
     if are_kept(db) or not are_possible(db):
         return False
@@ -396,7 +395,7 @@ def add(db: apsw.Connection) -> bool:
 def damaged_pages(db: apsw.Connection) -> list[int]:
     """Return the numbers of all pages of the file that do not match their checksums.
 
-    Also those that nothing uses. A page that is being written by somebody else is read again.
+    Unused pages are checked too. A page that another process is writing is read again.
     """
     if not are_kept(db):
         return []

@@ -1,4 +1,4 @@
-"""Connections to a database file, their configuration and lending, and the translation of errors."""
+"""Connections to a database file: configuration, lending, and translation of errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ _FULL = {
         "LimitFSIZE= of a service"
     ),
 }
-"""System errors that prevent writing more, by the description of the cause."""
+"""System errors that prevent writing more, with advice."""
 
 _NO_WRITES = (
     apsw.SQLITE_IOERR_WRITE,
@@ -373,7 +373,7 @@ class SqliteConnection(PlainConnection):
         self.set_wal_hook(count)
 
     def log_pages(self) -> int:
-        """Return the pages of the log after the last commit. 0 means no commit since the last call."""
+        """Return the pages of the log after the last commit, 0 if none came since the last call."""
         return self._counted_pages.pop() if self._counted_pages else 0
 
     def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
@@ -414,7 +414,7 @@ def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> 
 
 def _configure(connection: SqliteConnection) -> None:
     connection.set_busy_timeout(BUSY_MS)
-    # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may do so,
+    # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
     # while it holds the write lock; never a forked child, nor the garbage collector.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
     # A plan holds for all that is bound; else SQLite makes it anew for each bound LIMIT.

@@ -71,10 +71,10 @@ CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log (16 MB) past which the log is moved into the main file."""
 
 MOVED_BESIDE = 4
-"""A thread moves a log of up to this many times `CHECKPOINT_PAGES`; the writer moves a longer log."""
+"""A thread moves a log of up to so many times `CHECKPOINT_PAGES`; the writer moves a longer one."""
 
 FEW = 16
-"""The writer moves the log itself if at most `CHECKPOINT_PAGES` / `FEW` pages are new to the thread."""
+"""The writer moves the log itself if at most `CHECKPOINT_PAGES` / `FEW` of its pages are new."""
 
 VERSION = "PRAGMA data_version"
 """A number that changes for a connection when another connection commits."""
@@ -621,7 +621,7 @@ class SqliteFile(SqlDatabase):
                 self._mover.moved(all_of=all_of, pages=moved)
 
     def close(self) -> None:
-        """Flush touches, close every connection and release every lock. A second call does nothing."""
+        """Flush touches, close all connections and release all locks. A second call does nothing."""
         if self._state != "open":
             return
         if self._writer is not None and self._touch_times:

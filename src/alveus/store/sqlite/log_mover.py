@@ -123,7 +123,7 @@ class LogMover:
         self._tried = 0 if pages == all_of else all_of
 
     def wait(self) -> None:
-        """Wait until no move is running. Never call it inside the gate of forks, or it deadlocks."""
+        """Wait until no move is running. Never call it inside the gate of forks: it would hang."""
         thread = self._thread
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()

@@ -89,7 +89,7 @@ PAUSE_S = 0.01
 """Pause between two tries to empty the log."""
 
 _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
-"""Bytes of the -shm file that SQLite locks: by each reader, and by each process with the file open."""
+"""Bytes of the -shm file that SQLite locks: by readers, and by processes with the file open."""
 
 SMALL = 10_000
 """Sets with fewer items are served from RAM: the index seals sets of twice as many."""
@@ -215,8 +215,8 @@ def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
 def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
     """Delete the sealed files of *sets*. Return the sets that a process is sealing now.
 
-    A process that seals a set locks a file beside it, checks for deletions, reads the set, and
-    releases the lock once the sealed file is in its folder. So after the lock was free, no new file
+    A process that seals a set locks a file beside it, reads the set, checks for deletions since,
+    and keeps the lock until the sealed file is at its path. So once the lock was free, no new file
     contains data that were erased before. A loss of power does not restore deleted files.
     """
     busy = [number for number in sorted(sets) if not _cleared(folder, number)]

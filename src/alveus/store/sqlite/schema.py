@@ -14,24 +14,26 @@ from alveus.store.sql.connection import migrations
 from alveus.store.sqlite import checksums
 
 APPLICATION_ID = 0x616C7665
-"""``alve``: tells an alveus store from other SQLite files."""
+"""``alve``: marks an alveus store among SQLite files."""
 
 SCHEMA = 1
-"""The newest schema this code knows, and the one it needs."""
+"""The newest schema that this code knows, and the only one that it uses."""
 
 WHOLE = Path(__file__).with_name("schema.sql")
-"""The script of the newest schema. `importlib.resources` takes longer to import than a file to
-open."""
+"""The script of the newest schema.
+
+Importing `importlib.resources` takes longer than opening a file.
+"""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
-"""The folder of the scripts that lead to it; see `alveus.store.sql.connection.migrations`."""
+"""The folder of the migration scripts; see `alveus.store.sql.connection.migrations`."""
 
 
 def check(connection: apsw.Connection, path: Path) -> int:
-    """Return the schema number of an open file; 0: empty.
+    """Return the schema number of an open file. 0 means an empty file.
 
     Raises:
-        NotAStore: It is some other SQLite file.
+        NotAStore: The file is another SQLite file.
         StoreDamaged: Its head is wrong.
         StoreTooNew: Its schema is newer than `SCHEMA`.
     """
@@ -53,10 +55,10 @@ def check(connection: apsw.Connection, path: Path) -> int:
 
 
 def migrate(connection: apsw.Connection, *, from_version: int) -> None:
-    """Bring an open file from schema *from_version* to `SCHEMA`, in one transaction.
+    """Migrate an open file from schema *from_version* to `SCHEMA`, in one transaction.
 
-    An empty file, of schema 0, gets the whole schema at once. Killed at any moment, the file has
-    the schema that it had, and the next opening migrates it.
+    An empty file, of schema 0, gets the newest schema at once. After a kill at any moment, the file
+    has its old schema, and the next opening migrates it.
     """
     with connection:
         if from_version == 0:

@@ -243,7 +243,7 @@ class OpenFile:
             self.store.close()
 
     def collected(self, owners: set[str]) -> None:
-        """Release the file for a handle that was never closed, without a commit and without waiting.
+        """Release the file for a handle that was never closed, without a commit or waiting.
 
         Args:
             owners: The lease owners that the handle made count as alive. They are dead now, even
@@ -362,7 +362,7 @@ class SharedStore(SqliteStore):
 
     @contextmanager
     def _enlisting(self, owner: str | None) -> Generator[None]:
-        """Record, for a block, that the owner may count as alive at most as long as this handle is open."""
+        """Record, for a block, an owner that counts as alive at most until this handle closes."""
         if owner is not None:
             self._my_owners.add(owner)
         try:
