@@ -25,7 +25,7 @@ class Node:
     """A node of an exact tree: an object, or a value.
 
     Attributes:
-        expires: From this time on the node does not exist; None: it stays.
+        expires: From this time on the node does not exist. None means that it stays.
     """
 
     is_object: bool
@@ -40,7 +40,7 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an empty object at *path*: a new node, or in place of a value."""
+    """Make an empty object at *path*: a new node, or a replacement of a value."""
 
     path: Path
     expires: int | None = None
@@ -48,7 +48,7 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Put a value at *path*: a new node, or in place of a value, whose position it keeps."""
+    """Put a value at *path*: a new node, or a replacement of a value, whose position it keeps."""
 
     path: Path
     value: Value
@@ -93,19 +93,19 @@ class ItemRecord:
 
     Attributes:
         id: Its id in the set.
-        value: In wire form; None: it is the str `text`.
-        text: The text that meaning reads; None: there is none.
+        value: In wire form. None means that it is the str `text`.
+        text: The text that meaning reads. None means that there is none.
         metadata: In wire form; ``"{}"`` if empty.
-        time: None: the time of the commit.
+        time: None means the time of the commit.
         until: The end of the span of time that the item covers; `time` is its beginning.
         expires: From this time on the item is in no read of the present.
-        valid_from: When its statement began to hold; None: always.
-        valid_to: When its statement ceased to hold; None: it holds.
+        valid_from: When its statement began to hold. None means always.
+        valid_to: When its statement ceased to hold. None means that it holds.
         terms: The terms of search by words: `words.pack`ed term hashes and counts.
         tokens: The number of tokens of the words.
         temporal: The number of temporal words in the text, 0..255.
         minute: Where `time` is None: the minute since 1970 whose words are among the terms; a
-            commit in another minute reads them again. None: the terms have no such words.
+            commit in another minute reads them again. None means that the terms have no such words.
         vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never embedded.
     """
 
@@ -323,7 +323,7 @@ def await_vectors(changes: Sequence[ItemChange]) -> bool:
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one key may hold in all its sets; None: no limit."""
+    """The most that one key may hold in all its sets. None means no limit."""
 
     items: int | None = None
     bytes: int | None = None
@@ -345,19 +345,19 @@ class Batch:
     It has one key (or is of knowledge alone); its item changes may also reach knowledge.
 
     Attributes:
-        time: The caller's clock; the commit's time follows from it by `commit_time`.
+        time: The time of the caller's clock; `commit_time` computes the commit's time from it.
         corroborated: The time up to which that clock is corroborated: items that expired by then
-            are ended where room is needed. None: all of *time*.
-        op: Digest of its name; None: nameless. A second commit with a name changes nothing.
+            are ended if room is needed. None means all of *time*.
+        op: Digest of its name. None means no name. A second commit with a name changes nothing.
         request: Digest of the caller's request. With an op, a second commit must carry an equal one
-            (else `IdempotencyConflict`, which names *label*); None: it may carry any.
+            (else `IdempotencyConflict`, which names *label*). None means that it may carry any.
         expects: Notes that must have these texts, as (name, text): the embedder that made the
             vectors in *items*.
         base: The tree's commit number that *state* was computed from; required with state, and
             checked whenever given.
         epoch: The lease's epoch under which this was made; None: made outside a run.
-        run: The progress of a run. A step and a call have names of their own, and *op* is None.
-        release: The lease of *epoch* is given back with this commit.
+        run: The progress of a run. A step and a call have other names, and *op* is None.
+        release: This commit releases the lease of *epoch*.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
         admission_checks: The checks of its adds and replacements, for each set with rules of
             admission; `SetMoved` if one is missing or outdated. None: they pass every set's rules,
@@ -462,7 +462,7 @@ def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
     """Yield every set that *batch* changes, or derives items from; a set may repeat."""
     last = None
     for change in (*batch.define, *batch.items):
-        if change.set is not last:  # most are of the same
+        if change.set is not last:  # most changes are of the same set
             last = change.set
             yield last
         if isinstance(change, (Add, Replace)):
@@ -500,7 +500,7 @@ class Effects:
             removed.
         positions: For each node: the number that orders it among its siblings (commit << 20 |
             index); a value that replaces another keeps its number.
-        end_commits: For each node: the commit that replaced or removed it; None: none did.
+        end_commits: For each node: the commit that replaced or removed it, or None.
         compactions: Its compactions.
         undone_compactions: Ids of the compactions that it undid.
     """
@@ -524,7 +524,7 @@ class StoredItem:
     Attributes:
         row: Unique in the store, never reused, rising in commit order.
         first: The row of the item's first version; items of equal time are ordered by it.
-        end_commit: The commit that ended this version; None: it is live.
+        end_commit: The commit that ended this version. None means that it is live.
     """
 
     row: int
@@ -548,7 +548,7 @@ class Compaction:
         retired: Rows of the versions it retired that were not erased since.
         added: Rows of the versions it added that were not erased since.
         erased: How many of either were erased or purged since.
-        undo_commit: The commit that undid it; None: none did.
+        undo_commit: The commit that undid it. None means that no commit did.
         purged: Its set kept ended versions for a time that is over: it cannot be undone.
     """
 

@@ -72,8 +72,8 @@ class CommitTicket:
         caller: The call whose work it is, if that is observed.
         planner: Makes the one batch of the work; the answer is None if it makes none.
         group: The tickets that its thread commits as the leader, itself included.
-        ready: Held until its thread, which waits for that, is to go on; None: it does not wait.
-        stopped: The error that ended its thread, which will not come back; None: it goes on.
+        ready: A lock that its waiting thread acquires to continue. None means no wait.
+        stopped: The error that ended its thread for good. None means that the thread runs.
     """
 
     work: Any
@@ -91,7 +91,7 @@ class CommitTicket:
 
     @property
     def is_over(self) -> bool:
-        """Whether the ticket has its answer."""
+        """Whether the ticket has an answer, or its thread has stopped."""
         return self.settled or self.stopped is not None
 
     def release(self) -> None:
@@ -118,9 +118,9 @@ class CommitQueue:
 
     def __init__(self, commit_group: Callable[[list[CommitTicket]], None]) -> None:
         self.commit_group = commit_group
-        self._mutex = HandleLock(reentrant=True)  # nobody takes it twice; it knows who has it
+        self._mutex = HandleLock(reentrant=True)  # no thread takes it twice; it knows its owner
         self._waiting: deque[CommitTicket] = deque()
-        self._leading: dict[None, CommitTicket] = {}  # to be the first in here takes no lock
+        self._leading: dict[None, CommitTicket] = {}  # becoming the leader takes no lock
         self._last_size = 1
         self._planning_thread = 0
 
@@ -140,7 +140,7 @@ class CommitQueue:
                 self._lead(ticket)
             self._step_down(ticket)
         except BaseException as error:
-            ticket.stopped = error.__class__  # before what takes memory
+            ticket.stopped = error.__class__  # before anything that takes memory
             try:  # here: one more interrupt may come as a function begins
                 self._step_down(ticket)
             except BaseException:

@@ -145,7 +145,7 @@ class Erased:
     """The result of an erasure; all of it in one commit.
 
     Attributes:
-        commit: Its number; None: there was nothing to erase, or it was a dry run.
+        commit: Its number. None means that there was nothing to erase, or it was a dry run.
         counts: Numbers of erased things by kind; no zeros.
         derived: Erased items that were derived from others.
         restored: Items that came back: sources of the derived ones.
@@ -201,7 +201,7 @@ class StoredReceipt:
         owner: Its space or knowledge, see `owner_of`.
         open_runs: Runs whose records are still to be erased, once they have ended.
         blocked_by: The hindrances of the last scrub, in words.
-        scrubbed: When the scrub was done; None: it is still to be done.
+        scrubbed: When the scrub was done. None means that it is still to be done.
     """
 
     id: str

@@ -36,7 +36,7 @@ def give_to_owner(path: Path, like: Path) -> None:
     """
     if os.geteuid():
         return
-    with suppress(OSError):  # of a system that maps users, and knows no such one
+    with suppress(OSError):  # on a system that maps users, and has no such user
         owner = like.stat()
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 

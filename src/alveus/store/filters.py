@@ -1,11 +1,11 @@
-r"""`where=`: a JSON filter over metadata and an item's own fields, checked once.
+r"""`where=`: a JSON filter over metadata and item fields, checked once.
 
 ::
 
     {"topic": "travel",                      a field equals a value
      "year": {"gte": 2020, "lt": 2024},      eq ne gt gte lt lte in nin exists contains
      "author.name": "Ada",                   a dot reaches into an object
-     "$time": {"gt": "2024-05-01T00:00Z"},   own: $id $importance $role $session $speaker $time
+     "$time": {"gt": "2024-05-01T00:00Z"},   item: $id $importance $role $session $speaker $time
      "$value.city": "Lisbon",                the value of an item, whole or a field of it
      "any": [{…}, {…}], "all": [{…}, {…}], "not": {…}}
 
@@ -91,7 +91,7 @@ def key_of(value: Value | Absent) -> Key | None:
     return None if kind is None else (kind, wire.canonical(cast("Value", value)))
 
 
-# --- what a value must pass ---------------------------------------------------------------------
+# --- tests of a value ---------------------------------------------------------------------------
 
 
 def _equal(value: Value | Absent, operands: frozenset[Key]) -> bool:
@@ -147,7 +147,7 @@ _ORDERS: Final = frozenset({"gt", "gte", "lt", "lte"})
 _EQUALITIES: Final = frozenset({"eq", "ne", "in", "nin"})
 
 
-# --- a filter, understood -----------------------------------------------------------------------
+# --- a parsed filter ----------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,7 +287,7 @@ def _conditions(node: Node) -> Iterator[Condition]:
             yield from _conditions(part)
 
 
-# --- understanding it ---------------------------------------------------------------------------
+# --- parsing ------------------------------------------------------------------------------------
 
 _Json: TypeAlias = dict[str, object]
 

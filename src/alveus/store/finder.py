@@ -149,7 +149,7 @@ class CandidateQuery(NamedTuple):
     Attributes:
         counts: The terms of the question, and how many items contain each.
         vector: Its meaning, with a length of one; empty: words only.
-        speaker: A speaker whose items are looked for separately; None: nobody.
+        speaker: A speaker whose items are looked for separately. None means no speaker.
         role: The same for a role.
         where: Only items that match it, and the best of all by words.
         vectors: How many are chosen by meaning.
@@ -199,13 +199,13 @@ class Finder(Protocol):
 
     @property
     def large_items(self) -> int | None:
-        """The number of live items from which `large_set` is to be called; None: never."""
+        """The number of live items from which `large_set` is to be called. None means never."""
         ...
 
     def large_set(
         self, set_number: int, terms: Sequence[int], *, dimensions: int
     ) -> LargeSet | None:
-        """Return the figures of a large set that a search needs; None: read its features.
+        """Return the figures of a large set that a search needs, or None to read its features.
 
         Args:
             dimensions: Dimensions of the embedder.
@@ -249,7 +249,7 @@ class Finder(Protocol):
         """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
 
         As of after commit *at* if given. An item is valid from `valid_from` on, up to but not at
-        `valid_to`; None: always.
+        `valid_to`. None means always.
         """
         ...
 
@@ -373,12 +373,12 @@ class Examinable(Protocol):
         ...
 
     def damage(self) -> str | None:
-        """Return the first problem of the file; None: there is none."""
+        """Return the first problem of the file. None means that there is none."""
         ...
 
 
 def damage_of(store: object) -> StoreDamaged | None:
-    """Return the error for the damage of a store's file; None: no damage, or no file."""
+    """Return the error for the damage of a store's file. None means no damage, or no file."""
     if isinstance(store, type) or not isinstance(store, Examinable):
         return None
     problem = store.damage()

@@ -70,7 +70,7 @@ class Item:
             tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none.
     """
 
-    value: Any  # a storable value; as json.loads, it says no more than that
+    value: Any  # a storable value; untyped, like the result of json.loads
     id: str | LeftOut = None
     text: str | LeftOut = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])

@@ -143,7 +143,7 @@ class Ledger(Protocol):
         ...
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
-        """Return the node at *path* after commit *at* (None: the latest), or None.
+        """Return the node at *path* after commit *at* (None means the latest), or None.
 
         A node that expired by *now* does not exist. The root is an object that always exists.
         """
@@ -161,10 +161,10 @@ class Ledger(Protocol):
     def few_fields(
         self, scope: Scope, path: Path, *, at: int | None, most: int
     ) -> dict[str, Node | None] | None:
-        """Return the direct fields of the object at *path*; None: there are more than *most*.
+        """Return the direct fields of the object at *path*, or None if there are more than *most*.
 
         Fields that have expired are among them. A field whose value takes over `SMALL_BYTES` may be
-        None: read it by itself. A file reads hardly more than the fields that are returned.
+        None; `node` returns it. A file reads hardly more than the fields that are returned.
         """
         ...
 
@@ -230,7 +230,7 @@ class Ledger(Protocol):
 
         Versions that ended within `SWEEP_AFTER_US` of the last commit, or since a run began that
         has not ended, stay. Looks at *limit* versions past *after*; returns how many were removed,
-        and where to go on; None: nowhere. Makes no commit.
+        and where to go on. None means that the end was reached. Makes no commit.
         """
         ...
 

@@ -294,7 +294,7 @@ def _offset_of_item(item: Item, now: int, here: int) -> int:
 
 def with_offset(metadata: str, minutes: int) -> str:
     """Return metadata in wire form with a UTC offset added."""
-    if not minutes and not _OFFSET.match(metadata):  # nothing in it could be taken for one
+    if not minutes and not _OFFSET.match(metadata):  # no part of it can look like an offset
         return metadata
     return f'{{"$offset":{minutes}{"}" if metadata == "{}" else f",{metadata[1:]}"}'
 
@@ -377,7 +377,9 @@ def text_to_embed(text: str, metadata: str) -> str:
 def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
     """Return the search terms of an item; *time* in microseconds, *metadata* in wire form."""
     caption = caption_of(decoded_metadata(metadata))
-    local = moment(time + offset_in(metadata) * MINUTE_US)  # its words are of the clock it came by
+    local = moment(
+        time + offset_in(metadata) * MINUTE_US
+    )  # its words belong to the minute of its clock
     return words.analyse(text or "", local, speaker, caption)
 
 
@@ -452,7 +454,7 @@ def item_of(stored: StoredItem) -> Item:
     has_own_time = record.time is not None and record.time != stored.updated
     is_local = metadata.startswith('{"$offset"')
     time = moment(cast("int", record.time)) if has_own_time else updated
-    return Item(  # by place, as a page has hundreds of items
+    return Item(  # by position, as a page has hundreds of items
         text if record.value is None else wire.decode(record.value),
         record.id,
         text,

@@ -29,7 +29,7 @@ running_keys = _RUNNING.get
 """Returns the keys that the current code holds."""
 
 restore_running_keys = _RUNNING.set
-"""Makes the current code hold these keys again: an interrupt may have come at the start of a block."""
+"""Makes the current code hold these keys again, if an interrupt came as a block began."""
 
 
 class RunningKey:

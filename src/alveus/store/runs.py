@@ -41,7 +41,7 @@ class QueuedInput:
     Attributes:
         event: Wire.
         event_id: Digest of the id that its sender gave it; a second input of the agent with an
-            equal one is not accepted again. None: it has none.
+            equal one is not accepted again. None means that it has none.
         request: Digest of the request; with an event id, a repetition must carry an equal one.
         label: Names the event id in an error.
     """
@@ -59,7 +59,7 @@ class Accepted:
     """The answer to an input, once it is durable.
 
     Attributes:
-        run: The id of its run; of the first one if *repeated*. None: that run was pruned since.
+        run: The id of its run; of the first one if *repeated*. None means that it was pruned.
         number: Its index among all runs of the agent and key, from 0.
         lease: The right to run the key, if it was requested and free; None for a repeated input
             whose run no longer waits.
@@ -99,10 +99,10 @@ class Run:
         number: Its index among all runs of the agent and key, from 0.
         event: Wire: the input.
         accepted: When the input was accepted.
-        now: The run's time; None: no part of it is committed yet.
-        actions: Names of the actions that the input set off; None: as for *now*.
+        now: The run's time. None means that no part of it is committed yet.
+        actions: Names of the actions that the input triggered. None means the same as for *now*.
         ended: When it was done, discarded or taken over.
-        error: Wire: the error that parked it; None: it never was.
+        error: Wire: the error that parked it. None means that it never was parked.
         origin: The run whose input this one took over.
         forgotten: Its records were erased: *event* is empty, and it has no steps or outputs.
     """
@@ -127,7 +127,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The time of a run, and the actions that its input sets off: set by its first commit."""
+    """The time of a run, and the actions that its input triggers; stored by its first commit."""
 
     now: int
     actions: tuple[str, ...]
@@ -208,7 +208,7 @@ class StatusChange:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
     Attributes:
-        error: Wire: why it is parked; None: the stored error stays. A run that is done has none.
+        error: Wire: why it is parked, or None to keep the stored error. Finished runs have none.
     """
 
     run: int
@@ -275,8 +275,8 @@ class Retain:
     earlier.
 
     Attributes:
-        age: None: no limit.
-        count: None: no limit.
+        age: None means no limit.
+        count: None means no limit.
         dedupe_for: Ids of events are recognised for at least this long, and until their run has
             ended.
         dedupe_count: Ids of the store's last inputs, this many, are recognised, however old.

@@ -99,8 +99,8 @@ class NameRange:
 
     Attributes:
         prefix: The beginning of the names.
-        after: The name before the first, in the direction of reading; None: none.
-        limit: The most names; None: all.
+        after: The name before the first, in the direction of reading. None means no bound.
+        limit: The most names. None means all.
         newest_first: Read from the last name to the first.
     """
 

@@ -34,16 +34,16 @@ class Definition:
         capacity: Most items it holds, or None.
         compaction: Its policy at capacity: "trim" retires the oldest, "reject" refuses, in the
             commit of the add; or a strategy of compaction, as JSON.
-        item_type: Name of the type of its values, for `compat`; None: any storable value.
-        signals: Weights of search as JSON; None: the defaults.
-        capacity_tokens: Most tokens of its items, as words are counted; None: no limit.
-        capacity_bytes: Most bytes of values, texts and metadata; None: no limit.
+        item_type: Name of the type of its values, for `compat`. None means any storable value.
+        signals: Weights of search as JSON. None means the defaults.
+        capacity_tokens: Most tokens of its items, as words are counted. None means no limit.
+        capacity_bytes: Most bytes of values, texts and metadata. None means no limit.
         high_water: The share of a capacity at which compaction begins, unless it is "sync".
         low_water: The share that it is brought down to.
         execution: Who compacts: "background", a thread of a process that adds; "sync", the add that
             finds it full; "external", a separate process.
         retention: How long ended versions are kept: "keep", "purge" (not at all) or microseconds.
-        admission: Rules that check each add; None: none.
+        admission: Rules that check each add. None means no rules.
     """
 
     capacity: int | None = None
@@ -86,7 +86,7 @@ class Definition:
 
     @property
     def retention_us(self) -> int | None:
-        """How long ended versions are kept; None: forever."""
+        """How long ended versions are kept. None means forever."""
         if isinstance(self.retention, int):
             return self.retention
         return 0 if self.retention == "purge" else None
@@ -228,7 +228,7 @@ class SetRules:
     """The rules that check adds to a set.
 
     Attributes:
-        set_rules: The rules of its definition; None: it has none.
+        set_rules: The rules of its definition. None means that it has none.
         effective: These rules, or else the memory's.
         parsed: The rules as `alveus.sets.admission` has read them.
     """
@@ -244,7 +244,7 @@ class AdmissionCheck:
 
     Attributes:
         rules: `Definition.admission` at that time; None also if there was no such set.
-        last_row: No live item of the set has a row past this one; None: any may.
+        last_row: No live item of the set has a row past this one. None means no check.
     """
 
     set: SetRef

@@ -314,7 +314,7 @@ class DisciplinedClock:
         wall = self._ticks()
         era, at = self._elapsed(wall)
         known = self._timeline
-        line = known.line + known.active  # written out: a run asks four times
+        line = known.line + known.active  # written out, as a run calls it four times
         if era == known.era and at > known.at:
             line += at - known.at
         return wall if wall >= line - CLOCK_STEP_US else self._behind(wall, era, at)

@@ -316,7 +316,7 @@ class Changes:
     def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
         """Raise if a redefined set holds earlier items."""
         for number, define, old_definition in redefined:
-            until = expiry_cutoff(self._batch, self._time)  # here: a draft is bound to it then
+            until = expiry_cutoff(self._batch, self._time)  # now, because a draft depends on it
             if first(self._db, _LIVE_FROM_BEFORE, number, self._number, until):
                 raise SetDefinitionConflict(
                     define.set.name, asked=define.definition, found=old_definition
@@ -334,7 +334,7 @@ class Changes:
                 raise SetMoved(check.set.name)
 
     def _change(self, change: ItemChange) -> None:
-        if change.set is not self._last_set:  # finding its number takes as long as the rest
+        if change.set is not self._last_set:  # cached: finding its number takes as long as the rest
             self._begin_set(change)
         number = self._last_number
         match change:
@@ -732,7 +732,7 @@ class Changes:
             self.sets_to_compact.append(ref)
         if needs_trimming(ref, definition, usage):
             kept = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
-            if definition.exceeded_capacity(*kept):  # what this commit adds is among the oldest
+            if definition.exceeded_capacity(*kept):  # the items of this commit are among the oldest
                 self._gathered.flush()
                 kept = self._trim(number, definition, kept, FOREVER_US, 0)
             self._count_held(ref, kept[0] - usage[0], kept[2] - usage[2])

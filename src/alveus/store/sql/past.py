@@ -250,7 +250,7 @@ def apply_past(
         _end(db, number, row, past, commit)
     following = -1
     for item in past.begun_items:
-        if item.row != following:  # the change log names rows without a gap
+        if item.row != following:  # the change log needs rows without a gap
             gathered.flush()
         following = item.row + 1
         if gathered.has_item(number, item.record.id):

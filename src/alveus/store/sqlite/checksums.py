@@ -132,7 +132,7 @@ FUNCTIONS = ("gathering", "drop_undone")
 
 
 class CompiledLog(Protocol):
-    """The functions of `values/_c/log.h`; each takes the address of the table of SQLite's functions."""
+    """The functions of `values/_c/log.h`; each takes the table of SQLite's functions."""
 
     def gathering(self, table: int, below: int, /) -> int:
         """Register a VFS that collects writes, on top of another VFS; return its address."""
@@ -169,7 +169,7 @@ VFS = "alveus-checksums"
 _EXTENSION = "cksumvfs"
 
 RESERVED = 8
-"""Bytes at the end of a page that the VFS uses; the file's head has the number of reserved bytes."""
+"""Bytes that the VFS uses at the end of a page; the file's head has the reserved number."""
 
 HEAD = 100
 _RESERVED_AT, _APPLICATION_AT = 20, 68

@@ -202,13 +202,13 @@ class SqliteFile(SqlDatabase):
         if read_only:
             if not path.exists():
                 raise NotFound(f"{path}: there is no store here; open it writable once to make it")
-            # A log that it made beside a file that only others may write would be in their way.
+            # A log made beside a file that only other users may write would block those users.
             may_write = os.access(path.parent, os.W_OK) and os.access(path, os.W_OK)
             immutable = contents_at_rest(path) is not None and (still or not may_write)
         elif not path.parent.is_dir():
             raise NotFound(f"{path.parent}: there is no such folder; make it first")
         elif path.exists() and path.stat().st_size:
-            _refuse_other(path)  # before anything is made beside what is no store
+            _refuse_other(path)  # before any file is made beside a file that is no store
         else:
             create_private(path)
             path.chmod(0o600)
@@ -318,7 +318,7 @@ class SqliteFile(SqlDatabase):
         if db.pragma("journal_mode") != "wal":
             self._immutable, db.at_rest = True, contents(self._path)
             return
-        with suppress(StoreBusy):  # it is being restored: that is not in the way
+        with suppress(StoreBusy):  # a restore is running, which does not matter here
             self._guard.lock()
 
     def reader(self) -> Borrowed:
@@ -414,7 +414,7 @@ class SqliteFile(SqlDatabase):
         if cache is not None:
             return Transaction(db, cache, self._owners).begun()
         tx = self._last_transaction
-        if tx is None or tx.cache is not self._cache:  # which whatever fails puts another one for
+        if tx is None or tx.cache is not self._cache:  # a failure replaces it by another one
             tx = self._last_transaction = Transaction(db, self._cache, self._owners)
         return tx.begun()
 
@@ -423,8 +423,8 @@ class SqliteFile(SqlDatabase):
         try:
             answers = self._answers(group, answers_together)
         except _GroupRefused:
-            answers = None  # all was undone
-        if answers is None:  # this finds out who is refused, and tells nobody of others' errors
+            answers = None  # everything was undone
+        if answers is None:  # one by one, so that each thread gets only its error
             answers = self._answers(group, answers_one_by_one)
         for ticket, answer in zip(group, answers, strict=True):
             ticket.settle(answer)
@@ -468,7 +468,7 @@ class SqliteFile(SqlDatabase):
         try:
             with lock, region:
                 self._check_files()
-                if writer.in_transaction:  # whoever wrote last had no stack left to end it
+                if writer.in_transaction:  # the last writer had no stack left to end it
                     writer.execute("ROLLBACK")
                 try:
                     writer.write(_BEGIN)
@@ -487,7 +487,7 @@ class SqliteFile(SqlDatabase):
                 if pages > CHECKPOINT_PAGES and not self._mover.is_at_work:
                     self._care_unless_hindered(writer, pages)
                 self._cache.version = writer.data_version()
-        except BaseException:  # an interrupt may have come as they were left
+        except BaseException:  # an interrupt may have come as the blocks ended
             try:
                 region.__exit__(None, None, None)
                 lock.__exit__(None, None, None)
@@ -605,7 +605,7 @@ class SqliteFile(SqlDatabase):
         with writer:
             maintenance.give_back(writer, pages=maintenance.IN_PASSING, spare=maintenance.SPARE)
         self._cache.nodes.clear()
-        writer.log_pages()  # of what that committed itself
+        writer.log_pages()  # of the pages that the sweep committed
         if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
             pages, few=CHECKPOINT_PAGES // FEW, is_in_place=self.is_in_place
         ):
@@ -621,7 +621,7 @@ class SqliteFile(SqlDatabase):
                 self._mover.moved(all_of=all_of, pages=moved)
 
     def close(self) -> None:
-        """Flush touches, close all connections and release all locks. A second call does nothing."""
+        """Flush touches, close all connections and release all locks; safe to call twice."""
         if self._state != "open":
             return
         if self._writer is not None and self._touch_times:
@@ -751,7 +751,7 @@ class _GroupRefused(Exception):
 
 
 def _refuse_other(path: Path) -> None:
-    # A transaction that a restore was killed in is rolled back by who may write, only.
+    # Only a process that may write rolls back the transaction of a killed restore.
     at_rest = not Path(f"{path}-journal").exists()
     with FORKS.inside(), closing(connect(path, read_only=at_rest)) as db:
         schema.check(db, path)

@@ -81,10 +81,10 @@ class FileGuard:
         if self._database < 0:
             self._database = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         shm = f"{self._path}-shm"
-        with suppress(FileNotFoundError):  # a store that is read where it lies, without a log
+        with suppress(FileNotFoundError):  # a store that is read at rest, without a log
             found = os.stat(shm)  # noqa: PTH116 - beside the samestat of a descriptor
             if self._log >= 0 and not os.path.samestat(found, os.fstat(self._log)):
-                descriptor, self._log = self._log, -1  # first: nobody closes a number twice
+                descriptor, self._log = self._log, -1  # first, so that no number is closed twice
                 os.close(descriptor)
             if self._log < 0:
                 self._log = os.open(shm, os.O_RDONLY | os.O_CLOEXEC)
@@ -216,7 +216,7 @@ class WriteLock:
 
     def __init__(self, folder: Path, *, wait_s: float) -> None:
         self._wait_s = wait_s
-        self._mutex = threading.RLock()  # no thread takes it twice; it knows who has it
+        self._mutex = threading.RLock()  # no thread takes it twice; it knows its owner
         self._closed = False
         self._name = f"{os.getpid():<20}".encode()
         self._lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR, 0o600)
@@ -227,7 +227,7 @@ class WriteLock:
             raise
         # A memory that is collected without close() leaves no descriptors behind.
         self._close = weakref.finalize(self, _close_all, (self._lock, self._turn))
-        self._close.atexit = False  # what runs as Python ends may still write
+        self._close.atexit = False  # code that runs as Python ends may still write
         for name in ("lock", "turn"):
             give_to_owner(folder / name, folder)
 
@@ -265,7 +265,7 @@ class WriteLock:
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
             os.pwrite(self._lock, self._name, 0)
         except OSError:
-            if self._closed:  # by the end of the last handle, which waits for nobody
+            if self._closed:  # by the end of the last handle, which never waits
                 raise StoreClosed(_CLOSED) from None
             raise
 
@@ -340,7 +340,7 @@ class Owners:
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
         give_to_owner(self._folder, self._folder.parent)
-        for file in self._folder.iterdir():  # what killed processes left
+        for file in self._folder.iterdir():  # files that killed processes left
             self._is_held(file)
         descriptor = os.open(self._path(owner), os.O_CREAT | os.O_RDWR, 0o600)
         try:
@@ -348,7 +348,7 @@ class Owners:
             self._mine[owner] = descriptor
         except BaseException:
             if owner not in self._mine:
-                os.close(descriptor)  # else an interrupt would leave the name to nobody
+                os.close(descriptor)  # else an interrupt would leave the name without an owner
             raise
         give_to_owner(self._path(owner), self._folder)
 

@@ -44,7 +44,7 @@ class LogMover:
         self._turn = HandleLock()
         self._lock = os.open(folder / NAME, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         self._close = weakref.finalize(self, os.close, self._lock)
-        self._close.atexit = False  # what runs as Python ends may still write
+        self._close.atexit = False  # code that runs as Python ends may still write
         give_to_owner(folder / NAME, folder)
         self._thread: threading.Thread | None = None
         self._tried = 0
@@ -106,7 +106,7 @@ class LogMover:
         Args:
             is_in_place: Returns whether the file is open, and still at its path.
         """
-        if pages < self._tried:  # the log was begun anew
+        if pages < self._tried:  # the log has restarted
             self._tried = 0
         if pages - self._tried <= few:
             return False

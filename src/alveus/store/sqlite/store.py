@@ -322,7 +322,7 @@ class SharedStore(SqliteStore):
             file = _files.get(key)
             if file is None:
                 return None
-            file.join()  # a handle may be collected here, and is not the last one then
+            file.join()  # a handle may be collected here, but then it is not the last one
         try:
             return cls(file) if file.store.is_in_place() else None
         finally:
@@ -369,7 +369,7 @@ class SharedStore(SqliteStore):
             yield
         finally:
             if self._is_closed and owner is not None:
-                self.dismiss({owner})  # closing may have been before it was enlisted
+                self.dismiss({owner})  # the handle may have closed before the owner was enlisted
 
     def close(self) -> None:
         """Close this handle; the last handle closes the file. A second call does nothing."""
