@@ -94,7 +94,7 @@ class ItemRecord:
     Attributes:
         id: Its id in the set.
         value: In wire form. None means that it is the str `text`.
-        text: The text that meaning reads. None means that there is none.
+        text: The text that search reads. None means no text.
         metadata: In wire form; ``"{}"`` if empty.
         time: None means the time of the commit.
         until: The end of the span of time that the item covers; `time` is its beginning.
@@ -167,7 +167,7 @@ class Replace:
     """End version *version* of an item and begin the next; `StaleItem` if that is not live.
 
     Attributes:
-        links: Sources besides those of the version before; as in `Add`.
+        links: More sources than the version before has; as in `Add`.
         upsert: Replace whatever version is live; if none is, add the item.
     """
 

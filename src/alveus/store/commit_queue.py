@@ -228,9 +228,7 @@ class CommitQueue:
         """Return the ticket's group: all waiting tickets. The ticket itself leads the group."""
         group = [ticket] if ticket.ready is None else []
         if len(group) + len(self._waiting) < self._last_size:
-            time.sleep(
-                0
-            )  # threads that were just answered may return: they get Python's lock first
+            time.sleep(0)  # answered threads may return: they get Python's lock first
         if self._waiting:
             with self._mutex:
                 group += islice(self._waiting, MOST - len(group))

@@ -283,7 +283,7 @@ class Finder(Protocol):
         ...
 
     # A space changes its embedder in two steps: vectors of the new one are staged beside the
-    # old ones, which go on serving, and then take their places all at once.
+    # old ones, which search still reads, and then replace them all at once.
 
     def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
         """Return versions of sets that have no staged vectors yet, live ones first.

@@ -314,7 +314,7 @@ def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
 def text_of(value: Value) -> str | None:
     """Return the searchable text of *value*: the str itself, or its ``text`` or ``content``.
 
-    None means that there is none.
+    None means no text.
     """
     if isinstance(value, str):
         return value

@@ -377,9 +377,7 @@ def text_to_embed(text: str, metadata: str) -> str:
 def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
     """Return the search terms of an item; *time* in microseconds, *metadata* in wire form."""
     caption = caption_of(decoded_metadata(metadata))
-    local = moment(
-        time + offset_in(metadata) * MINUTE_US
-    )  # its words belong to the minute of its clock
+    local = moment(time + offset_in(metadata) * MINUTE_US)  # in the local time of the item
     return words.analyse(text or "", local, speaker, caption)
 
 

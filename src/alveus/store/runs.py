@@ -122,7 +122,7 @@ class Run:
     forgotten: bool = False
 
 
-# --- what a batch may carry of a run -----------------------------------------------------------
+# --- a run's changes in a batch ----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,5 +1,5 @@
-"""What the stores on SQL databases share: the statements, and what they are made of.
+"""The statements that all SQL stores share, and the code that builds them.
 
-`store/sqlite` and `store/postgres` bring connections, transactions and locks; the tables are the
+`store/sqlite` and `store/postgres` add connections, transactions and locks; the tables are the
 same in both, and so is every statement here.
 """

@@ -366,7 +366,7 @@ class Eraser:
                 return Erased(None, done.time)
         return self._erase_key() if self._erasure.whole_key else self._erase_items()
 
-    # --- what is asked
+    # --- the request
 
     def _erase_key(self) -> Erased:
         scope, db = self._erasure.scope, self._db

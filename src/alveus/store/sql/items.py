@@ -515,7 +515,7 @@ class Changes:
         live = self._live_among(number, [item_id for item_id, _ in change.retired])
         retired: dict[str, LiveVersion] = {}
         for item_id, version in change.retired:
-            again = None if item_id in retired else live.get(item_id)  # it is stale the second time
+            again = None if item_id in retired else live.get(item_id)  # the second time it is stale
             retired[item_id] = self._checked(number, item_id, version, again)
         rows = [ended.row for ended in retired.values()]
         self._end_all(number, list(retired.values()))
@@ -747,12 +747,12 @@ class Changes:
         """
         last = (-FOREVER_US, 0)
         while definition.exceeded_capacity(*usage):
-            over = usage[0] - (definition.capacity or 0)  # else tokens or bytes say how many
+            over = usage[0] - (definition.capacity or 0)  # else tokens or bytes limit the number
             most = min(TRIM_BATCH, over) if over > 0 else TRIM_BATCH
             oldest = query(self._db, _OLDEST, number, self._time, until, less, *last, most)
             if not oldest:
                 break
-            last = oldest[-1][3:]  # a draft does not see that they end
+            last = oldest[-1][3:]  # a draft does not see their end
             for row, tokens, size, *_ in oldest:
                 if not definition.exceeded_capacity(*usage):
                     break

@@ -195,7 +195,7 @@ class Transaction:
         """Make the item changes of a batch. Return the rows that ended."""
         try:
             return changes.run()
-        except LimitReached:  # after all changes, of which fresh ids were not looked for
+        except LimitReached:  # after all changes, because fresh ids were not looked up
             self._refuse_live(batch, number - 1)
             raise
 

@@ -232,7 +232,9 @@ class PendingRows:
         times = [row[6] for row in rows]
         if not times:
             return 1 << 62, 0
-        is_version = any(row[3] != row[0] for row in rows)  # which may be older than its time
+        is_version = any(
+            row[3] != row[0] for row in rows
+        )  # a later version may be older than its time
         return min([now if time is None else time for time in times]), int(is_version)
 
     def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
@@ -252,7 +254,7 @@ class PendingRows:
         Raises:
             `Connection.taken`: An item id or an op name exists already.
         """
-        self.key_usages.clear()  # what comes next may count by itself
+        self.key_usages.clear()  # the next statement may count for itself
         self.item_scopes.clear()
         writes = self._item_writes() if self._items else list[Write]()
         if self.heads:
@@ -516,7 +518,7 @@ class ScopeRows:
             self._new_sets.add(number)
         else:
             number = set_row[0]
-            self._new_sets.discard(number)  # what it holds was not counted, if it had no capacity
+            self._new_sets.discard(number)  # without a capacity, its usage was not counted
             self._db.execute(
                 "UPDATE memory_set SET definition = ?, retention = ? WHERE id = ?",
                 (text, define.definition.retention_us, number),

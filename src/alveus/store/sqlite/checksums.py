@@ -349,7 +349,7 @@ def check(db: apsw.Connection, path: Path) -> None:
     """
     size, page = path.stat().st_size, int(db.pragma("page_size"))
     log = Path(f"{path}-wal")
-    if size % page and not (log.exists() and log.stat().st_size):  # else its end may be there
+    if size % page and not (log.exists() and log.stat().st_size):  # else its end may be in the log
         raise StoreDamaged(path, f"it ends within page {size // page + 1}")
     reserved = head(db)[_RESERVED_AT]
     if reserved not in (0, RESERVED) or (reserved != RESERVED and _is_marked(db)):

@@ -417,7 +417,7 @@ def _configure(connection: SqliteConnection) -> None:
     # Closing the last connection would checkpoint and delete the log: only `SqliteFile.close` may,
     # while it holds the write lock; never a forked child, nor the garbage collector.
     connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
-    # A plan holds for all that is bound; else SQLite makes it anew for each bound LIMIT.
+    # One plan serves all bindings; else SQLite plans again for each bound LIMIT.
     connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
     for pragma in (
         f"cache_size = -{CACHE_KIB}",
@@ -475,7 +475,7 @@ class Borrowed:
         finally:
             try:
                 _leave(self)
-            except BaseException:  # an interrupt: what stayed inside would hold up every fork
+            except BaseException:  # an interrupt: a caller left inside would block every fork
                 _leave(self)
                 raise
 

@@ -381,7 +381,7 @@ class SqliteFile(SqlDatabase):
 
     def _check_files(self) -> None:
         """Raise if the handle was closed, or if the file is no longer at its path."""
-        connections = self._connections  # of a handle, others once it is closed
+        connections = self._connections  # a closed handle has others
         if connections.state != "open":
             self._refuse_use()
         if identity(self._location) != self._identity:
@@ -550,7 +550,9 @@ class SqliteFile(SqlDatabase):
         SQLite makes sure: it leaves WAL mode only for the last user. By `call_within`.
         """
         self._refuse_handles()
-        yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
+        yield from self._locked(
+            partial(self._given_alone, self._connections)
+        )  # read here: it belongs to the file
 
     def _refuse_handles(self) -> None:
         """Raise if this file has other handles."""

@@ -156,7 +156,7 @@ def _emptied(db: SqliteConnection, is_alone: bool) -> bool:  # noqa: FBT001 - of
         return False
     try:
         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_TRUNCATE)
-    except apsw.BusyError:  # SQLite waits for readers, but for nobody who moves the log just now
+    except apsw.BusyError:  # SQLite waits for readers, but not for a process that moves the log now
         return False
     return True
 
@@ -208,7 +208,7 @@ def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
             if device in words:
                 at = words.index(device)
                 low, high = words[at + 1 : at + 3]
-                if int(words[at - 1]) > 0:  # else it is of another container
+                if int(words[at - 1]) > 0:  # else it belongs to another container
                     yield int(words[at - 1]), int(low), (1 << 62) if high == "EOF" else int(high)
 
 
@@ -231,7 +231,7 @@ def _cleared(folder: Path, number: int) -> bool:
         descriptor = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         (folder / f"{number}.seg").unlink(missing_ok=True)
-        # One may have begun to be sealed in between: then it reads what is there now.
+        # A sealing that began in between reads the present rows.
         return True
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
