@@ -232,9 +232,7 @@ class PendingRows:
         times = [row[6] for row in rows]
         if not times:
             return 1 << 62, 0
-        is_version = any(
-            row[3] != row[0] for row in rows
-        )  # a later version may be older than its time
+        is_version = any(row[3] != row[0] for row in rows)  # maybe older than its time
         return min([now if time is None else time for time in times]), int(is_version)
 
     def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:

@@ -550,9 +550,7 @@ class SqliteFile(SqlDatabase):
         SQLite makes sure: it leaves WAL mode only for the last user. By `call_within`.
         """
         self._refuse_handles()
-        yield from self._locked(
-            partial(self._given_alone, self._connections)
-        )  # read here: it belongs to the file
+        yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
 
     def _refuse_handles(self) -> None:
         """Raise if this file has other handles."""
