@@ -1,4 +1,4 @@
-"""The protocol `Ledger`, which reads and writes commits, and its `Observer`.
+"""The protocols `Ledger`, for commits, and `Lanes`, for runs; and the `Observer` of a store.
 
 `Observer` is the hook for telemetry: stores, searches, compactions and runners call it. The
 observer of a store does nothing until another is assigned to `Store.observer`. Each method that

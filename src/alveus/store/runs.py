@@ -1,4 +1,4 @@
-"""The records of runs in a store, and the protocol `Lanes` that reads and writes them.
+"""The records of runs in a store; the protocol `Lanes` in `ledger` reads and writes them.
 
 Values are frozen and do no I/O. Texts marked *wire* are storable values in wire form, which the
 store does not interpret. Times are microseconds since 1970 in UTC, as int.
