@@ -708,83 +708,83 @@ export interface IncrementValue {
   by?: any;
 }
 
-/** One thing that a memory set holds. */
+/** One item of a memory set. */
 export interface Item {
-  /** What is remembered; any storable value. */
+  /** The remembered data; any storable value. */
   value?: any;
-  /** Its name in its set; made by alveus where none is given. */
+  /** Its name in its set; alveus makes one if none is given. */
   id?: string;
-  /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
+  /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
   text?: string;
-  /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
+  /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
   metadata?: Record<string, any>;
   /** 0..1. */
   importance?: number;
   /** Who said it. */
   speaker?: string | null;
-  /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
+  /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
   role?: string | null;
   /** The conversation it belongs to; search looks at its neighbours there. */
   session?: string | null;
-  /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
+  /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
   time?: string;
   /** Ids of the items it was derived from. */
   sources?: Array<string>;
-  /** Whether it stands for its sources. */
+  /** Whether it replaces its sources. */
   compacted?: boolean;
-  /** For one that stands for a span of time: its end; `time` is its beginning. */
+  /** The end of a span of time that begins at `time`; only for items that cover a span. */
   until?: string | null;
-  /** From then on it is in no read of the present, unless it is changed before. */
+  /** Reads of the present exclude the item from this time on, unless it is changed before. */
   expire_at?: string | null;
-  /** When what it says began to hold; None: always did. */
+  /** When its fact began to hold. None means that it always held. */
   valid_from?: string | null;
-  /** When that ceased to hold; None: it holds. */
+  /** When its fact ceased to hold. None means that it holds. */
   valid_to?: string | null;
-  /** Given by a user instead of *expire_at*: how long it stays from the call on, a timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none. */
+  /** Given by a user instead of *expire_at*: how long the item is kept after the call, a timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none. */
   ttl_s?: number | string | null;
-  /** Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and of which the best one counts; words read all. Items that alveus gives have none: their *text* is all of them, with U+001E and a line end between two. */
+  /** Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text and counts the best one; search by words reads all. Items from alveus have none: their *text* is all of them, with U+001E and a line end between two. */
   texts?: Array<string> | null;
-  /** Given by a user where *time* is left out, or has another zone: whose offset the item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the memory's. Items that alveus gives have none. */
+  /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none. */
   timezone?: any;
 }
 
-/** One thing that a memory set holds. */
+/** One item of a memory set. */
 export interface ItemAnswer {
-  /** What is remembered; any storable value. */
+  /** The remembered data; any storable value. */
   value: any;
-  /** Its name in its set; made by alveus where none is given. */
+  /** Its name in its set; alveus makes one if none is given. */
   id: string;
-  /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
+  /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
   text: string;
-  /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
+  /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
   metadata: Record<string, any>;
   /** 0..1. */
   importance: number;
   /** Who said it. */
   speaker: string | null;
-  /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
+  /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
   role: string | null;
   /** The conversation it belongs to; search looks at its neighbours there. */
   session: string | null;
-  /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
+  /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
   time: string;
   /** Time of the commit that added it. */
   created: string;
   /** Time of the commit that made this version. */
   updated: string;
-  /** When it was last returned by a search or a get, or None. May lag, and what a killed process had noted since its last commit is lost. */
+  /** When a search or a get last returned it, or None. The time may lag; a killed process loses the times that it had noted since its last commit. */
   accessed: string | null;
   /** Ids of the items it was derived from. */
   sources: Array<string>;
-  /** Whether it stands for its sources. */
+  /** Whether it replaces its sources. */
   compacted: boolean;
-  /** For one that stands for a span of time: its end; `time` is its beginning. */
+  /** The end of a span of time that begins at `time`; only for items that cover a span. */
   until: string | null;
-  /** From then on it is in no read of the present, unless it is changed before. */
+  /** Reads of the present exclude the item from this time on, unless it is changed before. */
   expire_at: string | null;
-  /** When what it says began to hold; None: always did. */
+  /** When its fact began to hold. None means that it always held. */
   valid_from: string | null;
-  /** When that ceased to hold; None: it holds. */
+  /** When its fact ceased to hold. None means that it holds. */
   valid_to: string | null;
   /** 1, 2, …: rises with each change. */
   version: number;
@@ -1436,43 +1436,43 @@ export interface SetAddMany {
 export interface SetAdmit {
   set?: NamedSet;
   call: "set.admit";
-  /** One thing that a memory set holds. */
+  /** One item of a memory set. */
   value: {
-    /** What is remembered; any storable value. */
+    /** The remembered data; any storable value. */
     value?: any;
-    /** Its name in its set; made by alveus where none is given. */
+    /** Its name in its set; alveus makes one if none is given. */
     id?: string;
-    /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
+    /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
     text?: string;
-    /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
+    /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
     metadata?: Record<string, any>;
     /** 0..1. */
     importance?: number;
     /** Who said it. */
     speaker?: string | null;
-    /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
+    /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
     role?: string | null;
     /** The conversation it belongs to; search looks at its neighbours there. */
     session?: string | null;
-    /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
+    /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
     time?: string;
     /** Ids of the items it was derived from. */
     sources?: Array<string>;
-    /** Whether it stands for its sources. */
+    /** Whether it replaces its sources. */
     compacted?: boolean;
-    /** For one that stands for a span of time: its end; `time` is its beginning. */
+    /** The end of a span of time that begins at `time`; only for items that cover a span. */
     until?: string | null;
-    /** From then on it is in no read of the present, unless it is changed before. */
+    /** Reads of the present exclude the item from this time on, unless it is changed before. */
     expire_at?: string | null;
-    /** When what it says began to hold; None: always did. */
+    /** When its fact began to hold. None means that it always held. */
     valid_from?: string | null;
-    /** When that ceased to hold; None: it holds. */
+    /** When its fact ceased to hold. None means that it holds. */
     valid_to?: string | null;
-    /** Given by a user instead of *expire_at*: how long it stays from the call on, a timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none. */
+    /** Given by a user instead of *expire_at*: how long the item is kept after the call, a timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none. */
     ttl_s?: number | string | null;
-    /** Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and of which the best one counts; words read all. Items that alveus gives have none: their *text* is all of them, with U+001E and a line end between two. */
+    /** Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text and counts the best one; search by words reads all. Items from alveus have none: their *text* is all of them, with U+001E and a line end between two. */
     texts?: Array<string> | null;
-    /** Given by a user where *time* is left out, or has another zone: whose offset the item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the memory's. Items that alveus gives have none. */
+    /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none. */
     timezone?: any;
   };
 }
@@ -1634,43 +1634,43 @@ export interface SetSupersede {
   set?: NamedSet;
   call: "set.supersede";
   id: string;
-  /** One thing that a memory set holds. */
+  /** One item of a memory set. */
   value: {
-    /** What is remembered; any storable value. */
+    /** The remembered data; any storable value. */
     value?: any;
-    /** Its name in its set; made by alveus where none is given. */
+    /** Its name in its set; alveus makes one if none is given. */
     id?: string;
-    /** What meaning and words read; for a str value the value itself, for a dict its ``text`` or ``content``, else it must be given. */
+    /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
     text?: string;
-    /** Facts to filter by. ``caption`` (a str or a list of them) is read by search too. */
+    /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
     metadata?: Record<string, any>;
     /** 0..1. */
     importance?: number;
     /** Who said it. */
     speaker?: string | null;
-    /** Such as ``user`` or ``assistant``; where none is given, a speaker who is called ``user`` or ``human`` has the role ``user``, one called ``assistant``, ``ai`` or ``bot`` the role ``assistant``. */
+    /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
     role?: string | null;
     /** The conversation it belongs to; search looks at its neighbours there. */
     session?: string | null;
-    /** When it happened, by default the time of the commit; given by alveus it has the offset from UTC that it came with, by which the days of the item are counted. */
+    /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
     time?: string;
     /** Ids of the items it was derived from. */
     sources?: Array<string>;
-    /** Whether it stands for its sources. */
+    /** Whether it replaces its sources. */
     compacted?: boolean;
-    /** For one that stands for a span of time: its end; `time` is its beginning. */
+    /** The end of a span of time that begins at `time`; only for items that cover a span. */
     until?: string | null;
-    /** From then on it is in no read of the present, unless it is changed before. */
+    /** Reads of the present exclude the item from this time on, unless it is changed before. */
     expire_at?: string | null;
-    /** When what it says began to hold; None: always did. */
+    /** When its fact began to hold. None means that it always held. */
     valid_from?: string | null;
-    /** When that ceased to hold; None: it holds. */
+    /** When its fact ceased to hold. None means that it holds. */
     valid_to?: string | null;
-    /** Given by a user instead of *expire_at*: how long it stays from the call on, a timedelta or text like ``"7d"`` (``s m h d w``). Items that alveus gives have none. */
+    /** Given by a user instead of *expire_at*: how long the item is kept after the call, a timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none. */
     ttl_s?: number | string | null;
-    /** Given by a user instead of *text*: up to 32 texts that meaning reads one by one, and of which the best one counts; words read all. Items that alveus gives have none: their *text* is all of them, with U+001E and a line end between two. */
+    /** Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text and counts the best one; search by words reads all. Items from alveus have none: their *text* is all of them, with U+001E and a line end between two. */
     texts?: Array<string> | null;
-    /** Given by a user where *time* is left out, or has another zone: whose offset the item keeps, as a name, an offset or a tzinfo; by default that of *time*, or the memory's. Items that alveus gives have none. */
+    /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none. */
     timezone?: any;
   };
   at?: string | null;
