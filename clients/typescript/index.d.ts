@@ -35,7 +35,7 @@ export interface BatchAnswer {
 
 /** Calls that are committed together, or not at all. */
 export interface BatchBody {
-  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList-Input | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
+  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
   /** Commit nothing; tell the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
@@ -1547,7 +1547,7 @@ export interface SetLineage {
 }
 
 /** Return all items, or all that match *where*, by time; only *limit* cuts the list. */
-export interface SetList-Input {
+export interface SetList {
   set?: NamedSet;
   call: "set.list";
   where?: Record<string, any> | null;
@@ -1558,11 +1558,6 @@ export interface SetList-Input {
   as_of?: number | string | null;
   /** Only facts that are valid then; by default all facts. */
   valid_at?: string | "any" | null;
-}
-
-/** The sets of a key, or of knowledge. */
-export interface SetList-Output {
-  sets: Array<SetAndSize>;
 }
 
 /** Return all items, or all that match *where*, as points; near points mean similar items. */
@@ -1718,6 +1713,11 @@ export interface SetUpdate {
   valid_from?: string | null;
   valid_to?: string | null;
   timezone?: any;
+}
+
+/** The sets of a key, or of knowledge. */
+export interface SetsAnswer {
+  sets: Array<SetAndSize>;
 }
 
 /** The division of a budget among the parts of a prompt. */
@@ -2097,7 +2097,7 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-  }, options?: CallOptions): Promise<SetList-Output>;
+  }, options?: CallOptions): Promise<SetsAnswer>;
   /** List the spaces of the store that the caller may see. */
   listSpaces(query?: {
     /** The space. */
@@ -2133,7 +2133,7 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList-Input | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
+  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | CompareMoments | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, with the reason for each piece. */
   makeContext(query: {
     /** The user, session or device. */

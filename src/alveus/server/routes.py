@@ -196,7 +196,7 @@ def list_keys(
     return {"keys": found[:limit], "more": len(found) > limit}
 
 
-@router.get("/sets", tags=["keys"], **schemas.answers(schemas.SetList))
+@router.get("/sets", tags=["keys"], **schemas.answers(schemas.SetsAnswer))
 def list_sets(at: InOwner) -> Document:
     """List the sets of a key, or of knowledge."""
     counts = at.open("read").sets(counts=True)

@@ -178,7 +178,7 @@ class SetAndSize(BaseModel):
     items: int
 
 
-class SetList(BaseModel):
+class SetsAnswer(BaseModel):
     """The sets of a key, or of knowledge."""
 
     sets: list[SetAndSize]
