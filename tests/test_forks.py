@@ -428,7 +428,7 @@ def test_a_child_that_c_forked_waits_for_no_thread_that_led(path: Path) -> None:
         memory = opened(path)
         ada = memory.key("ada")
         ada.add("before")
-        queue = memory.store.commit_queue
+        queue = cast("Any", memory.store).commit_queue
         queue._leading[None] = CommitTicket(None)
         child = ctypes.PyDLL(None).fork()
         if child == 0:

@@ -51,7 +51,7 @@ def house_picture() -> str:
     if sorted(NOTES) != sorted(room for floor in floors for room in floor):
         raise ValueError(f"NOTES in tools/make_house.py must name these rooms: {sorted(arrows)}")
     height = 2 * MARGIN + FLOOR_HEIGHT * (len(floors) - 1) + BOX_HEIGHT
-    corners = {
+    corners: dict[str, tuple[float, float]] = {
         room: (x, height - MARGIN - BOX_HEIGHT - FLOOR_HEIGHT * number)
         for number, floor in enumerate(floors)
         for room, x in zip(floor, _columns(len(floor)), strict=True)

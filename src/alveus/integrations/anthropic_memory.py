@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, cast
+from typing import Any, NoReturn, cast
 
 from anthropic.lib.tools import BetaAbstractMemoryTool, BetaAsyncAbstractMemoryTool, ToolError
 from anthropic.types.beta import (
@@ -237,14 +237,14 @@ class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
         """Close the memory, if the tool opened it. Later calls raise `StoreClosed`."""
         self.sync.close()
 
-    if not TYPE_CHECKING:  # type checkers read the declarations of the base class
-        view = awaited(MemoryFiles.view)
-        create = awaited(MemoryFiles.create)
-        str_replace = awaited(MemoryFiles.str_replace)
-        insert = awaited(MemoryFiles.insert)
-        delete = awaited(MemoryFiles.delete)
-        rename = awaited(MemoryFiles.rename)
-        clear_all_memory = awaited(MemoryFiles.clear_all_memory)
+    # Any: the types are those of the base class
+    view: Any = awaited(MemoryFiles.view)
+    create: Any = awaited(MemoryFiles.create)
+    str_replace: Any = awaited(MemoryFiles.str_replace)
+    insert: Any = awaited(MemoryFiles.insert)
+    delete: Any = awaited(MemoryFiles.delete)
+    rename: Any = awaited(MemoryFiles.rename)
+    clear_all_memory: Any = awaited(MemoryFiles.clear_all_memory)
 
 
 def _check_texts(command: object, *names: str) -> None:
