@@ -98,8 +98,6 @@ def there(store: Store, run: int) -> Run:
 class LaneLaws(Laws):
     """Laws of `accept`, `queue`, `lanes`, `runs` and `retry`."""
 
-    # --- accept
-
     def test_an_accepted_input_is_a_waiting_run(self, store: Store) -> None:
         """An accepted input has its event and time, has not begun, and is the first of its lane."""
         answer = store.accept("helper", [QueuedInput(ADA, '"hello"', NOW)])
@@ -156,8 +154,6 @@ class LaneLaws(Laws):
         assert (store.keys("app"), store.spaces()) == (["ada", "bob"], ["app"])
         assert store.commit_at(NOW) == 1
 
-    # --- event ids
-
     def test_a_repeated_event_id_is_the_first_run(self, store: Store) -> None:
         """A repeated event id returns its first run, whatever its status. Agents are separate."""
         first, again = store.accept("helper", [queued_input("e"), queued_input("e")])
@@ -198,8 +194,6 @@ class LaneLaws(Laws):
         answers = store.accept("helper", [QueuedInput(ADA, '"hello"', NOW)] * 2)
         assert [(a.number, a.repeated) for a in answers] == [(0, False), (1, False)]
 
-    # --- leases
-
     def test_accept_takes_the_leases_of_its_keys(self, store: Store) -> None:
         """Accepting inputs takes the leases of their keys, like `lease`: free or already held."""
         theirs = leased(store, BOB, "two")
@@ -233,8 +227,6 @@ class LaneLaws(Laws):
             turn(store, run, status)
             assert store.accept("helper", [queued_input("e")], owner="one")[0].lease is None
         assert list(store.stats().leases) == []
-
-    # --- looking
 
     def test_a_lane_is_read_in_order(self, store: Store) -> None:
         """A lane contains waiting and parked runs in order, separate from other lanes."""
@@ -310,8 +302,6 @@ class LaneLaws(Laws):
         store.retry_run(ids[3], last=True, time=NOW)
         found = store.stats()
         assert (found.runs_waiting, found.runs_parked, found.runs_ended) == (3, 1, 3)
-
-    # --- retry
 
     def test_a_parked_run_waits_again_in_its_place(self, store: Store) -> None:
         """A retried run keeps its position, error, steps and contents, and continues there."""
@@ -390,8 +380,6 @@ class LaneLaws(Laws):
         with pytest.raises(InvalidInput):
             replace(batch(Step(run, 0, "greet", begin=BEGIN)), op=b"greet")
 
-    # --- threads
-
     def test_threads_accept_without_gaps(self, store: Store) -> None:
         """Numbers and ids of concurrent accepts are in one order. One run is first."""
 
@@ -468,8 +456,6 @@ def committed(answer: Commit | AlveusError) -> Commit:
 
 class ProgressLaws(Laws):
     """Laws of a run's progress, commit by commit."""
-
-    # --- steps
 
     def test_a_step_is_kept_with_what_it_changed(self, store: Store) -> None:
         """One commit contains a step and its changes.
@@ -601,8 +587,6 @@ class ProgressLaws(Laws):
         refused(store, StaleRun, batch(Step(run, 2, "note"), under=lease))
         assert leased(store, owner="two").epoch > lease.epoch
 
-    # --- durable calls
-
     def test_durable_calls_are_read_by_position(self, store: Store) -> None:
         """The calls of one task are sorted by position, without other changes of their commits."""
         run, lease = begun(store)
@@ -651,8 +635,6 @@ class ProgressLaws(Laws):
         store.commit(batch(call(run, 0, "1"), under=lease))
         store.commit(batch(Step(run, 1, "note", done=True), under=lease))
         assert store.durable_calls(run, 1) == [call(run, 0, "1")]
-
-    # --- turns
 
     def test_a_turn_changes_the_status(self, store: Store) -> None:
         """A status change is a commit, with or without a lease, if the status is as expected."""
@@ -714,8 +696,6 @@ class ProgressLaws(Laws):
             error = refused(store, StaleRun, batch(progress, PUT, under=lease, base=0))
             assert (error.expected, error.found) == ("waiting", status)
         assert (len(store.steps(run)), store.durable_calls(run, 1)) == (1, [])
-
-    # --- guards
 
     def test_there_must_be_such_a_run(self, store: Store) -> None:
         """A step must name an existing run of the batch's key."""
@@ -781,8 +761,6 @@ class ProgressLaws(Laws):
                 DurableCall(1, bad, 0, "fetch", "digest", "pending")
             with pytest.raises(TooLarge):
                 DurableCall(1, 0, bad, "fetch", "digest", "pending")
-
-    # --- writes outside a run
 
     def test_a_tree_is_not_changed_beside_its_run(self, store: Store) -> None:
         """A tree cannot be changed from outside while a live owner runs the key. Items can."""
