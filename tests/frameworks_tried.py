@@ -28,7 +28,7 @@ class Framework:
         packages: That the row gives the versions of; the first is the framework itself.
         role: What alveus is to it.
         extra: Of alveus, or None.
-        says: What its own tests say; in braces, what was counted and versions of packages.
+        says: What its tests say; in braces, what was counted and versions of packages.
         constraints: Where the versions are.
     """
 
@@ -63,7 +63,7 @@ class Framework:
 INTEGRATIONS = "constraints-integrations.txt"
 OLDER = "constraints-integrations-older.txt"
 SEE = "see [tests of the frameworks](#tests-of-the-frameworks); "
-RANDOM = "{calls} random calls answer as its own"
+RANDOM = "{calls} random calls answer as its"
 
 FRAMEWORKS = (
     Framework(
@@ -101,7 +101,7 @@ FRAMEWORKS = (
         ("anthropic",),
         "memory tool",
         "anthropic",
-        f"{SEE}{{commands}} random commands answer word by word as its own "
+        f"{SEE}{{commands}} random commands answer word by word as its "
         "`BetaLocalFilesystemMemoryTool` does",
     ),
     Framework(
@@ -119,7 +119,7 @@ FRAMEWORKS = (
         ("google-adk",),
         "memory service",
         "google-adk",
-        f"{SEE}{{calls}} random calls find what its own `InMemoryMemoryService` finds",
+        f"{SEE}{{calls}} random calls find what its `InMemoryMemoryService` finds",
         INTEGRATIONS,
     ),
     Framework(

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
 from frameworks_tried import FRAMEWORKS
 
 BEGIN, END = "<!-- frameworks: written by tools/make_integrations.py -->", "<!-- end of them -->"
-HEAD = "| framework | what alveus is to it | extra | what its own tests say |\n|---|---|---|---|"
+HEAD = "| framework | what alveus is to it | extra | what its tests say |\n|---|---|---|---|"
 
 
 def integrations_page(there: str) -> str:
