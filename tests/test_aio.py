@@ -33,7 +33,8 @@ from alveus.errors import (
     StoreClosed,
     Unusable,
 )
-from alveus.memory.aio import (
+from alveus.memory.async_calls import THREADS, CallExecutor
+from alveus.memory.async_objects import (
     AsyncBatch,
     AsyncConversation,
     AsyncKey,
@@ -41,7 +42,6 @@ from alveus.memory.aio import (
     AsyncMemoryObject,
     AsyncMemorySet,
 )
-from alveus.memory.async_calls import THREADS, CallExecutor
 from alveus.store import Batch, Commit
 from doors import Letters
 from waiting import LIMIT_S

@@ -40,8 +40,7 @@ from alveus.agents.layers import (
 from alveus.agents.windows import Linked, Semantic, Void
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
-from alveus.memory.aio import AsyncKey, AsyncMemorySet
-from alveus.memory.async_calls import AsyncConversation
+from alveus.memory.async_objects import AsyncConversation, AsyncKey, AsyncMemorySet
 
 DEEP = 5_000
 LONGEST = 2_000

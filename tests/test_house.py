@@ -453,7 +453,9 @@ def test_wrapped_calls_keep_their_overloads():
         and "overload" in map(ast.unparse, method.decorator_list)
     }
     assert {("SetReads", "get"), ("OwnerSets", "sets")} <= overloaded
-    for module in map(importlib.import_module, ("alveus.memory.aio", "alveus.memory.keys")):
+    for module in map(
+        importlib.import_module, ("alveus.memory.async_objects", "alveus.memory.keys")
+    ):
         for line in ast.walk(tree(Path(str(module.__file__)))):
             if isinstance(line, ast.Assign) and (
                 wrapped := re.search(

@@ -1,4 +1,4 @@
-"""Run sync calls in threads and await them: the machinery of `alveus.memory.aio`."""
+"""Run sync calls in threads and await them: the machinery of `alveus.memory.async_objects`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from functools import partial, wraps
 from typing import (
     Any,
     Concatenate,
+    Generic,
     Literal,
     NamedTuple,
     ParamSpec,
@@ -21,14 +22,11 @@ from typing import (
     overload,
 )
 
-from alveus.conversation import ConversationMemory
 from alveus.errors import StoreClosed
-from alveus.store import SetRef
 from alveus.store.items import Item
 from alveus.store.times import AsOf
 from alveus.values.forks import FORKS, FreshLock, ProcessBound
 from alveus.values.keywords import UnknownKeyword
-from alveus.values.times import Zone
 
 THREADS = 16
 """Calls that run at the same time; more calls wait. Concurrent writers share one fsync."""
@@ -36,6 +34,7 @@ THREADS = 16
 P = ParamSpec("P")
 R = TypeVar("R")
 S = TypeVar("S")
+T = TypeVar("T")
 C = TypeVar("C", bound=Callable[..., object])
 
 
@@ -255,9 +254,18 @@ def direct(method: Callable[Concatenate[S, P], R]) -> Callable[Concatenate[Async
     return call
 
 
-def shown(self: Async) -> str:
-    """Return the `repr` text of an asyncio object: its sync object's, marked as awaited."""
-    return f"<{type(self).__name__} of {self.sync!r}>"
+class AsyncObject(Generic[T]):
+    """An object whose calls are awaited.
+
+    Attributes:
+        sync: The sync object that runs the calls.
+    """
+
+    def __init__(self, loop: CallLane, sync: T) -> None:
+        self.loop, self.sync = loop, sync
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} of {self.sync!r}>"
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]:
@@ -297,49 +305,3 @@ class ListsSetsLater(Protocol):
     async def __call__(self, *, prefix: str = "", counts: Literal[False] = False) -> list[str]: ...
     @overload
     async def __call__(self, *, prefix: str = "", counts: Literal[True]) -> dict[str, int]: ...
-
-
-class AsyncConversation:
-    """A `ConversationMemory` whose calls are awaited."""
-
-    FAMILY = "conversation"
-
-    def __init__(self, loop: CallLane, sync: ConversationMemory) -> None:
-        self.loop, self.sync = loop, sync
-
-    __repr__ = shown
-    add = write(ConversationMemory.add)
-    get_memory = read(ConversationMemory.get_memory)
-    messages = read(ConversationMemory.messages)
-    size = read(ConversationMemory.size)
-    search = awaited(ConversationMemory.search)
-    delete = awaited(ConversationMemory.delete)
-    delete_by_mark = awaited(ConversationMemory.delete_by_mark)
-    clear = write(ConversationMemory.clear)
-    forget = awaited(ConversationMemory.forget)
-    update_messages_mark = write(ConversationMemory.update_messages_mark)
-    update_compressed_summary = write(ConversationMemory.update_compressed_summary)
-    compress = write(ConversationMemory.compress)
-    uncompress = write(ConversationMemory.uncompress)
-    state_dict = read(ConversationMemory.state_dict)
-    load_state_dict = write(ConversationMemory.load_state_dict)
-
-    @property
-    def name(self) -> str:
-        """See `ConversationMemory.name`."""
-        return self.sync.name
-
-    @property
-    def zone(self) -> Zone:
-        """See `ConversationMemory.zone`."""
-        return self.sync.zone
-
-    @property
-    def ref(self) -> SetRef:
-        """See `ConversationMemory.ref`."""
-        return self.sync.ref
-
-    @over_http(ConversationMemory.summary, "read")
-    async def summary(self) -> str:
-        """See `ConversationMemory.summary`."""
-        return await self.loop.run(lambda: self.sync.summary)

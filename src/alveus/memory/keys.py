@@ -34,6 +34,7 @@ from alveus.errors import (
 )
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
+from alveus.memory.maintenance import Difference, difference
 from alveus.memory.prompt import Prompts, Sources
 from alveus.search.projection import Colouring, MapPoints
 from alveus.search.query import search_options
@@ -74,7 +75,7 @@ from alveus.values.keywords import (
 )
 from alveus.values.lazy import lazy_attribute
 from alveus.values.markup import Figure, Html
-from alveus.values.storable import Value, checked_function, checked_prefix, flag
+from alveus.values.storable import Value, checked_function, checked_prefix, choice, flag
 from alveus.values.times import Zone
 
 Result = TypeVar("Result")
@@ -285,7 +286,9 @@ class KeySets(OwnerSets):
             InvalidInput: The zone does not exist.
         """
         zone = None if timezone is None else Zone.of(timezone)
-        ref = SetRef(self._scope, set_name(name))
+        return self._conversation(SetRef(self._scope, set_name(name)), zone)
+
+    def _conversation(self, ref: SetRef, zone: Zone | None) -> conversations.ConversationMemory:
         return conversations.ConversationMemory(self._writer, ref, zone)
 
     # Calls on the set "default":
@@ -505,6 +508,28 @@ class KeyMemory(KeySets, Prompts):
         if where is None:
             return forget_key(engine, scope, how)
         return forget_items(engine, scope, None, where, how)
+
+    def diff(
+        self,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """Return the changes in this memory between two moments: commits or times.
+
+        Args:
+            b: The later moment; None means now.
+            sets: Names of the sets to compare; by default all, ``[]`` for none.
+            tree: "skip" leaves out the exact tree.
+
+        Raises:
+            HistoryPruned: The state of one of the moments is no longer kept.
+        """
+        choice(tree, "tree", "show", "skip")
+        store, now = self._engine.store, self._engine.clock()
+        return difference(store, self._scope, a, b, sets=sets, tree=tree == "show", now=now)
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
         """Return a batch: its `with` block's changes are one commit when the block ends.

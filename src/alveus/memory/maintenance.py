@@ -54,7 +54,6 @@ from alveus.values.storable import (
     Value,
     checked_name,
     checked_progress,
-    choice,
     counted,
     microseconds,
     moment,
@@ -376,30 +375,6 @@ class Maintenance:
     _engine: Engine
     _space: str
     _knowledge: str
-
-    def diff(
-        self,
-        key: str,
-        a: AsOf,
-        b: AsOf | None = None,
-        *,
-        sets: Sequence[str] | None = None,
-        tree: Literal["show", "skip"] = "show",
-    ) -> Difference:
-        """Return the changes in the memory of *key* between two moments: commits or times.
-
-        Args:
-            b: The later moment; None means now.
-            sets: Names of the sets to compare; by default all, ``[]`` for none.
-            tree: "skip" leaves out the exact tree.
-
-        Raises:
-            HistoryPruned: The state of one of the moments is no longer kept.
-        """
-        scope, now = Scope(self._space, checked_name(key, "a key")), self._engine.clock()
-        choice(tree, "tree", "show", "skip")
-        store = self._engine.store
-        return difference(store, scope, a, b, sets=sets, tree=tree == "show", now=now)
 
     def prune_history(
         self, *, before: datetime, progress: Callable[[int], None] | None = None

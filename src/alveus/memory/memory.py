@@ -22,10 +22,13 @@ from alveus.memory.opening import (
     alone,
     check_settings,
     file_path,
+    no_engine,
     open_engine,
     open_store,
     refuse_for_server_only,
+    refused,
     sqlite_store,
+    unsupported,
 )
 from alveus.memory.prompt import (
     ALL,
@@ -38,7 +41,6 @@ from alveus.memory.prompt import (
     Secrecy,
     Shares,
 )
-from alveus.memory.remote.local_only import no_engine, refused, unsupported
 from alveus.search.index import Index
 from alveus.search.signals import Signals
 from alveus.sets.admission import Rule, plans
@@ -511,6 +513,18 @@ class Memory(Maintenance):
         """
         return self._engine.compactions.listeners.subscribe(listener)
 
+    def diff(
+        self,
+        key: str,
+        a: AsOf,
+        b: AsOf | None = None,
+        *,
+        sets: Sequence[str] | None = None,
+        tree: Literal["show", "skip"] = "show",
+    ) -> Difference:
+        """Return the changes in the memory of *key* between two moments; see `KeyMemory.diff`."""
+        return self.key(key).diff(a, b, sets=sets, tree=tree)
+
     # --- care ---------------------------------------------------------------------------------
 
     def settle(
@@ -627,7 +641,7 @@ class RemoteMemory(Memory):
     ) -> None:
         connection.timezone, connection.names_zone = Zone.of(timezone), timezone is not None
         self._connection, self._space, self._knowledge = connection, space, space
-        self._engine, self._ttl = no_engine(WAIT_S, connection.timezone), None
+        self._engine, self._ttl = no_engine(connection.timezone), None
 
     def __repr__(self) -> str:
         return f"<Memory {self._connection.address.url!r} space {self._space!r}>"
@@ -641,7 +655,7 @@ class RemoteMemory(Memory):
         """See `Memory.in_timezone`."""
         zone = Zone.of(timezone)
         connection = variant_of(self._connection, timezone=zone, names_zone=True)
-        engine = no_engine(WAIT_S, connection.timezone)
+        engine = no_engine(connection.timezone)
         return variant_of(self, _connection=connection, _engine=engine)
 
     def key(self, key: str) -> RemoteKey:
@@ -662,18 +676,6 @@ class RemoteMemory(Memory):
 
         for page in key_pages(self._connection, self._space, prefix, after):
             yield from page
-
-    def diff(
-        self,
-        key: str,
-        a: AsOf,
-        b: AsOf | None = None,
-        *,
-        sets: Sequence[str] | None = None,
-        tree: Literal["show", "skip"] = "show",
-    ) -> Difference:
-        """See `Maintenance.diff`."""
-        return self.key(key).diff(a, b, sets=sets, tree=tree)
 
     def forget(
         self,

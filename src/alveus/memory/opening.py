@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import datetime
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, cast
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import EmbedderConflict, InvalidInput, StoreReadOnly, Unsupported, Unusable
@@ -35,7 +35,7 @@ from alveus.store.sets import Plan
 from alveus.store.times import DisciplinedClock, elapsed_beside, wall_clock
 from alveus.text import Summariser
 from alveus.values.ids import new_id
-from alveus.values.storable import counted
+from alveus.values.storable import DEFAULT_SPACE, counted
 from alveus.values.times import Zone
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
@@ -397,3 +397,58 @@ def _opened(url: str) -> Generator[PostgresStore]:
         yield _of_server(store)
     finally:
         store.close()
+
+
+def empty_engine() -> Engine:
+    """Return the engine of an empty memory in RAM."""
+    engine, _ = open_engine(
+        open_store(":memory:", mode="rw", durability="full", wait_s=WAIT_S),
+        space=DEFAULT_SPACE,
+        knowledge=DEFAULT_SPACE,
+        embedder="words",
+        model=None,
+        reranker=None,
+        wait_s=WAIT_S,
+        limits=None,
+        admission=(),
+        cache_bytes=0,
+        clock=None,
+        timezone=Zone.of(None),
+        telemetry=None,
+    )
+    return engine
+
+
+# --- a memory behind a server --------------------------------------------------------------------
+
+INSTEAD = "open the server's file or database itself, or do it on the server's machine"
+
+
+def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
+    """Return a function that always raises `Unsupported`."""
+
+    def refuse(*_args: object, **_options: object) -> NoReturn:
+        raise unsupported(what, instead)
+
+    return refuse
+
+
+def unsupported(what: str, instead: str = INSTEAD) -> Unsupported:
+    """Return the error of a call that is not available over HTTP."""
+    return Unsupported(f"{what} is not done over HTTP; {instead}")
+
+
+class _NoStore:
+    """A placeholder for the engine and the store."""
+
+    def __init__(self, timezone: Zone) -> None:
+        self.wait_s, self.timezone = WAIT_S, timezone
+
+    def __getattr__(self, name: str) -> NoReturn:
+        """Raise `Unsupported`."""
+        raise unsupported(f"what needs the store itself (its {name})")
+
+
+def no_engine(timezone: Zone) -> Engine:
+    """Return a placeholder for the engine of a memory behind a server."""
+    return cast("Engine", _NoStore(timezone))

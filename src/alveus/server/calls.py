@@ -1,13 +1,13 @@
 """The calls that requests carry, on the memory of a key or on knowledge.
 
-Each is the Python call of the same name; the classes of `alveus.memory.aio` list them.
+Each is the Python call of the same name; the classes of `alveus.memory.async_objects` list them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Union, cast
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, cast
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -15,16 +15,20 @@ from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput, Unsupported
 from alveus.facts import Facts
 from alveus.facts.fact import FACTS
-from alveus.memory.aio import AsyncFacts, AsyncKey, AsyncMemorySet, AsyncQuarantine, AsyncSets
-from alveus.memory.async_calls import AsyncConversation
+from alveus.memory.async_objects import (
+    AsyncConversation,
+    AsyncFacts,
+    AsyncKey,
+    AsyncMemorySet,
+    AsyncQuarantine,
+    AsyncSets,
+)
 from alveus.memory.keys import KeyMemory, KnowledgeMemory
-from alveus.memory.maintenance import Difference, difference
-from alveus.memory.remote.codecs import to_json, wire_json
+from alveus.memory.remote.codecs import wire_json
 from alveus.search.signals import Signals
 from alveus.server import exact_calls
 from alveus.server import requests as asked
 from alveus.server.memory_call import CallTarget, Document, MemoryCall, models_of
-from alveus.server.tokens import Access
 from alveus.sets import MemorySet, refuse_upkeep
 from alveus.sets.admission import Quarantine
 from alveus.sets.admission.rules import CustomRule, rules_of
@@ -237,34 +241,6 @@ class QuarantineCall(MemoryCall):
         return owner.quarantine if self.name is None else owner.set(self.name).quarantine
 
 
-class CompareMoments(MemoryCall):
-    """Return the changes in the memory of a key between two moments; see `Memory.diff`."""
-
-    access: ClassVar[Access] = "read"
-    call: Literal["key.diff"]
-    a: str | int
-    b: Annotated[str | int | None, Field(description="By default now.")] = None
-    sets: Annotated[list[str] | None, Field(description="By default all.")] = None
-    tree: Literal["show", "skip"] = "show"
-
-    def answer(self, to: CallTarget) -> Document:
-        """See `MemoryCall.answer`."""
-        if not isinstance(to.owner, KeyMemory):
-            raise InvalidInput("moments are compared of a key, outside of batches; name it: ?key=")
-        engine, since = to.owner.engine, asked.as_of(self.a)
-        assert since is not None  # noqa: S101 - a required field
-        found = difference(
-            engine.store,
-            Scope(to.owner.space, to.owner.key),
-            since,
-            asked.as_of(self.b),
-            sets=self.sets,
-            tree=self.tree == "show",
-            now=engine.clock(),
-        )
-        return {"result": to_json(Difference, found)}
-
-
 # --- facts and conversations ----------------------------------------------------------------------
 
 
@@ -318,7 +294,6 @@ _EVERY = (
     RedefineSet,
     *models_of(AsyncSets, OwnerCall),
     *models_of(AsyncKey, OwnerCall),
-    CompareMoments,
     *models_of(AsyncQuarantine, QuarantineCall),
     *models_of(AsyncConversation, ConversationCall),
     *models_of(AsyncFacts, FactCall),

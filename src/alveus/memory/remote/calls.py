@@ -1,7 +1,8 @@
 """The calls of a memory over HTTP, each described by its Python method.
 
-The classes of `alveus.memory.aio` are the table of calls: each entry marks a call as reading or
-writing. Name, arguments and result are the method's. `alveus.server.calls` is the server's side.
+The classes of `alveus.memory.async_objects` are the table of calls: each entry marks a call as
+reading or writing. Name, arguments and result are the method's. `alveus.server.calls` is the
+server's side.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import get_type_hints as hints_of
 from alveus.errors import InvalidInput, NotFound
 from alveus.llm import ChatModel
 from alveus.memory.async_calls import Access, Mark, marks_of
-from alveus.memory.memory import Memory
+from alveus.memory.opening import empty_engine, unsupported
 from alveus.memory.remote.codecs import (
     Conversations,
     Json,
@@ -30,8 +31,8 @@ from alveus.memory.remote.codecs import (
     json_name,
     to_json,
 )
-from alveus.memory.remote.local_only import unsupported
 from alveus.memory.remote.remote_tree import RemoteCalls
+from alveus.sets.writer import Engine
 from alveus.store.filters import Filter
 from alveus.store.items import Item
 from alveus.values.keywords import suggest_names
@@ -176,7 +177,7 @@ def described(name: str, mark: Mark) -> Call:
 
 
 def calls_of(table: type[Any]) -> dict[str, Call]:
-    """Return the calls of a class of `alveus.memory.aio`, by name."""
+    """Return the calls of a class of `alveus.memory.async_objects`, by name."""
     names = {name: f"{table.FAMILY}.{name}" for name in marks_of(table)}
     return {call: described(call, marks_of(table)[name]) for name, call in names.items()}
 
@@ -193,7 +194,7 @@ class Remote(Protocol):
         """Return the request fields that identify the object, for a call of this access."""
         ...
 
-    def twin(self, memory: Memory, /) -> object:
+    def twin(self, engine: Engine, /) -> object:
         """Return the same object of another memory."""
         ...
 
@@ -256,5 +257,4 @@ def _valid(given: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse(call: Call, of: Remote, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
     """Make the call on an empty memory in RAM, to raise the error of the local call."""
-    with Memory.open(embedder="words") as empty:
-        getattr(of.twin(empty), call.method.__name__)(*args, **kwargs)
+    getattr(of.twin(empty_engine()), call.method.__name__)(*args, **kwargs)

@@ -32,7 +32,7 @@ from alveus.errors import (
     Unsupported,
 )
 from alveus.errors.short_repr import short_repr
-from alveus.memory.remote.local_only import unsupported
+from alveus.memory.opening import unsupported
 from alveus.values import wire
 from alveus.values.forks import FORKS, ProcessBound
 from alveus.values.lazy_dataclass import dataclass

@@ -2,47 +2,299 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import builtins
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
-from datetime import tzinfo
+from datetime import UTC, datetime, timedelta
 from types import TracebackType
-from typing import Any, Literal, NoReturn, Self
+from typing import Any, NoReturn, Self, Unpack, cast
 from uuid import uuid4
 
+from alveus.conversation import ConversationMemory, Said, message_items
 from alveus.errors import InvalidInput, Unusable
-from alveus.facts import LearnOptions, LearnReport, Source
-from alveus.facts.learning import LEARNED
+from alveus.facts import Facts, LearnOptions, LearnReport
+from alveus.facts.learning import LEARNED, Source, check_model, conversation_of
+from alveus.facts.learning import checked_options as checked_learning
 from alveus.llm import ChatModel
-from alveus.memory.aio import AsyncKey, AsyncSets
 from alveus.memory.async_calls import Access
-from alveus.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, OwnerSets, Touched
-from alveus.memory.maintenance import Difference, set_names
-from alveus.memory.memory import Memory
-from alveus.memory.opening import WAIT_S
-from alveus.memory.prompt import ALL, Context, ContextRequest, Prompts, Sources
-from alveus.memory.remote.calls import calls_of, sends
-from alveus.memory.remote.codecs import Json, from_json
-from alveus.memory.remote.connection import ServerConnection, header_text
-from alveus.memory.remote.local_only import no_engine, unsupported
-from alveus.memory.remote.remote_conversation import RemoteConversation
-from alveus.memory.remote.remote_facts import RemoteFacts, learn_json
-from alveus.memory.remote.remote_sets import (
-    RemoteKnowledgeSet,
-    RemoteQuarantine,
-    RemoteSet,
-    RemoteWriter,
-    owner_in,
+from alveus.memory.async_objects import (
+    AsyncConversation,
+    AsyncFacts,
+    AsyncKey,
+    AsyncMemorySet,
+    AsyncQuarantine,
+    AsyncSets,
 )
-from alveus.memory.remote.remote_tree import RemoteCalls, RemoteTree, as_of_text, moment_text
-from alveus.state import MemoryObject, root_of
-from alveus.store import Commit, Scope, SetRef
-from alveus.store.scope import set_name
-from alveus.store.times import AsOf
-from alveus.values.storable import choice
+from alveus.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, OwnerSets, Touched
+from alveus.memory.opening import WAIT_S, no_engine, refused, unsupported
+from alveus.memory.prompt import ALL, Context, ContextRequest, Prompts, Sources
+from alveus.memory.remote.calls import ask_for, calls_of, sends
+from alveus.memory.remote.codecs import Json, OnlyLocal, argument_json, from_json
+from alveus.memory.remote.connection import ServerConnection, header_text
+from alveus.memory.remote.remote_tree import RemoteCalls, RemoteTree, as_of_text
+from alveus.search.signals import Signals
+from alveus.sets import KnowledgeSet, MemorySet, OnExisting
+from alveus.sets.admission import Quarantine
+from alveus.sets.admission.barrier import OnRejected
+from alveus.sets.admission.rules import CustomRule
+from alveus.sets.admission.verdicts import Added, Verdict
+from alveus.sets.compaction import Given
+from alveus.sets.compaction.strategies import Merge, Summarize, Trim, stored_form
+from alveus.sets.set_options import SetChanges, checked_options, definition
+from alveus.sets.writer import Engine, WriteCall, Writer
+from alveus.state import MemoryObject, Ttl, root_of, ttl_us
+from alveus.store import Commit, Define, Definition, Scope, SetRef
+from alveus.store.items import Item
+from alveus.values.storable import Value
 from alveus.values.times import Zone
 
-PAGE = 1_000
+ITEMS_PAGE = 256
+"""Items per request of a walk over a set."""
+
+KEYS_PAGE = 1_000
 """Keys per request."""
+
+_SET_CALLS = calls_of(AsyncMemorySet)
+
+
+class RemoteWriter(Writer):
+    """The writer of sets behind a server, of a key or of knowledge; sends requests."""
+
+    def __init__(self, calls: RemoteCalls) -> None:
+        super().__init__(no_engine(calls.timezone), Scope("", None))
+        self.calls, self.wait_s = calls, WAIT_S
+
+    def stored_compaction(self, compaction: Given) -> str | Mapping[str, Value]:
+        """See `SetReader.stored_compaction`."""
+        stored = stored_form(compaction, {})
+        if not isinstance(compaction, (str, Trim, Summarize, Merge)):
+            raise unsupported(
+                "compaction by a strategy of your own",
+                "name one of alveus, or open the set so where the server's store is opened",
+            )
+        return stored
+
+    def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
+        """Raise `Unsupported`: the calls of a remote set are requests."""
+        _ = idempotency_key
+        raise unsupported(f"the call {call.name!r}")
+
+
+def owner_in(engine: Engine, scope: Scope) -> Any:  # noqa: ANN401 - a key, or knowledge
+    """Return the key or the knowledge of a scope in another memory."""
+    if scope.key is None:
+        return KnowledgeMemory(engine, scope)
+    return KeyMemory(engine, scope, scope.space, ttl=None)
+
+
+@sends(AsyncMemorySet)
+class RemoteSet(MemorySet):
+    """A set behind a server."""
+
+    def __init__(
+        self, writer: Writer, ref: SetRef, options: Mapping[str, object], *, ttl: Ttl | None = None
+    ) -> None:
+        assert isinstance(writer, RemoteWriter)  # noqa: S101 - remote sets have no other
+        self.calls = writer.calls
+        self._wanted: dict[str, Any] = {}
+        self._made: dict[str, Any] = {}
+        super().__init__(writer, ref, options, ttl=ttl)
+
+    def _definition_to_make(self) -> tuple[Define, ...]:
+        """Refuse a definition that differs from the existing set's; the first add sends it."""
+        if self._options:
+            definition(self._options)
+            self._wanted = self._made = definition_json(self._options)
+            if self._ask("size", set=self._defining_place()):
+                self._wanted = {}  # the set has the requested definition
+        return ()
+
+    def _place(self) -> dict[str, Any]:
+        place: dict[str, Any] = {"name": self.name, "knowledge": self._ref.scope.key is None}
+        if self._ttl is not None and not self.calls.read_only:
+            seconds = ttl_us(self._ttl.after) / 1_000_000
+            place["ttl"] = {"after_s": seconds, "refresh": self._ttl.refresh}
+        return place
+
+    def _defining_place(self) -> dict[str, Any]:
+        """Return the set's fields in a call that may define the set."""
+        if self._wanted:
+            return self._place() | {"definition": self._wanted}
+        return self._place() | ({"made": self._made} if self._made else {})
+
+    def place(self, access: Access) -> dict[str, Any]:
+        """See `Remote.place`."""
+        return {"set": self._place() if access == "read" else self._defining_place()}
+
+    def twin(self, engine: Engine) -> MemorySet:
+        """See `Remote.twin`."""
+        return owner_in(engine, self._ref.scope).set(self.name)
+
+    def _ask(self, name: str, *args: object, **more: Any) -> Any:  # noqa: ANN401 - what it returns
+        return ask_for(_SET_CALLS[f"set.{name}"], self, args, {}, **more)
+
+    @property
+    def definition(self) -> Definition:
+        """See `SetReads.definition`."""
+        is_to_make = self._made and not len(self)
+        return self._ask("definition", **self.place("write" if is_to_make else "read"))
+
+    def __iter__(self) -> Iterator[Item]:
+        after: str | None = None
+        while page := self.list(limit=ITEMS_PAGE, after=after):
+            yield from page
+            if len(page) < ITEMS_PAGE:
+                return
+            after = page[-1].id
+
+    def admit(self, value: object) -> Verdict:
+        """See `SetWrites.admit`."""
+        return self._ask("admit", value, set=self._defining_place())
+
+    def _add(
+        self,
+        items: builtins.list[Item],
+        on_existing: OnExisting,
+        idempotency_key: str | None,
+        on_rejected: OnRejected = "error",
+        *,
+        checked: bool = True,
+    ) -> Added:
+        """See `SetWrites`; after an add the set is defined."""
+        _ = checked
+        how = {"on_existing": on_existing, "on_rejected": on_rejected}
+        once = {"idempotency_key": idempotency_key}
+        done: Added = ask_for(_SET_CALLS["set.add_many"], self, (items,), how | once)
+        if done.verdicts == () or any(said.outcome == "accept" for said in done.verdicts):
+            self._wanted = {}
+        return done
+
+    def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
+        """See `SetWrites.redefine`."""
+        chosen = self._redefining(changes)
+        checked_options(chosen)
+        wanted = definition_json(chosen)
+        self._wanted = {}
+        told = self.calls.write("set.redefine", set=self._place(), definition=wanted)
+        return Definition.from_json(told["result"])
+
+    @property
+    def quarantine(self) -> RemoteQuarantine:
+        """See `SetWrites.quarantine`."""
+        return RemoteQuarantine(self._writer, self._ref.scope, self.name)
+
+    add_back = refused("set.add_back", "use add_many, or import the export on the server's machine")
+    compact = refused(
+        "set.compact", "it has no name to be repeated by; run `alveus compact` on its machine"
+    )
+
+
+@sends(AsyncQuarantine)
+class RemoteQuarantine(Quarantine):
+    """The quarantine of a key or of knowledge behind a server."""
+
+    @property
+    def calls(self) -> RemoteCalls:
+        """See `Remote.calls`."""
+        return cast("RemoteWriter", self._writer).calls
+
+    def place(self, _: Access) -> dict[str, Any]:
+        """See `Remote.place`."""
+        return {"name": self._name, "of_knowledge": self._scope.key is None}
+
+    def twin(self, engine: Engine) -> Quarantine:
+        """See `Remote.twin`."""
+        return owner_in(engine, self._scope).quarantine
+
+
+class RemoteKnowledgeSet(RemoteSet, KnowledgeSet):
+    """A set of knowledge behind a server."""
+
+
+def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
+    """Return a definition as JSON; *options* have the stored form.
+
+    Raises:
+        Unsupported: An admission rule is a function of the caller.
+    """
+    sent = dict[str, Any](options)
+    if isinstance(span := sent.get("retention"), timedelta):
+        sent["retention"] = span.total_seconds()
+    if isinstance(signals := sent.get("signals"), Signals):
+        sent["signals"] = signals.to_json()
+    rules = cast("Sequence[Mapping[str, object]]", sent.get("admission") or ())
+    if any(rule.get("rule") == CustomRule.name for rule in rules):
+        raise unsupported(
+            "admission by a rule of your own",
+            "name rules of alveus, or open the set so where the server's store is opened",
+        )
+    return sent
+
+
+# --- conversations and facts ----------------------------------------------------------------------
+
+
+@sends(AsyncConversation)
+class RemoteConversation(ConversationMemory):
+    """A conversation behind a server; calls not defined here go to its set."""
+
+    def __init__(self, writer: RemoteWriter, ref: SetRef, zone: Zone | None = None) -> None:
+        super().__init__(writer, ref, zone)
+        self.calls = writer.calls
+
+    @property
+    def _set(self) -> MemorySet:
+        return RemoteSet(self._writer, self._ref, {})
+
+    def place(self, _: Access) -> dict[str, Any]:
+        """See `Remote.place`."""
+        zone = {} if self._zone is None else {"timezone": self._zone.name(datetime.now(UTC))}
+        return {"conversation": self.name, **zone}
+
+    def twin(self, engine: Engine) -> ConversationMemory:
+        """See `Remote.twin`."""
+        return owner_in(engine, self._ref.scope).conversation(self.name)
+
+    def add(
+        self,
+        messages: Said | Iterable[Said] | None,
+        marks: str | Iterable[str] | None = None,
+        *,
+        idempotency_key: str | None = None,
+    ) -> list[str]:
+        """See `ConversationMemory.add`."""
+        said = message_items.listed(messages)
+        if not said:
+            message_items.checked_marks(marks)
+            return []
+        once: dict[str, Any] = {"idempotency_key": idempotency_key}
+        keeps = idempotency_key is not None
+        return ask_for(_ADD, self, (said, marks), once, keeps_times=keeps)
+
+
+_ADD = calls_of(AsyncConversation)["conversation.add"]
+
+
+@sends(AsyncFacts)
+class RemoteFacts(Facts):
+    """The facts of one key, behind a server."""
+
+    def __init__(self, calls: RemoteCalls, scope: Scope) -> None:
+        self.calls, self._scope = calls, scope
+
+    def __repr__(self) -> str:
+        return f"<facts of key {self._scope.key!r}>"
+
+    def place(self, _: Access) -> dict[str, Any]:
+        """See `Remote.place`."""
+        return {}
+
+    def twin(self, engine: Engine) -> Facts:
+        """See `Remote.twin`."""
+        return owner_in(engine, self._scope).facts
+
+
+# --- keys and batches -----------------------------------------------------------------------------
 
 
 class OwnerCalls:
@@ -182,9 +434,12 @@ class RemoteSets(OwnerSets):
         """See `Remote.place`."""
         return {"of_knowledge": True} if self._scope.key is None else {}
 
-    def twin(self, memory: Memory) -> OwnerSets:
+    def twin(self, engine: Engine) -> OwnerSets:
         """See `Remote.twin`."""
-        return owner_in(memory, self._scope)
+        return owner_in(engine, self._scope)
+
+    def _conversation(self, ref: SetRef, zone: Zone | None) -> RemoteConversation:
+        return RemoteConversation(self._writer, ref, zone)
 
     @property
     def quarantine(self) -> RemoteQuarantine:
@@ -198,8 +453,8 @@ class RemoteKnowledge(RemoteSets, KnowledgeMemory):
     _make = RemoteKnowledgeSet
 
     def __init__(self, calls: RemoteCalls, space: str) -> None:
-        writer = RemoteWriter(calls, WAIT_S)
-        OwnerSets.__init__(self, no_engine(WAIT_S, calls.timezone), writer, Scope(space, None))
+        writer = RemoteWriter(calls)
+        OwnerSets.__init__(self, no_engine(calls.timezone), writer, Scope(space, None))
 
 
 class RemotePrompts(Prompts):
@@ -224,9 +479,7 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
 
     def __init__(self, connection: ServerConnection, scope: Scope) -> None:
         calls = OwnerCalls(connection, scope)
-        KeySets.__init__(
-            self, no_engine(WAIT_S, calls.timezone), RemoteWriter(calls, WAIT_S), scope
-        )
+        KeySets.__init__(self, no_engine(calls.timezone), RemoteWriter(calls), scope)
         self._connection = connection
         self._knowledge, self._ttl = scope.space, None
         self._live = RemoteTree(calls)
@@ -245,27 +498,6 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         """See `KeyMemory.batch`."""
         return RemoteBatch(self._connection, self._scope, idempotency_key)
 
-    def conversation(
-        self, name: str, *, timezone: tzinfo | str | None = None
-    ) -> RemoteConversation:
-        """See `KeySets.conversation`."""
-        zone = None if timezone is None else Zone.of(timezone)
-        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)), zone)
-
-    def diff(
-        self, a: AsOf, b: AsOf | None, *, sets: Sequence[str] | None, tree: Literal["show", "skip"]
-    ) -> Difference:
-        """See `Memory.diff`."""
-        choice(tree, "tree", "show", "skip")
-        told = self._writer.calls.read(
-            "key.diff",
-            a=moment_text(a, "a"),
-            b=as_of_text(b, "b"),
-            sets=None if sets is None else set_names(sets),
-            tree=tree,
-        )
-        return from_json(Difference, told["result"])
-
     @property
     def facts(self) -> RemoteFacts:
         """See `KeyMemory.facts`."""
@@ -282,10 +514,19 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         """See `KeyMemory.learn`; the server's model finds the facts, or rules without a model."""
         if progress is not None:
             raise unsupported("learn(progress=…)", "the report says how many messages were read")
-        asked = learn_json(self.conversation(LEARNED), source, model, options)
-        where = {"space": self.space, "key": self.key}
-        told = self._connection.write("/v1/learn", asked, **where)
-        return from_json(LearnReport, told)
+        check_model(model)
+        if options is not None:
+            checked_learning(options)
+        try:
+            argument_json(ChatModel | None, model, "model")
+            how = argument_json(LearnOptions | None, options, "options")
+        except OnlyLocal as instead:
+            name = "options" if model is None else "model"
+            raise unsupported(f"learn({name}=…)", str(instead)) from None
+        talk = conversation_of(self.conversation(LEARNED), source)  # adds texts and messages to it
+        sent = {"conversation": talk.name} | ({} if how is None else {"options": how})
+        report = self._connection.write("/v1/learn", sent, space=self.space, key=self.key)
+        return from_json(LearnReport, report)
 
 
 class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
@@ -301,8 +542,8 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
         self._is_named = idempotency_key is not None
         named = str(uuid4()) if idempotency_key is None else header_text(idempotency_key)
         self._calls = BatchCalls(connection, scope, named)
-        writer, zone = RemoteWriter(self._calls, WAIT_S), self._calls.timezone
-        KeySets.__init__(self, no_engine(WAIT_S, zone), writer, scope)
+        writer, zone = RemoteWriter(self._calls), self._calls.timezone
+        KeySets.__init__(self, no_engine(zone), writer, scope)
         self._root: MemoryObject | None = None
         self.committed: Commit | None = None
         self.has_changes = False
@@ -359,13 +600,6 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
             self._writer, self._scope, Scope(self._scope.space, None), lambda: self.short_term
         )
 
-    def conversation(
-        self, name: str, *, timezone: tzinfo | str | None = None
-    ) -> RemoteConversation:
-        """See `KeySets.conversation`."""
-        zone = None if timezone is None else Zone.of(timezone)
-        return RemoteConversation(self._writer, SetRef(self._scope, set_name(name)), zone)
-
 
 def knowledge_of(connection: ServerConnection, space: str) -> RemoteKnowledge:
     """Return the knowledge of a space."""
@@ -377,7 +611,7 @@ def key_pages(
 ) -> Iterator[list[str]]:
     """Yield the keys of a space, a page at a time."""
     while True:
-        told = connection.get("/v1/keys", space=space, prefix=prefix, after=after, limit=PAGE)
+        told = connection.get("/v1/keys", space=space, prefix=prefix, after=after, limit=KEYS_PAGE)
         yield told["keys"]
         if not told["more"]:
             return
