@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput, Unsupported
-from alveus.llm import MEMORY_DEFAULT, ChatModel, Reranker, RerankerChoice
+from alveus.llm import ChatModel, Reranker
 from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
 from alveus.memory.maintenance import Difference, Maintenance, dimensions_of, reindex, sweep
 from alveus.memory.opening import (
@@ -30,30 +30,18 @@ from alveus.memory.opening import (
     sqlite_store,
     unsupported,
 )
-from alveus.memory.prompt import (
-    ALL,
-    NEWEST,
-    All,
-    Context,
-    Details,
-    ExactPaths,
-    Newest,
-    Secrecy,
-    Shares,
-)
+from alveus.memory.prompt import Context, KeyContextRequest, prompt_for
 from alveus.search.index import Index
-from alveus.search.signals import Signals
 from alveus.sets.admission import Rule, plans
 from alveus.sets.compaction import Compacted
 from alveus.sets.forgetting import Receipt, Scrub
-from alveus.sets.writer import Engine, Where
+from alveus.sets.writer import Engine
 from alveus.state import Ttl
 from alveus.store import Lease, Limits, Scope, Store, StoreStats
-from alveus.store.times import AsOf, ValidAt
-from alveus.text.budget import Budget
+from alveus.store.times import AsOf
 from alveus.values.events import MemoryEvent
 from alveus.values.forks import FORKS, variant_of
-from alveus.values.keywords import made_by, suggest_names_in
+from alveus.values.keywords import arguments_of, made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.markup import Html
 from alveus.values.storable import (
@@ -421,54 +409,10 @@ class Memory(Maintenance):
         scope = Scope(self._space, checked_name(key, "a key"))
         return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
 
-    def context(  # noqa: PLR0913 - as `Prompts.context`, and the key
-        self,
-        query: str | None,
-        *,
-        key: str,
-        budget_tokens: int | Budget | None = None,
-        system: str | None = None,
-        messages: str | Newest | None = NEWEST,
-        recent: int | None = None,
-        sets: Sequence[str] | All | None = ALL,
-        knowledge: Sequence[str] | All | None = ALL,
-        exact: ExactPaths | All | None = None,
-        profile: str | None = None,
-        blocks: Sequence[str] | All | None = None,
-        where: Where | None = None,
-        as_of: AsOf | None = None,
-        valid_at: ValidAt | None = None,
-        signals: Signals | None = None,
-        limit: int | None = None,
-        reranker: RerankerChoice = MEMORY_DEFAULT,
-        min_score: float | None = None,
-        shares: Shares = Shares(),  # noqa: B008 - frozen
-        secrets: Secrecy = "mask",
-        details: Details = "hide",
-    ) -> Context:
+    @arguments_of(KeyContextRequest)
+    def context(self, request: KeyContextRequest) -> Context:
         """Return a prompt for *query* from the memory of *key*; see `Prompts.context`."""
-        return self.key(key).context(
-            query,
-            budget_tokens=budget_tokens,
-            system=system,
-            messages=messages,
-            recent=recent,
-            sets=sets,
-            knowledge=knowledge,
-            exact=exact,
-            profile=profile,
-            blocks=blocks,
-            where=where,
-            as_of=as_of,
-            valid_at=valid_at,
-            signals=signals,
-            limit=limit,
-            reranker=reranker,
-            min_score=min_score,
-            shares=shares,
-            secrets=secrets,
-            details=details,
-        )
+        return prompt_for(self.key(request.key), request)
 
     @property
     def knowledge(self) -> KnowledgeMemory:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from functools import wraps
-from inspect import CO_COROUTINE, CO_VARKEYWORDS
+from inspect import CO_COROUTINE, CO_VARKEYWORDS, Parameter, Signature
 from types import CodeType, FunctionType
-from typing import Any, Concatenate, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ForwardRef, ParamSpec, TypeVar, cast
 
 from alveus.values.lazy_dataclass import CompiledMethod
 
@@ -170,7 +171,7 @@ def check_keywords(
     """
     names: frozenset[str] = accepted.__optional_keys__
     if not names.issuperset(passed):
-        from inspect import Parameter, signature  # only where a call fails
+        from inspect import signature  # only where a call fails
 
         unknown = next(name for name in passed if name not in names)
         parameters = signature(getattr(owner, method)).parameters.values()
@@ -204,6 +205,50 @@ def delegated(
             raise error.for_owner(self, name) from None
 
     return cast("Callable[Concatenate[W, P], R]", call_async) if _is_async(method) else call
+
+
+def arguments_of(
+    kind: Callable[P, W],
+) -> Callable[[Callable[[S, W], R]], Callable[Concatenate[S, P], R]]:
+    """Return a decorator: the method takes the arguments of *kind* and gets the object.
+
+    The method has the signature, annotations and errors of one that lists the arguments.
+
+    Args:
+        kind: A dataclass whose annotations its module can resolve.
+    """
+
+    def decorate(method: Callable[[S, W], R]) -> Callable[Concatenate[S, P], R]:
+        init = f"{kind.__qualname__}.__init__"
+
+        def call(self: S, *args: P.args, **kwargs: P.kwargs) -> R:
+            try:
+                made = kind(*args, **kwargs)
+            except TypeError as error:
+                unknown = _unknown_keyword(call, (self, *args), kwargs)
+                if unknown is None and init not in str(error):
+                    raise
+                message = str(error).replace(init, call.__qualname__)
+            else:
+                return method(self, made)
+            raise unknown or TypeError(message)
+
+        for name in ("__name__", "__qualname__", "__doc__", "__module__"):
+            setattr(call, name, getattr(method, name))
+        parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+        annotations: dict[str, object] = {}
+        for each in fields(cast("Any", kind)):
+            how = Parameter.KEYWORD_ONLY if each.kw_only else Parameter.POSITIONAL_OR_KEYWORD
+            default: object = Parameter.empty if each.default is MISSING else each.default
+            parameters.append(Parameter(each.name, how, default=default, annotation=each.type))
+            annotations[each.name] = ForwardRef(cast("str", each.type), module=kind.__module__)
+        result = method.__annotations__["return"]
+        annotations["return"] = ForwardRef(result, module=method.__module__)
+        call.__annotations__ = annotations
+        cast("Any", call).__signature__ = Signature(parameters, return_annotation=result)
+        return call
+
+    return decorate
 
 
 def _call_name(name: str, owner: object) -> str:

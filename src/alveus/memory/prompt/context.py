@@ -1,10 +1,10 @@
-"""The call `context`, which makes a prompt from memory: request, result and pieces."""
+"""The values of a prompt: its request, its result and the pieces."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import field, fields, replace
+from dataclasses import KW_ONLY, field, fields
 from datetime import datetime
 from enum import Enum
 from typing import TYPE_CHECKING, Final, Literal, NamedTuple, TypeAlias, cast
@@ -13,7 +13,7 @@ from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice
 from alveus.memory.blocks import Blocks
-from alveus.memory.prompt.quoting import OPENING, named
+from alveus.memory.prompt.quoting import named
 from alveus.search.query import SearchOptions, search_options
 from alveus.search.signals import Signals
 from alveus.sets.writer import Where
@@ -22,11 +22,10 @@ from alveus.store.items import search_notes
 from alveus.store.scope import Scope, set_name
 from alveus.store.times import AsOf, Moment, ValidAt
 from alveus.text.budget import Budget
-from alveus.values.keywords import suggest_names_in, suggest_names_in_part
+from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.markup import Html
-from alveus.values.storable import Path, checked_name, choice, counted, moment, valid_text
-from alveus.values.times import UTC_ZONE, Zone
+from alveus.values.storable import Path, checked_name, choice, counted, valid_text
 
 if TYPE_CHECKING:
     from alveus.sets.writer import Where, Writer
@@ -71,8 +70,8 @@ class Piece:
     part: Part
     source: str
     text: str
-    shown: bool
-    reason: str
+    shown: bool = False
+    reason: str = ""
     tokens: int = 0
     rank: int = 1
     set_name: str | None = None
@@ -253,18 +252,18 @@ class Sources(NamedTuple):
     knowledge: Scope
     tree: Callable[[], MemoryObject]
 
+    def blocks(self) -> Blocks:
+        """Return the key's blocks."""
+        return Blocks(self.tree(), self.scope, lambda: self.writer.alone("history"))
+
 
 @dataclass(frozen=True, slots=True)
 class ContextRequest:
-    """A request for a context; see `Prompts.context`.
-
-    Attributes:
-        zone: The reader's zone, in which days and times are shown.
-        opening: The line before the remembered data.
-    """
+    """The arguments of `Prompts.context`, checked."""
 
     query: str | None
-    budget: Budget
+    _: KW_ONLY
+    budget_tokens: int | Budget | None = None
     system: str | None = None
     messages: str | Newest | None = NEWEST
     recent: int | None = None
@@ -283,17 +282,10 @@ class ContextRequest:
     shares: Shares = Shares()
     secrets: Secrecy = "mask"
     details: Details = "hide"
-    zone: Zone = UTC_ZONE
-    opening: str = OPENING
-
-    def for_reader(self, zone: Zone, now: int) -> ContextRequest:
-        """Return the request for a reader's zone; the opening names the zone unless it is UTC."""
-        name = zone.name(moment(now))
-        days = "" if name == "UTC" else f" Times are in {name}."
-        return replace(self, zone=zone, opening=f"{OPENING}{days}")
 
     def __post_init__(self) -> None:
         """Refuse invalid arguments before anything is read."""
+        object.__setattr__(self, "budget_tokens", Budget.of(self.budget_tokens))
         for name in ("query", "system"):
             text: object = getattr(self, name)
             if text is not None and type(text) is not str:
@@ -319,6 +311,11 @@ class ContextRequest:
             raise InvalidInput(f"shares must be a Shares, not {short_repr(self.shares)}")
         self.search_options(1 if self.limit is None else self.limit, None)
 
+    @property
+    def budget(self) -> Budget:
+        """The budget with its counter."""
+        return cast("Budget", self.budget_tokens)
+
     def search_options(self, limit: int, at: Moment | None) -> SearchOptions:
         """Return the options for searching sets, with at most *limit* hits."""
         return search_options(
@@ -330,6 +327,14 @@ class ContextRequest:
             min_score=self.min_score,
             reranker=self.reranker,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class KeyContextRequest(ContextRequest):
+    """The arguments of `Memory.context`, checked."""
+
+    _: KW_ONLY
+    key: str
 
 
 def exact_paths(given: ExactPaths | All | None) -> list[Path]:
@@ -363,122 +368,3 @@ def _names(given: object, what: str, checked: Callable[[str], str]) -> Sequence[
     if not isinstance(given, (list, tuple)):
         raise InvalidInput(f"{what} must be a list of names, ALL or None, not {short_repr(given)}")
     return list(dict.fromkeys([checked(name) for name in cast("Sequence[str]", given)]))
-
-
-@suggest_names_in_part
-class Prompts:
-    """The call `context` of a key's memory, and the key's blocks."""
-
-    def _sources(self) -> Sources:
-        raise NotImplementedError
-
-    @property
-    def blocks(self) -> Blocks:
-        """Short texts that an agent edits, such as notes about its user."""
-        sources = self._sources()
-        return Blocks(sources.tree(), sources.scope, lambda: sources.writer.alone("history"))
-
-    def context(  # noqa: PLR0913 - the one call for all of a prompt; all but the query by name
-        self,
-        query: str | None,
-        *,
-        budget_tokens: int | Budget | None = None,
-        system: str | None = None,
-        messages: str | Newest | None = NEWEST,
-        recent: int | None = None,
-        sets: Sequence[str] | All | None = ALL,
-        knowledge: Sequence[str] | All | None = ALL,
-        exact: ExactPaths | All | None = None,
-        profile: str | None = None,
-        blocks: Sequence[str] | All | None = None,
-        where: Where | None = None,
-        as_of: AsOf | None = None,
-        valid_at: ValidAt | None = None,
-        signals: Signals | None = None,
-        limit: int | None = None,
-        reranker: RerankerChoice = MEMORY_DEFAULT,
-        min_score: float | None = None,
-        shares: Shares = Shares(),  # noqa: B008 - frozen
-        secrets: Secrecy = "mask",
-        details: Details = "hide",
-    ) -> Context:
-        """Return a prompt for *query* from the key's memory, with the reason for each piece.
-
-        Its messages are the instructions with the remembered data, the last exchanges, and the
-        query. Remembered data is quoted, so that no text in it can pose as an instruction or
-        another message. If nothing from memory is shown, a sentence says why. The same call on the
-        same memory returns the same context.
-
-        Neither the messages nor the text exceed the budget. The newest exchange is included if it
-        fits beside instructions and query. A tool call is shown together with its answer, or not at
-        all. With a budget, an item or a recent message is cut if it has more than 150 tokens and
-        more than an eighth of the tokens that instructions and query leave: an item to the lines
-        and sentences that match the query, a message to its beginning and end.
-
-        Args:
-            query: The user's question; None means no query and no search.
-            budget_tokens: The most tokens of the prompt; a `Budget` also names the counter.
-            system: Instructions, at the start of the prompt.
-            messages: The set of the conversation. The default is the key's set of messages or
-                observations with the latest add. None means no conversation.
-            recent: The most exchanges of the conversation.
-            sets: The key's sets to search. None means none.
-            knowledge: The knowledge sets to search. None means none.
-            exact: The exact values of short-term memory to show: a path or a list of paths, each
-                with all values below it; `ALL` means all. None by default, since values may include
-                a session token; `Context.why` reports their number.
-            profile: The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None
-                means no profile.
-            blocks: The names of the blocks to show whole; `ALL` means all.
-            where: A filter for items of sets and of knowledge; see `MemorySet.search`.
-            as_of: Read the memory as of this moment of the past.
-            valid_at: When items must be valid, by default now (or at *as_of*); "any" means any
-            time.
-            signals: Weights of the searches.
-            limit: The most hits of a search, by default as many as the budget may have room for.
-            reranker: Re-ranks the hits of each search; see `MemorySet.search`. The default is the
-                re-ranker of `Memory.open`, if any. None means no re-ranking.
-            min_score: Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0
-                leaves out nothing. By default, sets are shown whole for any query if *limit* allows
-                their items and the items need at most a third of the tokens that instructions and
-                query leave; for larger sets the least relevance is `MIN_SCORE`.
-            shares: The division of the budget among the parts.
-            secrets: "mask" replaces each secret in remembered data by its kind, as detected by the
-                admission rule `Secrets`; "show" does not. Instructions and query are never changed.
-            details: "show" starts each remembered line with its set, id and time; "hide" shows the
-                day, once for all its items. `Context.why` has all details in both cases.
-
-        Raises:
-            BudgetTooSmall: Instructions and query alone exceed the budget.
-            HistoryPruned: The state at *as_of* is no longer kept.
-            InvalidFilter, InvalidInput, InvalidName: An argument is invalid; nothing was read.
-            Unsupported: *as_of* with *exact*, in a batch or an action.
-        """
-        request = ContextRequest(
-            query,
-            Budget.of(budget_tokens),
-            system=system,
-            messages=messages,
-            recent=recent,
-            sets=sets,
-            knowledge=knowledge,
-            exact=exact,
-            profile=profile,
-            blocks=blocks,
-            where=where,
-            as_of=as_of,
-            valid_at=valid_at,
-            signals=signals,
-            limit=limit,
-            reranker=reranker,
-            min_score=min_score,
-            shares=shares,
-            secrets=secrets,
-            details=details,
-        )
-        return self._assembled(request)
-
-    def _assembled(self, request: ContextRequest) -> Context:
-        from alveus.memory.prompt.assembly import assembled
-
-        return assembled(self._sources(), request)

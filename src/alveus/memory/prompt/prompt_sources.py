@@ -1,4 +1,4 @@
-"""The sources of a prompt's pieces: the last exchanges, blocks, profiles, exact values."""
+"""The sources of a prompt's pieces: searches, last exchanges, blocks, profiles, exact values."""
 
 from __future__ import annotations
 
@@ -8,41 +8,50 @@ from contextlib import suppress
 from dataclasses import field, replace
 from itertools import chain, islice
 from math import log
-from typing import TypeAlias, cast
+from typing import Literal, TypeAlias, cast
 
 from alveus.errors import InvalidInput, NotAnObject, NotFound, Unsupported
 from alveus.facts.entities import known_facts
 from alveus.facts.fact import FACTS
 from alveus.llm.answer_reader import text_said
-from alveus.memory.blocks import BLOCKS, LIMITS, Blocks
-from alveus.memory.prompt.context import ALL, NEWEST, ContextRequest, Part, Piece, Sources
+from alveus.memory.blocks import BLOCKS, LIMITS
+from alveus.memory.prompt.context import (
+    ALL,
+    MIN_SCORE,
+    NEWEST,
+    ContextRequest,
+    Part,
+    Piece,
+    Sources,
+)
 from alveus.memory.prompt.quoting import (
     ANSWERED,
     CONTRADICTS,
+    day_line,
     detailed_line,
     exact_line,
     item_line,
+    item_source,
     masked_item,
     masked_text,
     masked_value,
     named,
-    place_of,
     quoted,
     shortened,
 )
-from alveus.sets.writer import Writer
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
-from alveus.store import SetRef, StoredItem
-from alveus.store.items import Hit, Item
+from alveus.store import Scope, SetRef
+from alveus.store.items import Hit, Hits, Item
 from alveus.store.records import item_of, position_of
-from alveus.store.times import ANY_TIME, Moment, is_valid_at, valid_time
+from alveus.store.times import ANY_TIME, is_valid_at, valid_time
 from alveus.text.budget import Budget, Unit, units
 from alveus.text.messages import MESSAGES, OBSERVATIONS, ROLES, Message, Role
 from alveus.text.statements import sentences
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value
+from alveus.values.times import Zone
 
 CUT = "…"
 """Marks omitted text in an excerpt."""
@@ -130,6 +139,15 @@ def _joined(text: str, spans: Sequence[Span]) -> str:
     return shown.strip()
 
 
+HITS = 20
+"""The most hits of a search without a budget."""
+
+FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
+"""The most hits with a budget: one hit per 10 tokens, within these bounds."""
+
+WHOLE_SHARE = 3
+"""Sets are shown whole if their items need at most 1/3 of the available tokens."""
+
 PAGE = 32
 """Items of a conversation in the first read, from the newest on."""
 
@@ -160,6 +178,9 @@ Ref: TypeAlias = tuple[str | None, str | None]
 ItemMessages: TypeAlias = tuple[Ref, tuple[Message, ...]]
 """An item of a conversation, with its messages."""
 
+Searched: TypeAlias = Literal["items", "knowledge"]
+"""A part of a prompt that a search fills."""
+
 
 @dataclass(slots=True, eq=False)
 class PromptCandidate:
@@ -176,6 +197,7 @@ class PromptCandidate:
         hit: The search hit, if any; its secrets are masked unless shown.
         is_cut: Whether only parts are shown.
         is_whole: Whether all items of its sets are shown; such a piece is never cut.
+        is_taken: Whether the prompt contains the piece.
         left_out: Why the candidate is not considered; "" if it is considered.
     """
 
@@ -189,30 +211,31 @@ class PromptCandidate:
     hit: Hit | None = None
     is_cut: bool = False
     is_whole: bool = False
+    is_taken: bool = False
     left_out: str = ""
 
     def show_whole(self) -> None:
         """Show an exchange's messages whole."""
         self._show(self.item_messages)
         self.is_cut = False
-        self.refs = frozenset(ref for ref, _ in self.item_messages)
 
     def cut_messages(self, budget: Budget, most: int) -> None:
         """Cut each message of an exchange to about *most* tokens, from its beginning and end."""
         cut = tuple(
-            (ref, tuple(_headed(message, budget, most) for message in messages))
+            (
+                ref,
+                tuple(
+                    [
+                        replace(one, content=head_and_tail(one.content, budget, most))
+                        for one in messages
+                    ]
+                ),
+            )
             for ref, messages in self.item_messages
         )
         self.is_cut = cut != self.item_messages
         if self.is_cut:
             self._show(cut)
-            self.refs = frozenset(
-                ref
-                for (ref, messages), (_, shortened_messages) in zip(
-                    self.item_messages, cut, strict=True
-                )
-                if messages == shortened_messages
-            )
 
     def _show(self, item_messages: tuple[ItemMessages, ...]) -> None:
         self.messages = tuple(
@@ -220,30 +243,33 @@ class PromptCandidate:
         )
         text = "\n".join(message.content for message in self.messages)
         self.piece = replace(self.piece, text=text)
+        pairs = zip(self.item_messages, item_messages, strict=True)
+        self.refs = frozenset(whole[0] for whole, shown in pairs if whole == shown)
 
-    def cut_line(self, request: ContextRequest, most: int) -> None:
+    def cut_line(self, request: ContextRequest, zone: Zone, most: int) -> None:
         """Cut a hit's text to about *most* tokens, around matches of the query."""
         if self.hit is None or self.hit.item.text is None:
             return
         terms = frozenset(words.terms(request.query or ""))
         text = passages(self.hit.item.text, terms, request.budget, most)
         if text != self.hit.item.text:
-            self.line = line_of(replace(self.hit.item, text=text), request)
+            self.line = _line_of(replace(self.hit.item, text=text), request, zone)
             self.piece, self.is_cut = replace(self.piece, text=text), True
 
 
-# --- the last exchanges -----------------------------------------------------------------------
-
-
 @dataclass(slots=True)
-class _Exchange:
-    """The items from one user message to the next."""
+class Found:
+    """The candidates of a part that a search fills.
 
-    items: list[Item] = field(default_factory=list[Item])
-    messages: list[Message] = field(default_factory=list[Message])
-    item_messages: list[ItemMessages] = field(default_factory=list[ItemMessages])
-    is_closed: bool = False
-    is_whole: bool = False
+    Attributes:
+        hits: The search result.
+        candidates: The hits as candidates, best first.
+        problem: Why no candidate can be shown; "" if some can.
+    """
+
+    hits: Hits = field(default_factory=Hits)
+    candidates: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
+    problem: str = ""
 
 
 @dataclass(slots=True)
@@ -261,63 +287,353 @@ class Conversation:
     query: frozenset[Ref] = frozenset()
 
 
-def recent(
-    sources: Sources, request: ContextRequest, at: Moment | None, room: int | None
-) -> Conversation:
-    """Return the last exchanges, at least enough to fill *room* tokens."""
-    ref = _set_of(sources, request, at)
-    most = RECENT if request.recent is None and room is None else request.recent
-    if ref is None or most == 0:
-        return Conversation()
-    items: list[Item] = []
-    walk, query = _newest(sources.writer, ref, request, at), request.query
-    if request.secrets == "mask":
-        walk = map(masked_item, walk)
-        query = query if query is None else masked_text(query)
-    while True:
-        wanted = max(PAGE, len(items))  # doubles, because each round starts again
-        page = list(islice(walk, wanted))
-        items += page
-        conversation = _end_of(items[::-1], query, more=len(page) == wanted)
-        size = sum(request.budget.size(one.messages) for one in conversation.exchanges)
-        enough = (most is not None and len(conversation.exchanges) > most) or (
-            room is not None and size > room
+class PromptSources:
+    """Reads the candidates for the parts of one prompt.
+
+    Args:
+        room: The tokens left by the instructions and the query; None means no budget.
+    """
+
+    def __init__(
+        self, sources: Sources, request: ContextRequest, zone: Zone, room: int | None
+    ) -> None:
+        self._sources, self._writer, self._scope = sources, sources.writer, sources.scope
+        self._request, self._zone, self._room = request, zone, room
+        self._at = None if request.as_of is None else self._writer.moment_of(request.as_of)
+        self._whole_room = None if room is None else room // WHOLE_SHARE
+        self._limit = request.limit or (
+            HITS if room is None else min(MOST_HITS, max(FEWEST_HITS, room // TOKENS_A_HIT))
         )
-        if len(page) < wanted or enough or len(items) >= MOST_READ:
-            if most is not None:
-                del conversation.exchanges[most:]
-            return conversation
+
+    # --- searches -----------------------------------------------------------------------------
+
+    def search(self, part: Searched) -> Found:
+        """Return the candidates from a search; a later search gets the tokens that this leaves."""
+        request = self._request
+        scope, sets = self._scope, request.sets
+        if part == "knowledge":
+            scope, sets = self._sources.knowledge, request.knowledge
+        if request.query is None or sets is None or sets == []:
+            return Found()
+        refs = scope if sets is ALL else [SetRef(scope, name) for name in sets]
+        stored = self._count(refs)
+        none = "no item matches the query and the filters" if stored else "it holds no items yet"
+        if request.min_score is None and (self._at is not None or stored <= self._limit):
+            # One more than the limit shows whether more exist.
+            hits = self._hits(scope, refs, limit=self._limit + 1, everything=True)
+            candidates = self._of_hits(hits, part)
+            if len(hits) <= self._limit and self._fits(candidates):
+                for candidate in candidates:
+                    candidate.is_whole = True
+                return Found(hits, candidates, "" if candidates else none)
+        hits = self._hits(scope, refs, limit=self._limit)
+        candidates = self._of_hits(hits, part)
+        problem = self._why_withheld(hits) if hits else none
+        for candidate in candidates:
+            candidate.left_out = problem
+        return Found(hits, candidates, problem)
+
+    def _count(self, refs: Scope | Sequence[SetRef]) -> int:
+        if isinstance(refs, Scope):
+            return sum(self._writer.counts(refs).values())
+        return sum(map(self._writer.count, refs))
+
+    def _hits(
+        self, scope: Scope, refs: Scope | Sequence[SetRef], *, limit: int, everything: bool = False
+    ) -> Hits:
+        request = self._request
+        options = replace(
+            request.search_options(self._limit, self._at),
+            limit=limit,
+            everything=everything,
+            min_score=None if request.min_score == 0 else 0.0,  # 0.0: compute each relevance
+        )
+        hits = self._writer.search(refs, request.query or "", options)
+        return self._side_by_side(scope, hits)
+
+    def _side_by_side(self, scope: Scope, hits: Hits) -> Hits:
+        """Return hits, each followed by the existing facts that contradict it.
+
+        A fact whose contradicting facts are all gone is shown as a plain fact.
+        """
+        if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
+            return hits
+        hits_by_ref: dict[Ref, Hit] = {}
+        for hit in hits:
+            item, ids = hit.item, hit.item.metadata.get(CONTRADICTS)
+            others = self._contradicting(SetRef(scope, item.set_name or ""), ids)
+            if isinstance(ids, list):
+                metadata = {**item.metadata, CONTRADICTS: [other.id for other in others]}
+                hit = replace(hit, item=replace(item, metadata=metadata))  # noqa: PLW2901 - as shown
+            hits_by_ref.setdefault((item.set_name, item.id), hit)
+            for other in others:
+                beside = Hit(other, hit.score, {}, hit.relevance)
+                hits_by_ref.setdefault((other.set_name, other.id), beside)
+        return Hits(
+            hits_by_ref.values(),
+            partial=hits.partial,
+            reranker_failure=hits.reranker_failure,
+            dated=hits.dated,
+        )
+
+    def _contradicting(self, ref: SetRef, ids: object) -> list[Item]:
+        """Return the live facts among *ids* that were not superseded."""
+        id_list = cast("list[object]", ids) if isinstance(ids, list) else []
+        names = [one for one in id_list if isinstance(one, str)]
+        stored_items = self._writer.get(ref, names, at=self._at) if names else []
+        items = [item_of(stored) for stored in stored_items if stored is not None]
+        return [item for item in items if item.valid_to is None]
+
+    def _of_hits(self, hits: Hits, part: Searched) -> list[PromptCandidate]:
+        return [self._of_item(part, hit.item, rank, hit) for rank, hit in enumerate(hits, start=1)]
+
+    def _of_item(
+        self, part: Part, item: Item, rank: int, hit: Hit | None = None
+    ) -> PromptCandidate:
+        request = self._request
+        shown = item if request.secrets == "show" else masked_item(item)
+        time = shown.time if request.details == "hide" else None
+        return PromptCandidate(
+            item_piece(part, shown, rank=rank, hit=hit),
+            line=_line_of(shown, request, self._zone),
+            day="" if time is None else day_line(time, self._zone),
+            refs=frozenset({(shown.set_name, shown.id)}),
+            hit=hit and replace(hit, item=shown),
+        )
+
+    def _fits(self, candidates: Sequence[PromptCandidate]) -> bool:
+        """Return whether all candidates fit into a third of the room; if so, use up their part."""
+        if self._whole_room is None:
+            return True
+        budget = self._request.budget
+        lines = [candidate.line for candidate in candidates]
+        lines += {candidate.day for candidate in candidates if candidate.day}
+        size = sum(budget.count(f"{line}\n") for line in lines)
+        if size > self._whole_room:
+            return False
+        self._whole_room -= size
+        return True
+
+    def _why_withheld(self, hits: Hits) -> str:
+        """Return why no hit is shown: the best is below the least relevance; "" otherwise."""
+        least = MIN_SCORE if self._request.min_score is None else self._request.min_score
+        best = max(hit.relevance or 0.0 for hit in hits)
+        if best >= least:
+            return ""
+        return f"the best item found has a relevance of {best:.2f} to the query, below {least:.2f}"
+
+    # --- blocks and profiles ------------------------------------------------------------------
+
+    def blocks(self) -> list[PromptCandidate]:
+        """Return the requested blocks that are not empty, in their order."""
+        request = self._request
+        if not request.blocks:
+            return []
+        kept = self._sources.blocks()
+        kept = kept if request.as_of is None else kept.at(request.as_of)
+        candidates: list[PromptCandidate] = []
+        for name in kept.names() if request.blocks is ALL else request.blocks:
+            if text := kept.get(name):
+                shown = text if request.secrets == "show" else masked_text(text)
+                piece = Piece("blocks", named(name), shown, rank=len(candidates) + 1)
+                candidates.append(PromptCandidate(piece, line=exact_line(name, shown)))
+        return candidates
+
+    def profile(self) -> list[PromptCandidate]:
+        """Return the facts of the requested profile, most important first."""
+        request = self._request
+        if request.profile is None:
+            return []
+        known = known_facts(
+            self._writer, self._scope, as_of=request.as_of, valid_at=request.valid_at
+        )
+        try:
+            found = known.profile(request.profile, budget=PROFILE_TOKENS)
+        except NotFound:  # the entity has no facts yet
+            return []
+        items = [
+            Item(
+                fact.text,
+                id=fact.id,
+                set_name=FACTS,
+                metadata={CONTRADICTS: [*fact.contradicts]},
+                valid_to=fact.valid_to,
+            )
+            for fact in found.facts
+        ]
+        return [self._of_item("profile", item, rank) for rank, item in enumerate(items, start=1)]
+
+    # --- exact values -------------------------------------------------------------------------
+
+    def exact_values(self) -> list[PromptCandidate]:
+        """Return the values at and below the named paths; values with words of the query first."""
+        request = self._request
+        if not request.exact:
+            return []
+        terms = set(words.terms(request.query or ""))
+        tree = self._tree()
+        values = chain.from_iterable(
+            _values(tree.get(path, MISSING), path) for path in cast("list[Path]", request.exact)
+        )
+        ranked: list[tuple[int, int, Path, Value]] = []
+        for number, (path, value) in enumerate(islice(values, EXACT_VALUES)):
+            text = f"{' '.join(path).replace('_', ' ')} {value}"
+            ranked.append((-len(terms.intersection(words.terms(text))), number, path, value))
+        candidates: list[PromptCandidate] = []
+        ranked.sort(key=lambda one: one[:2])
+        for rank, (less, _, path, value) in enumerate(ranked, start=1):
+            line = exact_line(dotted(path), value)
+            if request.secrets == "mask":
+                names = tuple(masked_text(name) for name in path)
+                line = exact_line(dotted(names), masked_value(value, path=path))
+            score = -less / len(terms) if terms else 0.0
+            source, _, text = line.partition(": ")
+            piece = Piece("exact", source, text, rank=rank, score=score)
+            candidates.append(PromptCandidate(piece, line=line))
+        return candidates
+
+    def unnamed_exact_values(self) -> list[Piece]:
+        """Return a piece with the number of exact values, if the request names no path."""
+        if self._request.exact:
+            return []
+        fields, count = list[str](), 0
+        shown = (BLOCKS, LIMITS) if self._request.blocks else ()
+        with suppress(Unsupported):  # a batch has no past, so there is nothing to count
+            for name, value in _fields(self._tree()):
+                if name in shown:
+                    continue
+                fields.append(name)
+                count += sum(1 for _ in islice(_values(value, (name,)), EXACT_VALUES - count))
+                if count == EXACT_VALUES and len(fields) > FIELDS_SHOWN:
+                    break
+        if not count:
+            return []
+        names = [named(masked_text(name)) for name in fields[:FIELDS_SHOWN]]
+        more = ", …" if len(fields) > FIELDS_SHOWN else ""
+        many = f"{count} exact values are" if count > 1 else "1 exact value is"
+        at_least = "at least " if count == EXACT_VALUES else ""
+        reason = f"{at_least}{many} left out; name the paths to show, as in exact=[{names[0]!r}]"
+        return [Piece("exact", "", ", ".join(names) + more, reason=reason)]
+
+    def _tree(self) -> MemoryObject:
+        tree, as_of = self._sources.tree(), self._request.as_of
+        return tree if as_of is None else tree.at(as_of)
+
+    # --- the last exchanges -------------------------------------------------------------------
+
+    def recent(self) -> Conversation:
+        """Return the last exchanges, at least enough to fill the room."""
+        request, room = self._request, self._room
+        ref = self._conversation()
+        most = RECENT if request.recent is None and room is None else request.recent
+        if ref is None or most == 0:
+            return Conversation()
+        items: list[Item] = []
+        walk, query = self._newest(ref), request.query
+        if request.secrets == "mask":
+            walk = map(masked_item, walk)
+            query = query if query is None else masked_text(query)
+        while True:
+            wanted = max(PAGE, len(items))  # doubles, because each round starts again
+            page = list(islice(walk, wanted))
+            items += page
+            conversation = _end_of(items[::-1], query, more=len(page) == wanted)
+            size = sum(request.budget.size(one.messages) for one in conversation.exchanges)
+            enough = (most is not None and len(conversation.exchanges) > most) or (
+                room is not None and size > room
+            )
+            if len(page) < wanted or enough or len(items) >= MOST_READ:
+                if most is not None:
+                    del conversation.exchanges[most:]
+                return conversation
+
+    def _conversation(self) -> SetRef | None:
+        """Return the set of the conversation, if any."""
+        writer, scope = self._writer, self._scope
+        if isinstance(self._request.messages, str):
+            return SetRef(scope, self._request.messages)
+        if self._request.messages is not NEWEST:
+            return None
+        newest: list[tuple[tuple[int, int], str]] = []
+        for name in writer.sets(scope):
+            ref = SetRef(scope, name)
+            info = writer.info(ref)
+            if info is None or info.definition.item_type not in (OBSERVATIONS, MESSAGES):
+                continue
+            last = writer.page(ref, after=None, limit=1, newest_first=True, at=self._at)
+            newest += [(position_of(stored), name) for stored in last]
+        return SetRef(scope, max(newest)[1]) if newest else None
+
+    def _newest(self, ref: SetRef) -> Iterator[Item]:
+        """Return the valid items of a set, newest first."""
+        when = valid_time(self._request.valid_at)
+        if when is None:
+            when = self._writer.now() if self._at is None else self._at.time
+        for stored in self._writer.walk(ref, newest_first=True, at=self._at, page=PAGE):
+            if when == ANY_TIME or is_valid_at(stored.record, when):
+                yield item_of(stored)
 
 
-def _set_of(sources: Sources, request: ContextRequest, at: Moment | None) -> SetRef | None:
-    if isinstance(request.messages, str):
-        return SetRef(sources.scope, request.messages)
-    if request.messages is not NEWEST:
-        return None
-    newest: list[tuple[tuple[int, int], SetRef]] = []
-    for name in sources.writer.sets(sources.scope):
-        ref = SetRef(sources.scope, name)
-        info = sources.writer.info(ref)
-        if info is None or info.definition.item_type not in (OBSERVATIONS, MESSAGES):
-            continue
-        last = sources.writer.page(ref, after=None, limit=1, newest_first=True, at=at)
-        newest += [(position_of(stored), ref) for stored in last]
-    return max(newest, key=lambda one: (one[0], one[1].name))[1] if newest else None
+# --- items, values, messages ------------------------------------------------------------------
 
 
-def _newest(
-    writer: Writer, ref: SetRef, request: ContextRequest, at: Moment | None
-) -> Iterator[Item]:
-    """Return the valid items of a set, newest first."""
-    when = valid_time(request.valid_at)
-    if when is None:
-        when = writer.now() if at is None else at.time
-    walk = writer.walk(ref, newest_first=True, at=at, page=PAGE)
-    return (item_of(stored) for stored in walk if _is_shown(stored, when))
+def _line_of(item: Item, request: ContextRequest, zone: Zone) -> str:
+    return (detailed_line if request.details == "show" else item_line)(item, zone)
 
 
-def _is_shown(stored: StoredItem, when: int | str) -> bool:
-    return when == ANY_TIME or is_valid_at(stored.record, cast("int", when))
+def item_piece(
+    part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None, reason: str = ""
+) -> Piece:
+    """Return an item as a piece, not shown yet, with the score of its hit, if any."""
+    return Piece(
+        part,
+        item_source(item),
+        item.text or quoted(str(item.value)),
+        reason=reason,
+        rank=rank,
+        set_name=item.set_name,
+        ids=(item.id or "",),
+        time=item.time,
+        score=hit and hit.score,
+        parts={} if hit is None else dict(hit.parts),
+    )
+
+
+def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
+    """Yield the values at and below *path*; an object is read only when it is reached."""
+    if isinstance(found, MemoryObject):
+        with suppress(NotAnObject):  # it was deleted while its siblings were read
+            for name, value in _fields(found):
+                yield from _values(value, (*path, name))
+    elif found is not MISSING:
+        yield path, cast("Value", found)
+
+
+def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
+    """Yield the fields of an object in order; fields of a wide object one at a time, by name."""
+    if len(found.names(limit=WIDE + 1)) <= WIDE:
+        yield from found.get_fields().items()
+        return
+    after: str | None = None
+    while names := found.names(after=after, limit=NAMES):
+        yield from ((name, found.get((name,), MISSING)) for name in names)
+        after = names[-1]
+
+
+@dataclass(slots=True)
+class _Exchange:
+    """The items from one user message to the next, with their messages."""
+
+    items: list[tuple[Item, list[Message]]] = field(
+        default_factory=list[tuple[Item, list[Message]]]
+    )
+    is_closed: bool = False
+    is_whole: bool = False
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of all items, in order."""
+        return [message for _, messages in self.items for message in messages]
 
 
 def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
@@ -325,20 +641,19 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
     conversation = Conversation()
     exchanges = _exchanges(items, conversation.left_out)
     if exchanges and query is not None and _is_query(exchanges[-1], query):
-        item = exchanges.pop().items[0]
+        item = exchanges.pop().items[0][0]
         conversation.query = frozenset({(item.set_name, item.id)})
-        conversation.left_out.append(_with_reason(item_piece("recent", item), "it is the query"))
+        conversation.left_out.append(item_piece("recent", item, reason="it is the query"))
     if more and exchanges and not exchanges[0].is_whole:
         del exchanges[0]
     for unit in sorted(
         units([one.messages for one in exchanges]), key=lambda one: -one.positions[-1]
     ):
-        parts = [exchanges[position] for position in unit.positions]
-        candidate = _candidate(parts, unit, rank=len(conversation.exchanges) + 1)
+        rank = len(conversation.exchanges) + 1
+        candidate = _exchange_candidate([exchanges[at] for at in unit.positions], unit, rank)
         if unit.lacks:
-            conversation.left_out.append(
-                _with_reason(candidate.piece, "the tool call that it answers is not there")
-            )
+            reason = "the tool call that it answers is not there"
+            conversation.left_out.append(replace(candidate.piece, reason=reason))
         else:
             conversation.exchanges.append(candidate)
     return conversation
@@ -346,63 +661,57 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
 
 def _is_query(last: _Exchange, query: str) -> bool:
     """Return whether an exchange is the query: one plain user message, with or without a name."""
-    value: object = last.items[0].value
+    item = last.items[0][0]
+    value: object = item.value
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
-    who = fields.get("name", last.items[0].speaker)
+    who = fields.get("name", item.speaker)
     return last.messages in ([Message(query)], [Message(f"{who}: {query}")])
 
 
 def _exchanges(items: Sequence[Item], left_out: list[Piece]) -> list[_Exchange]:
     exchanges: list[_Exchange] = []
     for item in items:
+        messages: list[Message] = []
         try:
             messages = _messages(item)
+            reason = _why_not_repeated(item, messages)
         except InvalidInput as problem:
-            left_out.append(
-                _with_reason(item_piece("recent", item), f"it is no message: {problem}")
-            )
-            continue
-        if any(message.role == "system" for message in messages):
-            left_out.append(
-                _with_reason(
-                    item_piece("recent", item), "instructions of the past are not repeated"
-                )
-            )
-            continue
-        if _is_rejected(item.value):
-            left_out.append(_with_reason(item_piece("recent", item), "its reply was rejected"))
+            reason = f"it is no message: {problem}"
+        if reason:
+            left_out.append(item_piece("recent", item, reason=reason))
             continue
         is_whole = len(messages) > 1
         if is_whole or messages[0].role == "user" or not exchanges or exchanges[-1].is_closed:
             exchanges.append(_Exchange(is_closed=is_whole, is_whole=messages[0].role == "user"))
-        exchanges[-1].items.append(item)
-        exchanges[-1].messages += messages
-        exchanges[-1].item_messages.append(((item.set_name, item.id), tuple(messages)))
+        exchanges[-1].items.append((item, messages))
     return exchanges
 
 
-def _is_rejected(value: object) -> bool:
-    return isinstance(value, dict) and cast("dict[str, object]", value).get("outcome") == "rejected"
+def _why_not_repeated(item: Item, messages: Sequence[Message]) -> str:
+    if any(message.role == "system" for message in messages):
+        return "instructions of the past are not repeated"
+    value: object = item.value
+    fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
+    return "its reply was rejected" if fields.get("outcome") == "rejected" else ""
 
 
-def _candidate(parts: Sequence[_Exchange], unit: Unit, *, rank: int) -> PromptCandidate:
-    items = [item for part in parts for item in part.items]
-    item_messages = [one for part in parts for one in part.item_messages]
-    first, source = items[0], place_of(items[0])
+def _exchange_candidate(parts: Sequence[_Exchange], unit: Unit, rank: int) -> PromptCandidate:
+    pairs = [pair for part in parts for pair in part.items]
+    items = [item for item, _ in pairs]
+    source = item_source(items[0])
     if len(items) > 1:
         source = f"{source} to {shortened(items[-1])}"
     piece = Piece(
         "recent",
         source,
         "",
-        shown=False,
-        reason="",
         rank=rank,
-        set_name=first.set_name,
+        set_name=items[0].set_name,
         ids=tuple(item.id or "" for item in items),
-        time=first.time,
+        time=items[0].time,
     )
-    candidate = PromptCandidate(piece, tuple(item_messages), order=unit.positions)
+    of_items = tuple([((item.set_name, item.id), tuple(messages)) for item, messages in pairs])
+    candidate = PromptCandidate(piece, of_items, order=unit.positions)
     candidate.show_whole()
     return candidate
 
@@ -441,183 +750,13 @@ def _message(value: object, item: Item, role: Role) -> Message:
         passed_on["content"] = text_said(stated_role or role, str(passed_on["content"]))
     who = fields.get("name", item.speaker if stated_role not in ROLES else None)
     message = Message.from_dict(passed_on | {"role": stated_role if stated_role in ROLES else role})
-    if isinstance(who, str):
-        return Message(
-            f"{who}: {message.content}", message.role, None, message.calls, message.answers
-        )
-    return message
-
-
-def _headed(message: Message, budget: Budget, most: int) -> Message:
-    text = head_and_tail(message.content, budget, most)
-    return message if text == message.content else replace(message, content=text)
+    return (
+        replace(message, content=f"{who}: {message.content}") if isinstance(who, str) else message
+    )
 
 
 def _shown(message: Message) -> Message:
     """Return a message as shown; tool results are quoted as data."""
     if message.role != "tool":
         return message
-    text = f"{ANSWERED} {quoted(message.content)}"
-    return Message(text, "user", None, message.calls, message.answers)
-
-
-# --- items as lines -----------------------------------------------------------------------------
-
-
-def line_of(item: Item, request: ContextRequest) -> str:
-    """Return an item as a line of remembered data."""
-    as_line = detailed_line if request.details == "show" else item_line
-    return as_line(item, request.zone)
-
-
-def item_piece(part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None) -> Piece:
-    """Return an item as a piece, not shown yet, with the score of its hit, if any."""
-    return Piece(
-        part,
-        place_of(item),
-        item.text or quoted(str(item.value)),
-        shown=False,
-        reason="",
-        rank=rank,
-        set_name=item.set_name,
-        ids=(item.id or "",),
-        time=item.time,
-        score=None if hit is None else hit.score,
-        parts={} if hit is None else dict(hit.parts),
-    )
-
-
-def _with_reason(piece: Piece, reason: str) -> Piece:
-    return replace(piece, reason=reason)
-
-
-# --- blocks and profiles ----------------------------------------------------------------------
-
-
-def blocks(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the requested blocks that are not empty, in their order."""
-    if not request.blocks:
-        return []
-    kept = Blocks(_tree(sources, request), sources.scope, lambda: sources.writer.alone("history"))
-    names = kept.names() if request.blocks is ALL else request.blocks
-    candidates: list[PromptCandidate] = []
-    for name in names:
-        if text := kept.get(name):
-            shown = text if request.secrets == "show" else masked_text(text)
-            line = exact_line(name, shown)
-            piece = Piece(
-                "blocks", named(name), shown, shown=False, reason="", rank=len(candidates) + 1
-            )
-            candidates.append(PromptCandidate(piece, line=line))
-    return candidates
-
-
-def profile(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the facts of the requested profile, most important first."""
-    if request.profile is None:
-        return []
-    known = known_facts(
-        sources.writer, sources.scope, as_of=request.as_of, valid_at=request.valid_at
-    )
-    try:
-        found = known.profile(request.profile, budget=PROFILE_TOKENS)
-    except NotFound:  # the entity has no facts yet
-        return []
-    candidates: list[PromptCandidate] = []
-    for rank, fact in enumerate(found.facts, start=1):
-        item = Item(
-            fact.text,
-            id=fact.id,
-            set_name=FACTS,
-            metadata={CONTRADICTS: [*fact.contradicts]},
-            valid_to=fact.valid_to,
-        )
-        shown = item if request.secrets == "show" else masked_item(item)
-        candidates.append(
-            PromptCandidate(
-                item_piece("profile", shown, rank=rank),
-                line=line_of(shown, request),
-                refs=frozenset({(FACTS, fact.id)}),
-            )
-        )
-    return candidates
-
-
-# --- exact values -----------------------------------------------------------------------------
-
-
-def exact_values(sources: Sources, request: ContextRequest) -> list[PromptCandidate]:
-    """Return the values at and below the named paths; values with words of the query first."""
-    if not request.exact:
-        return []
-    terms = set(words.terms(request.query or ""))
-    tree = _tree(sources, request)
-    values = chain.from_iterable(
-        _values(tree.get(path, MISSING), path) for path in cast("list[Path]", request.exact)
-    )
-    ranked: list[tuple[int, int, Path, Value]] = []
-    for number, (path, value) in enumerate(islice(values, EXACT_VALUES)):
-        text = f"{' '.join(path).replace('_', ' ')} {value}"
-        ranked.append((-len(terms.intersection(words.terms(text))), number, path, value))
-    candidates: list[PromptCandidate] = []
-    for rank, (less, _, path, value) in enumerate(sorted(ranked, key=lambda one: one[:2]), start=1):
-        line = exact_line(dotted(path), value)
-        if request.secrets == "mask":
-            names = tuple(masked_text(name) for name in path)
-            line = exact_line(dotted(names), masked_value(value, path=path))
-        score = -less / len(terms) if terms else 0.0
-        source, _, text = line.partition(": ")
-        piece = Piece("exact", source, text, shown=False, reason="", rank=rank, score=score)
-        candidates.append(PromptCandidate(piece, line=line))
-    return candidates
-
-
-def unnamed_exact_values(sources: Sources, request: ContextRequest) -> list[Piece]:
-    """Return a piece with the number of exact values, if the request names no path."""
-    if request.exact:
-        return []
-    fields, count = list[str](), 0
-    with suppress(Unsupported):  # a batch has no past, so there is nothing to count
-        tree = _tree(sources, request)
-        shown = (BLOCKS, LIMITS) if request.blocks else ()
-        for name, value in _fields(tree):
-            if name in shown:
-                continue
-            fields.append(name)
-            count += sum(1 for _ in islice(_values(value, (name,)), EXACT_VALUES - count))
-            if count == EXACT_VALUES and len(fields) > FIELDS_SHOWN:
-                break
-    if not count:
-        return []
-    names = [named(masked_text(name)) for name in fields[:FIELDS_SHOWN]]
-    more = ", …" if len(fields) > FIELDS_SHOWN else ""
-    many = f"{count} exact values are" if count > 1 else "1 exact value is"
-    at_least = "at least " if count == EXACT_VALUES else ""
-    reason = f"{at_least}{many} left out; name the paths to show, as in exact=[{names[0]!r}]"
-    return [Piece("exact", "", ", ".join(names) + more, shown=False, reason=reason)]
-
-
-def _tree(sources: Sources, request: ContextRequest) -> MemoryObject:
-    tree = sources.tree()
-    return tree if request.as_of is None else tree.at(request.as_of)
-
-
-def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
-    """Yield the values at and below *path*; an object is read only when it is reached."""
-    if isinstance(found, MemoryObject):
-        with suppress(NotAnObject):  # it was deleted while its siblings were read
-            for name, value in _fields(found):
-                yield from _values(value, (*path, name))
-    elif found is not MISSING:
-        yield path, cast("Value", found)
-
-
-def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
-    """Yield the fields of an object in order; fields of a wide object one at a time, by name."""
-    if len(found.names(limit=WIDE + 1)) <= WIDE:
-        yield from found.get_fields().items()
-        return
-    after: str | None = None
-    while names := found.names(after=after, limit=NAMES):
-        yield from ((name, found.get((name,), MISSING)) for name in names)
-        after = names[-1]
+    return replace(message, content=f"{ANSWERED} {quoted(message.content)}", role="user")

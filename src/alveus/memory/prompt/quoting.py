@@ -78,7 +78,7 @@ def shortened(item: Item) -> str:
     return name[-MADE_UP_SHOWN:] if _MADE_UP.fullmatch(name) else named(name)
 
 
-def place_of(item: Item) -> str:
+def item_source(item: Item) -> str:
     """Return the set and the id of an item, as shown."""
     return f"{named(item.set_name or '')}/{shortened(item)}"
 
@@ -93,7 +93,7 @@ def item_line(item: Item, zone: Zone) -> str:
 
 def detailed_line(item: Item, zone: Zone) -> str:
     """Return an item as a line: set, id, time, speaker and text."""
-    about = [place_of(item)]
+    about = [item_source(item)]
     if item.time is not None:
         until = f" to {_stamp(item.until, zone)}" if item.until else ""
         about.append(f"{_stamp(item.time, zone)}{until}")

@@ -466,7 +466,7 @@ class RemotePrompts(Prompts):
         as_of_text(request.as_of)  # the request does not check it
         given = {each.name: getattr(request, each.name) for each in fields(request)}
         exact = ALL if request.exact == [()] else request.exact
-        sent = _CONTEXT.sent({**given, "budget_tokens": request.budget, "exact": exact})
+        sent = _CONTEXT.sent({**given, "exact": exact})
         return from_json(Context, self._writer.calls.read(_CONTEXT.name, **sent)["result"])
 
 
