@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -17,6 +18,7 @@ from alveus.errors import InvalidInput
 from alveus.memory.async_calls import to_its_end
 from alveus.memory.keys import KeySets
 from alveus.memory.memory import Memory
+from alveus.search.similarity import Nearness
 from alveus.sets import MemorySet
 from alveus.sets.batch import Draft
 from alveus.sets.set_editor import SetEditor
@@ -174,6 +176,11 @@ class LayerStorage:
             ram = None if self._changes % SWEEP_EVERY else self._opened
         if ram is not None:
             ram.sweep()
+
+    @cached_property
+    def nearness(self) -> Nearness:
+        """The vectors of texts, by the embedder of the memory; the last ones are cached."""
+        return Nearness(self.engine.recorder.embedder)
 
     @property
     def engine(self) -> Engine:

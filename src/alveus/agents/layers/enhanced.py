@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from hashlib import blake2b
-from typing import Any, ClassVar, TypeAlias, Unpack, cast
+from typing import ClassVar, TypeAlias, Unpack, cast
 
 import numpy as np
 
@@ -80,23 +80,15 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
             )
         self.enhance_similarity_threshold = least
         self.enhance_threshold = counted(enhance_threshold, "enhance_threshold", least=1)
-        self._embeddings, self._random = embeddings, random
+        self._random = random
         self._near = None if embeddings is None else Nearness(embeddings)
-
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {
-            "embeddings": self._embeddings,
-            "enhance_similarity_threshold": self.enhance_similarity_threshold,
-            "enhance_threshold": self.enhance_threshold,
-            "random": self._random,
-        }
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Add an entry. Return the entries that leave: merged ones, and the overflow."""
         self._nearness()
         items = move.items(self)
         self.take_again(move, entry)
-        counts = _Counts(move, items, keeps_members=self.profile.keeps_members)
+        counts = _Counts(move, items, keeps_members=self.profile.raw)
         self._strengthen(move, counts, entry, op)
         leaving = [
             whole
@@ -134,9 +126,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
 
     def _nearness(self) -> Nearness:
-        if self._near is None:
-            self._near = Nearness(self.storage.engine.recorder.embedder)
-        return self._near
+        return self._near or self.storage.nearness
 
     def _draw(self, earlier: FragmentEntry, new: FragmentEntry) -> float:
         if self._random is not None:

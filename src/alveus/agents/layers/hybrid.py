@@ -188,25 +188,13 @@ class HybridMemory(LayerMemory[T]):
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
         """Return an empty hybrid memory with the settings of this one."""
-        label = self._clone_label(label, memory)
-        storage = self.storage.again(memory)
-        layers = [part.structure_clone(now, label=label, memory=memory) for part in self.parts()]
-        for layer in layers:
-            layer.move_to(storage, self._lock)
-        sensory, short, long = layers
-        clone = type(self)(
-            None,
-            cast("SensoryMemory[T]", sensory),
-            cast("BufferMemory[T]", short),
-            cast("LongTermMemory[T]", long),
-            self._default_extractor,
-            self._default_scorer,
-            storage=storage,
-            label=label,
-            profile=self.profile.name,
-            dedupe=self._dedupe,
-        )
-        clone.copy_from(self)
+        clone: Self = super().structure_clone(now, label=label, memory=memory)
+        clone._sensory = self._sensory.structure_clone(label=clone.label, memory=memory)
+        clone._short = self._short.structure_clone(label=clone.label, memory=memory)
+        clone._long = self._long.structure_clone(label=clone.label, memory=memory)
+        for layer in clone.parts():
+            layer.move_to(clone.storage, clone._lock)
+        clone.opened = None
         return clone
 
     # --- writing ------------------------------------------------------------------------------
@@ -236,9 +224,8 @@ class HybridMemory(LayerMemory[T]):
         first = insight.insights[0]
         named = {fragment.id for fragment in insight.originals}
         sources = [entry for entry in leaving if entry.fragment.id in named]
-        if self.importance_scorer is not None:
-            move.ask(self, "score", [[first]])
-        first.update_importance(move.answers.importances(self, [first])[0])
+        (rating,) = move.ask(self, "score", [[first]])
+        first.update_importance(self._importance(rating))
         self._long.take_insight(move, first, sources)
 
     # --- reading ------------------------------------------------------------------------------
@@ -286,23 +273,17 @@ class HybridMemory(LayerMemory[T]):
 
 C = TypeVar("C", bound=type)
 
-FORWARDED = (
-    "storage", "profile", "label", "set_name", "note_set", "real_memory_fragment_class", "parts",
-    "move_to", "close", "clear", "write", "write_batch", "emptied",
-    "score_memory_importance", "get_insights", "reflect", "handle_duplicated", "handle_overflow",
-)  # fmt: skip
-"""The attributes of an agent memory that forward to its layers."""
-
 
 def forward_to_layers(made: C) -> C:
-    """Return the class with `FORWARDED` attributes that forward to its layers."""
-    for name in FORWARDED:
+    """Return the class with the other public calls of `LayerMemory`, which its layers answer."""
+    for name in dir(LayerMemory):
         published = inspect.getattr_static(LayerMemory, name)
+        if name.startswith("_") or name in vars(made):
+            continue
         if isinstance(published, property):
-            forwarded: object = property(attrgetter(f"memory.{name}"), doc=published.__doc__)
-        else:
-            forwarded = delegated(attrgetter("memory"), published)
-        setattr(made, name, forwarded)
+            setattr(made, name, property(attrgetter(f"memory.{name}"), doc=published.__doc__))
+        elif inspect.isfunction(published):
+            setattr(made, name, delegated(attrgetter("memory"), published))
     return made
 
 

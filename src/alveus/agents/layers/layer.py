@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
+from copy import copy
 from datetime import datetime
 from functools import partial
 from typing import (
@@ -32,19 +32,18 @@ from alveus.agents.layers.fragments import (
 )
 from alveus.agents.layers.moves import (
     FragmentEntry,
-    FragmentQuestion,
+    LayerSettings,
     ModelAnswers,
     Move,
+    QuestionKind,
     Unanswered,
     entry_of,
     item_id,
     labels_of,
-    moved,
 )
 from alveus.agents.layers.scoring import (
     ImportanceScorer,
     InsightExtractor,
-    Profile,
     ProfileName,
     Weights,
     ranked,
@@ -54,9 +53,10 @@ from alveus.agents.storage import FairLock, LayerStorage, Now, aware
 from alveus.errors import InvalidInput
 from alveus.llm import ChatModel
 from alveus.memory.keys import KeySets
-from alveus.sets.writer import Writer
+from alveus.sets.set_editor import NewId
+from alveus.sets.writer import PlannedWrite, PlannerCall, Writer
 from alveus.values.keywords import check_keywords, suggest_names_in
-from alveus.values.storable import Value, checked_name, choice, counted
+from alveus.values.storable import Value, choice, counted
 
 R = TypeVar("R")
 
@@ -80,7 +80,7 @@ class LayerOptions(TypedDict, total=False):
 
 
 @suggest_names_in
-class LayerMemory(ABC, Generic[T]):
+class LayerMemory(LayerSettings, ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
     Every write is one commit. A fragment that leaves a layer is returned, enters the next layer, or
@@ -97,20 +97,12 @@ class LayerMemory(ABC, Generic[T]):
         now: The clock of RAM.
         profile: "dbgpt" uses DB-GPT's numbers, without its faults.
         dedupe: The definition of duplicates.
-
-    Attributes:
-        name: The agent's name; see `initialize`.
-        session_id: The conversation of written fragments; stored with each.
     """
 
-    importance_weight: float = 0.15
-    kind: ClassVar[str] = ""
     _default_scorer: ImportanceScorer | None = None
     _default_extractor: InsightExtractor | None = None
     reads_meaning: ClassVar[bool] = False
     """True if a layer of this kind needs vectors."""
-    guards_fragments: ClassVar[bool] = True
-    """True if each change writes the note of the layer; see `LayerItems`."""
 
     def __init__(
         self,
@@ -122,15 +114,7 @@ class LayerMemory(ABC, Generic[T]):
         dedupe: Dedupe = "id",
         storage: LayerStorage | None = None,
     ) -> None:
-        if label:
-            checked_name(label, "a label")
-        self._label, self._profile = label, Profile.of(profile)
-        self.name: str | None = None
-        self.llm_client: ChatModel | None = None
-        self.importance_scorer: ImportanceScorer | None = None
-        self.insight_extractor: InsightExtractor | None = None
-        self.session_id: str | None = None
-        self.fragment_class: type[MemoryFragment] | None = None
+        super().__init__(label, profile)
         embedder = None if self.reads_meaning else "words"
         self._storage = storage or LayerStorage(memory, now=now, embedder=embedder)
         self._dedupe: Dedupe = choice(dedupe, "dedupe", "id", "text", "none")
@@ -142,29 +126,6 @@ class LayerMemory(ABC, Generic[T]):
         return f"<{type(self).__name__}{label} in {self._storage!r}>"
 
     # --- storage ------------------------------------------------------------------------------
-
-    @property
-    def profile(self) -> Profile:
-        """The profile with the numbers of this layer."""
-        return self._profile
-
-    @property
-    def label(self) -> str:
-        """The prefix of the names of its sets."""
-        return self._label
-
-    @property
-    def set_name(self) -> str:
-        """The name of the set that holds its fragments."""
-        return self._named(self.kind)
-
-    @property
-    def note_set(self) -> str:
-        """The name of the set that holds the notes of the layers of this label."""
-        return self._named("layers")
-
-    def _named(self, kind: str) -> str:
-        return f"{self._label}.{kind}" if self._label else kind
 
     @property
     def storage(self) -> LayerStorage:
@@ -234,19 +195,10 @@ class LayerMemory(ABC, Generic[T]):
             memory: Another memory. Fragments that it has under the label are in the layer.
         """
         del now  # new RAM keeps its clock, and a memory has a clock
-        clone = type(self)(
-            storage=self._storage.again(memory),
-            label=self._clone_label(label, memory),
-            profile=self._profile.name,
-            dedupe=self._dedupe,
-            **self._settings(),
-        )
-        clone.copy_from(self)
+        clone: Self = copy(self)
+        clone._label, clone._clones = self._clone_label(label, memory), 0
+        clone.move_to(self._storage.again(memory), FairLock())
         return clone
-
-    def _settings(self) -> dict[str, Any]:
-        """Return the arguments of this kind of layer, without the arguments of every layer."""
-        return {}
 
     def copy_from(self, memory: LayerMemory[T]) -> None:
         """Copy the user and the models of another layer."""
@@ -315,29 +267,54 @@ class LayerMemory(ABC, Generic[T]):
     ) -> DiscardedMemoryFragments[MemoryFragment]:
         if now is not None:
             move.now = aware(now)
+        is_new, discarded = op is WriteOperation.ADD, move.discarded
         for fragment in fragments:
             entry = FragmentEntry(fragment.copy())
-            if op is WriteOperation.ADD and self._is_out(move, entry):
+            if is_new and (self._was_written(move, entry) or move.is_refused(self.parts(), entry)):
                 continue
-            self._hand_on(move, self.take(move, entry, op))
-        return move.discarded
+            leaving = self.take(move, entry, op)
+            discarded.discarded_memory_fragments += [gone.fragment for gone in leaving]
+            discarded.discarded_insights += move.inferred(self, leaving)
+        return discarded
 
     async def _moved(self, plan: Callable[[Move], R], name: str, *arguments: Value) -> R:
-        return await moved(self.storage, self._lock, plan, name, *arguments)
+        """Commit a plan, and return its result.
+
+        Args:
+            name: The name of the call.
+            arguments: Its arguments, which are compared when an idempotency key is reused.
+
+        Raises:
+            StaleItem: Other writers changed the layers again and again, for as long as the memory
+                waits.
+        """
+        storage, answers = self.storage, ModelAnswers()
+
+        def commit(writer: Writer) -> R:
+            storage.warn_of_separate_commit(writer)
+            result: list[R] = []
+
+            def build(new_id: NewId) -> PlannedWrite:
+                move = Move(storage, writer, answers, new_id)
+                result[:] = [plan(move)]
+                return move.plan()
+
+            writer.write(PlannerCall(name, [*arguments], build))
+            return result[0]
+
+        async with self._lock:
+            while True:
+                try:
+                    found = await storage.call(commit)
+                except Unanswered as missing:
+                    await answers.ask(missing.questions)
+                else:
+                    storage.changed()
+                    return found
 
     @abstractmethod
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Add an entry as part of a move; return the entries that leave for the next layer."""
-
-    def _hand_on(self, move: Move, leaving: Sequence[FragmentEntry]) -> None:
-        """Return the entries that leave this layer to the caller of the write."""
-        discarded = move.discarded
-        discarded.discarded_memory_fragments.extend(entry.fragment for entry in leaving)
-        discarded.discarded_insights.extend(move.inferred(self, leaving))
-
-    def _is_out(self, move: Move, entry: FragmentEntry) -> bool:
-        """Return whether a new entry is left out: it was written before, or rules refuse it."""
-        return self._was_written(move, entry) or move.is_refused(self.parts(), entry)
 
     def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
         """Return whether an entry is, or was, in one of the layers."""
@@ -397,21 +374,18 @@ class LayerMemory(ABC, Generic[T]):
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
         """Return the importance of each fragment. Without a scorer, it is a constant."""
-        answers = ModelAnswers()
-        if self.importance_scorer is not None:
-            answers, _ = await self._answered("score", memory_fragments)
-        return answers.importances(self, memory_fragments)
+        answers = await self._answers("score", memory_fragments)
+        ratings = [None if isinstance(answer, Failure) else answer for answer in answers]
+        return [self._importance(rating) for rating in ratings]
 
-    async def _answered(
-        self, kind: str, fragments: Sequence[MemoryFragment]
-    ) -> tuple[ModelAnswers, list[Any]]:
-        """Return a model's answers about each fragment."""
-        answers = ModelAnswers()
-        questions = [FragmentQuestion(self, kind, (fragment,)) for fragment in fragments]
-        with suppress(Unanswered):
-            answers.answer(*questions)
-        await answers.ask()
-        return answers, answers.answer(*questions)
+    async def _answers(self, kind: QuestionKind, fragments: Sequence[MemoryFragment]) -> list[Any]:
+        """Return a model's answers about each fragment; see `ModelAnswers.about`."""
+        answers, groups = ModelAnswers(), [[fragment] for fragment in fragments]
+        try:
+            return answers.about(self, kind, groups)
+        except Unanswered as missing:
+            await answers.ask(missing.questions)
+            return answers.about(self, kind, groups)
 
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
         """Return the insights from each fragment. Without an extractor, the list is empty.
@@ -420,15 +394,14 @@ class LayerMemory(ABC, Generic[T]):
         """
         if self.insight_extractor is None or not memory_fragments:
             return Insights()
-        _, answers = await self._answered("insight", memory_fragments)
-        failures = [answer for answer in answers if isinstance(answer, Failure)]
-        failures += [
-            Failure(fragment, "insight: the extractor gave none")
-            for fragment, answer in zip(memory_fragments, answers, strict=True)
-            if answer is None
+        answers = [
+            answer or Failure(fragment, "insight: the extractor gave none")
+            for fragment, answer in zip(
+                memory_fragments, await self._answers("insight", memory_fragments), strict=True
+            )
         ]
-        good = [a for a in answers if not (a is None or isinstance(a, Failure))]
-        return Insights(good, failures)
+        failures = [answer for answer in answers if isinstance(answer, Failure)]
+        return Insights([a for a in answers if not isinstance(a, Failure)], failures)
 
     async def reflect(self, memory_fragments: Sequence[T]) -> list[T]:
         """Return the fragments, followed by the insights from all of them together."""
@@ -495,9 +468,6 @@ class BufferMemory(LayerMemory[T]):
         super().__init__(**settings)
         self.buffer_size = counted(buffer_size, "buffer_size", least=self.least)
 
-    def _settings(self) -> dict[str, Any]:
-        return {"buffer_size": self.buffer_size}
-
     def contents(self, writer: Writer) -> list[T]:
         """Return copies of its fragments, oldest first."""
         entries = Move(self.storage, writer, ModelAnswers()).items(self).entries
@@ -547,9 +517,6 @@ class SensoryMemory(BufferMemory[T]):
         super().__init__(buffer_size, **settings)
         self.threshold_to_short_term = finite(threshold_to_short_term, "threshold_to_short_term")
 
-    def _settings(self) -> dict[str, Any]:
-        return super()._settings() | {"threshold_to_short_term": self.threshold_to_short_term}
-
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Add an entry; return the entries that leave, with their importance."""
         if op is WriteOperation.RETRIEVAL:
@@ -568,15 +535,12 @@ class SensoryMemory(BufferMemory[T]):
         return self._let_through(move, [*gathered, entry])
 
     def _let_through(self, move: Move, entries: list[FragmentEntry]) -> list[FragmentEntry]:
-        fragments = [entry.fragment for entry in entries]
-        if self.importance_scorer is not None:
-            move.ask(self, "score", [[fragment] for fragment in fragments])
-        scores = move.answers.importances(self, fragments)
+        ratings = move.ask(self, "score", [[entry.fragment] for entry in entries])
         passed: list[FragmentEntry] = []
-        for entry, score in zip(entries, scores, strict=True):
-            fragment = entry.fragment
+        for entry, rating in zip(entries, ratings, strict=True):
+            fragment, score = entry.fragment, self._importance(rating)
             if self.importance_scorer is None and fragment.importance is not None:
-                score = fragment.importance  # noqa: PLW2901 - it says so itself
+                score = fragment.importance
             if score < self.threshold_to_short_term:
                 limit = self.threshold_to_short_term
                 move.drop(fragment, f"its importance, {score:.3g}, is below {limit:.3g}")

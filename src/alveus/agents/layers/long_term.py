@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 from functools import partial
-from typing import Any, ClassVar, Generic, Literal, TypeAlias, cast
+from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
 from alveus.agents.layers.fragments import (
     DiscardedMemoryFragments,
@@ -141,14 +141,11 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
         self.k, self.carry = counted(k, "k", least=0), bool(carry)
 
-    def _settings(self) -> dict[str, Any]:
-        return {
-            "reflection_threshold": self.reflection_threshold,
-            "_default_importance": self._default_importance,
-            "metadata": self.metadata,
-            "k": self.k,
-            "carry": self.carry,
-        }
+    def __copy__(self) -> Self:
+        """Return a copy for `structure_clone`, with separate metadata."""
+        copied = type(self).__new__(type(self))
+        vars(copied).update(vars(self), metadata=dict(self.metadata))
+        return copied
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -165,10 +162,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         fragment = entry.fragment
         if fragment.importance is None:
             default = self._default_importance
-            weight = self.importance_weight
-            fragment.update_importance(
-                self.profile.importance(None, weight) if default is None else default
-            )
+            fragment.update_importance(self._importance(None) if default is None else default)
         fragment.update_accessed_time(move.now)
         fragment.metadata.update({**self.metadata, **fragment.metadata})
         if self._dedupe == "text" and self._joined(move, entry):
@@ -230,8 +224,6 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         move.write(note)
 
     def _infer(self, move: Move, since: Sequence[str]) -> None:
-        if self.insight_extractor is None:
-            return
         entries = [e for name in since if (e := move.items(self).get(name)) is not None]
         fragments = [entry.fragment for entry in entries]
         (answer,) = move.ask(self, "insight", [fragments])

@@ -9,10 +9,10 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
 
 from alveus.agents.layers.fragments import (
     AgentMemoryFragment,
@@ -24,25 +24,30 @@ from alveus.agents.layers.fragments import (
     MemoryFragment,
     StructuredAgentMemoryFragment,
 )
-from alveus.agents.layers.scoring import rated, unit
-from alveus.agents.storage import RAM_PAST_US, FairLock, LayerStorage, Note, aware, later
+from alveus.agents.layers.scoring import (
+    ImportanceScorer,
+    InsightExtractor,
+    Profile,
+    ProfileName,
+    rated,
+    unit,
+)
+from alveus.agents.storage import RAM_PAST_US, LayerStorage, Note, aware, later
 from alveus.errors import AlveusError, InvalidInput
+from alveus.llm import ChatModel
 from alveus.sets.admission.barrier import Barrier
 from alveus.sets.admission.quarantine import QuarantineDraft
 from alveus.sets.admission.verdicts import Outcome
 from alveus.sets.origins import known_links
 from alveus.sets.set_editor import NewId, SetEditor
-from alveus.sets.writer import PlannedWrite, PlannerCall, Writer
+from alveus.sets.writer import PlannedWrite, Writer
 from alveus.store import Add, Define, Definition, ItemChange, Replace, Retire, SetRef, StoredItem
 from alveus.store.changes import Link
 from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value
-
-if TYPE_CHECKING:
-    from alveus.agents.layers.layer import LayerMemory
+from alveus.values.storable import checked_name
 
 LABELS = ("speaker", "role", "session")
 """Fields of an item that a fragment keeps in its metadata."""
@@ -93,10 +98,6 @@ class FragmentEntry:
         value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
         return [value | {"metadata": dict(self.fragment.metadata)}]
 
-    def value(self) -> dict[str, Any]:
-        """Return the value of its item in the same layer."""
-        return self._value(self.extra.get("era", 0))
-
     def item(self, *, era: int, now: datetime, session: str | None) -> Item:
         """Return the item that stores the entry."""
         fragment = self.fragment
@@ -118,7 +119,7 @@ class FragmentEntry:
         """Return the item it was read from, with its present changes."""
         return replace(
             item_of(stored),
-            value=self.value(),
+            value=self._value(self.extra.get("era", 0)),
             metadata=self.fragment.metadata,
             importance=unit(self.fragment.importance),
             time=self.time,
@@ -255,16 +256,68 @@ NEVER: Sequence[Outcome] = ("reject", "quarantine")
 ANY: Sequence[Outcome] = (*NEVER, "merge")
 
 
-class Unanswered(Exception):
-    """A plan needs a model's answer that is missing so far."""
+class LayerSettings:
+    """The numbers, names and models of a layer, as a move reads them; see `LayerMemory`.
+
+    Attributes:
+        name: The agent's name; see `LayerMemory.initialize`.
+        session_id: The conversation of written fragments; stored with each.
+    """
+
+    importance_weight: float = 0.15
+    kind: ClassVar[str] = ""
+    guards_fragments: ClassVar[bool] = True
+    """True if each change writes the note of the layer; see `LayerItems`."""
+
+    def __init__(self, label: str, profile: ProfileName) -> None:
+        if label:
+            checked_name(label, "a label")
+        self._label, self._profile = label, Profile.of(profile)
+        self.name: str | None = None
+        self.llm_client: ChatModel | None = None
+        self.importance_scorer: ImportanceScorer | None = None
+        self.insight_extractor: InsightExtractor | None = None
+        self.session_id: str | None = None
+        self.fragment_class: type[MemoryFragment] | None = None
+
+    @property
+    def profile(self) -> Profile:
+        """The profile with the numbers of this layer."""
+        return self._profile
+
+    @property
+    def label(self) -> str:
+        """The prefix of the names of its sets."""
+        return self._label
+
+    @property
+    def set_name(self) -> str:
+        """The name of the set that holds its fragments."""
+        return self._named(self.kind)
+
+    @property
+    def note_set(self) -> str:
+        """The name of the set that holds the notes of the layers of this label."""
+        return self._named("layers")
+
+    def _named(self, kind: str) -> str:
+        return f"{self._label}.{kind}" if self._label else kind
+
+    def _importance(self, rating: float | None) -> float:
+        """Return the importance of a fragment for the rating of a scorer; None means unknown."""
+        return self._profile.importance(rating, self.importance_weight)
+
+
+QuestionKind: TypeAlias = Literal["score", "insight"]
+"""A question to the scorer of a layer, or to its extractor of insights."""
 
 
 @dataclass(slots=True, frozen=True)
 class FragmentQuestion:
     """A question to a model about one fragment, or about several together."""
 
-    layer: LayerMemory[Any]
-    kind: str
+    layer: LayerSettings
+    kind: QuestionKind
     fragments: tuple[MemoryFragment, ...]
 
     @property
@@ -272,86 +325,81 @@ class FragmentQuestion:
         """Its identity."""
         return (self.kind, self.layer.set_name, tuple(f.id for f in self.fragments))
 
+    async def answered(self) -> object:
+        """Return the answer, or a `Failure`."""
+        layer, first = self.layer, self.fragments[0]
+        try:
+            whole = first
+            if len(self.fragments) > 1:
+                whole = first.current_class.reduce(self.fragments)
+            if self.kind == "score":
+                scorer = layer.importance_scorer
+                rating = scorer and scorer.score_importance(whole, layer.llm_client)
+                return rated(await awaited(rating))
+            extractor = layer.insight_extractor
+            insights = extractor and extractor.extract_insights(whole, layer.llm_client)
+            return self._inferred(await awaited(insights))
+        except Exception as error:  # noqa: BLE001 - the edge to a user's model: reported in `failures`
+            _LOG.warning("a model failed in a layer: %s: %s", self.kind, type(error).__name__)
+            why = str(error) if isinstance(error, AlveusError) else repr(error)
+            return Failure(first, f"{self.kind}: {why}")
+
+    def _inferred(self, answer: object) -> Insight | None:
+        """Return the answer of an extractor, checked, without blank insights."""
+        if answer is None:
+            return None
+        if not isinstance(answer, InsightMemoryFragment):
+            raise InvalidInput(
+                f"an extractor gives an InsightMemoryFragment or None, not {type(answer).__name__}"
+            )
+        insights = cast("Insight", answer).insights
+        for insight in insights:
+            self.layer.profile.check(insight.importance, "the importance of an insight")
+            text = insight.raw_observation
+            if len(text) > LONGEST_INSIGHT:
+                raise InvalidInput(
+                    f"an insight has {len(text)} characters; at most {LONGEST_INSIGHT} are kept"
+                )
+            text.encode()  # a lone surrogate is no text
+        filled = [insight for insight in insights if insight.raw_observation.strip()]
+        sources = self.fragments
+        return InsightMemoryFragment(sources[0] if len(sources) == 1 else sources, filled)
+
+
+class Unanswered(Exception):
+    """A plan needs a model's answers to *questions*, which are missing so far."""
+
+    def __init__(self, questions: Sequence[FragmentQuestion]) -> None:
+        super().__init__()
+        self.questions = questions
+
 
 class ModelAnswers:
-    """The answers of models so far, and the questions to ask next."""
+    """The answers of models so far."""
 
     def __init__(self) -> None:
         self._answers: dict[object, object] = {}
-        self._missing: dict[object, FragmentQuestion] = {}
 
-    def answer(self, *questions: FragmentQuestion) -> list[Any]:
-        """Return the answers.
+    def about(
+        self, layer: LayerSettings, kind: QuestionKind, groups: Sequence[Sequence[MemoryFragment]]
+    ) -> list[Any]:
+        """Return a model's answers about groups of fragments. None means no answer, or no model.
 
         Raises:
             Unanswered: Some are missing; `ask` gets them.
         """
-        missing = [q for q in questions if q.name not in self._answers]
-        if missing:
-            self._missing |= {q.name: q for q in missing}
-            raise Unanswered
+        if (layer.importance_scorer if kind == "score" else layer.insight_extractor) is None:
+            return [None for _ in groups]
+        questions = [FragmentQuestion(layer, kind, tuple(group)) for group in groups]
+        if missing := [q for q in questions if q.name not in self._answers]:
+            raise Unanswered(missing)
         return [self._answers[q.name] for q in questions]
 
-    async def ask(self) -> None:
-        """Get the answers that are missing, all at once."""
-        questions, self._missing = list(self._missing.values()), {}
-        found = await asyncio.gather(*(_model_answer(question) for question in questions))
-        self._answers |= {q.name: a for q, a in zip(questions, found, strict=True)}
-
-    def importances(
-        self, layer: LayerMemory[Any], fragments: Sequence[MemoryFragment]
-    ) -> list[float]:
-        """Return the importance of fragments: by the scorer, or a constant without one.
-
-        Raises:
-            Unanswered: The scorer was not asked yet.
-        """
-        weight = layer.importance_weight
-        if layer.importance_scorer is None:
-            return [layer.profile.importance(None, weight) for _ in fragments]
-        found = self.answer(*(FragmentQuestion(layer, "score", (f,)) for f in fragments))
-        ratings = [None if isinstance(rating, Failure) else rating for rating in found]
-        return [layer.profile.importance(rating, weight) for rating in ratings]
-
-
-async def _model_answer(question: FragmentQuestion) -> object:
-    """Return the answer, or a `Failure`."""
-    layer, fragments = question.layer, question.fragments
-    whole = fragments[0] if len(fragments) == 1 else fragments[0].current_class.reduce(fragments)
-    try:
-        if question.kind == "score":
-            scorer = layer.importance_scorer
-            return scorer and rated(await awaited(scorer.score_importance(whole, layer.llm_client)))
-        extractor = layer.insight_extractor
-        answer = extractor and await awaited(extractor.extract_insights(whole, layer.llm_client))
-        return _inferred(layer, fragments, answer)
-    except Exception as error:  # noqa: BLE001 - the edge to a user's model: reported in `failures`
-        _LOG.warning("a model failed in a layer: %s: %s", question.kind, type(error).__name__)
-        why = str(error) if isinstance(error, AlveusError) else repr(error)
-        return Failure(fragments[0], f"{question.kind}: {why}")
-
-
-def _inferred(
-    layer: LayerMemory[Any], fragments: tuple[MemoryFragment, ...], answer: object
-) -> Insight | None:
-    """Return the answer of an extractor about fragments, checked, without blank insights."""
-    if answer is None:
-        return None
-    if not isinstance(answer, InsightMemoryFragment):
-        raise InvalidInput(
-            f"an extractor gives an InsightMemoryFragment or None, not {type(answer).__name__}"
-        )
-    insights = cast("Insight", answer).insights
-    for insight in insights:
-        layer.profile.check(insight.importance, "the importance of an insight")
-        text = insight.raw_observation
-        if len(text) > LONGEST_INSIGHT:
-            raise InvalidInput(
-                f"an insight has {len(text)} characters; at most {LONGEST_INSIGHT} are kept"
-            )
-        text.encode()  # a lone surrogate is no text
-    filled = [insight for insight in insights if insight.raw_observation.strip()]
-    return InsightMemoryFragment(fragments[0] if len(fragments) == 1 else fragments, filled)
+    async def ask(self, questions: Sequence[FragmentQuestion]) -> None:
+        """Get the answers to questions, all at once."""
+        named = {question.name: question for question in questions}
+        found = await asyncio.gather(*(question.answered() for question in named.values()))
+        self._answers |= zip(named, found, strict=True)
 
 
 async def awaited(answer: Awaitable[R] | R) -> R:
@@ -369,7 +417,7 @@ class LayerItems:
         new: The fragments that the move adds, by id.
     """
 
-    def __init__(self, move: Move, layer: LayerMemory[Any]) -> None:
+    def __init__(self, move: Move, layer: LayerSettings) -> None:
         self.editor = SetEditor(move.writer, move.storage.ref(layer.set_name))
         self.note, self.layer, self._move = move.note(layer), layer, move
         self.new: dict[str, FragmentEntry] = {}
@@ -455,14 +503,14 @@ class Move:
         self._barriers: dict[SetRef, Barrier | None] = {}
         self._quarantine: dict[SetRef, QuarantineDraft] = {}
 
-    def items(self, layer: LayerMemory[Any]) -> LayerItems:
+    def items(self, layer: LayerSettings) -> LayerItems:
         """Return the fragments of a layer, for reads and changes."""
         ref = self.storage.ref(layer.set_name)
         if ref not in self._items:
             self._items[ref] = LayerItems(self, layer)
         return self._items[ref]
 
-    def note(self, layer: LayerMemory[Any], name: str | None = None) -> LayerNote:
+    def note(self, layer: LayerSettings, name: str | None = None) -> LayerNote:
         """Return the note of a layer, or another note of the layer by *name*."""
         ref, name = self.storage.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
@@ -485,27 +533,24 @@ class Move:
     # --- models -------------------------------------------------------------------------------
 
     def ask(
-        self, layer: LayerMemory[Any], kind: str, groups: Sequence[Sequence[MemoryFragment]]
+        self, layer: LayerSettings, kind: QuestionKind, groups: Sequence[Sequence[MemoryFragment]]
     ) -> list[Any]:
-        """Return a model's answers about groups of fragments. None means no answer.
+        """Return a model's answers as `ModelAnswers.about` does.
 
         A failure is recorded in `discarded`, and is None here.
         """
-        questions = [FragmentQuestion(layer, kind, tuple(group)) for group in groups]
-        answers = self.answers.answer(*questions)
+        answers = self.answers.about(layer, kind, groups)
         self.discarded.failures += [a for a in answers if isinstance(a, Failure)]
         return [None if isinstance(a, Failure) else a for a in answers]
 
-    def inferred(self, layer: LayerMemory[Any], entries: Sequence[FragmentEntry]) -> list[Insight]:
+    def inferred(self, layer: LayerSettings, entries: Sequence[FragmentEntry]) -> list[Insight]:
         """Return the insights that follow from each entry."""
-        if layer.insight_extractor is None or not entries:
-            return []
         answers = self.ask(layer, "insight", [[entry.fragment] for entry in entries])
         return [insight for insight in answers if insight is not None]
 
     # --- rules of admission -------------------------------------------------------------------
 
-    def is_refused(self, layers: Sequence[LayerMemory[Any]], entry: FragmentEntry) -> bool:
+    def is_refused(self, layers: Sequence[LayerSettings], entry: FragmentEntry) -> bool:
         """Return whether the rules of a layer's set refuse an entry, which is then dropped."""
         return any(self._refused(self.items(layer), [entry], NEVER) for layer in layers)
 
@@ -589,41 +634,3 @@ class Move:
             for ref in begun
             if self.writer.info(ref) is None
         ]
-
-
-async def moved(
-    storage: LayerStorage, lock: FairLock, plan: Callable[[Move], R], name: str, *arguments: Value
-) -> R:
-    """Commit a plan, and return its result.
-
-    Args:
-        name: The name of the call.
-        arguments: Its arguments, which are compared when an idempotency key is reused.
-
-    Raises:
-        StaleItem: Other writers changed the layers again and again, for as long as the memory
-            waits.
-    """
-    answers = ModelAnswers()
-
-    def commit(writer: Writer) -> R:
-        storage.warn_of_separate_commit(writer)
-        result: list[R] = []
-
-        def build(new_id: NewId) -> PlannedWrite:
-            move = Move(storage, writer, answers, new_id)
-            result[:] = [plan(move)]
-            return move.plan()
-
-        writer.write(PlannerCall(name, [*arguments], build))
-        return result[0]
-
-    async with lock:
-        while True:
-            try:
-                found = await storage.call(commit)
-            except Unanswered:
-                await answers.ask()
-            else:
-                storage.changed()
-                return found

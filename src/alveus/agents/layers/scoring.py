@@ -22,7 +22,6 @@ from alveus.agents.layers.fragments import (
 from alveus.agents.storage import LayerStorage, aware
 from alveus.errors import InvalidInput
 from alveus.llm import ChatModel, ask_text
-from alveus.search.similarity import Nearness
 from alveus.text import ExtractiveSummariser, Summariser
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import choice
@@ -54,22 +53,18 @@ class Profile:
     """The differences between DB-GPT's numbers and alveus's.
 
     Attributes:
-        name: "alveus" or "dbgpt".
-        raw: True if importance is a rating times the layer's weight, and scores are sums. False if
-            both are in 0..1, and scores are means.
-        keeps_members: True if short-term memory keeps the fragments merged into one that leaves, so
-            that they are stored twice.
+        raw: True for DB-GPT's: importance is a rating times the layer's weight, scores are sums,
+            and short-term memory keeps the fragments merged into one that leaves. False if
+            importance and scores are in 0..1, scores are means, and no fragment is stored twice.
     """
 
     name: ProfileName
     raw: bool
-    keeps_members: bool
 
     @classmethod
     def of(cls, name: ProfileName) -> Profile:
         """Return a profile by its name."""
-        is_theirs = choice(name, "profile", *get_args(ProfileName)) == "dbgpt"
-        return cls(name, raw=is_theirs, keeps_members=is_theirs)
+        return cls(name, raw=choice(name, "profile", *get_args(ProfileName)) == "dbgpt")
 
     def check(self, importance: float | None, what: str = "an importance") -> None:
         """Check that an importance is in 0..1, or in 0..10 as DB-GPT counts.
@@ -386,10 +381,9 @@ def relevances(
     if not weights.beta:
         return [0.0] * len(fragments)
     texts = [fragment.raw_observation for fragment in fragments]
-    embedder = storage.engine.recorder.embedder
-    if not embedder.dimensions:
+    if not storage.engine.recorder.embedder.dimensions:
         return [_shared_words(observation, text) for text in texts]
-    query, *rows = Nearness(embedder).vectors([observation, *texts])
+    query, *rows = storage.nearness.vectors([observation, *texts])
     return [min(1.0, max(0.0, float(np.dot(query, row)))) for row in rows]
 
 
