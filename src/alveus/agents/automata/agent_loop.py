@@ -268,11 +268,6 @@ class AgentTurn:
     phase: Phase = "return"
     detail: object = None
 
-    @property
-    def query(self) -> Message:
-        """The next prompt."""
-        return Message.of(cast("Message | str", self.detail), "user")
-
 
 class Cycle(Agent):
     """The agent behind an `Automata`; its runs are prompts.
@@ -328,7 +323,7 @@ class Cycle(Agent):
             if turn.phase == "abort":
                 return End(turn.state.reply, error=_why(turn.detail))
             if turn.phase != "retry":
-                prompt = turn.query
+                prompt = Message.of(cast("Message | str", turn.detail), "user")
                 context = self._context(prompt)
 
     def _context(self, prompt: Message) -> list[dict[str, str]]:

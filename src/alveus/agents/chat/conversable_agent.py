@@ -31,7 +31,6 @@ from alveus.agents.layers import (
     MemoryFragment,
     memories_text,
 )
-from alveus.agents.layers.gpts_memory import MESSAGES
 from alveus.agents.storage import FairLock
 from alveus.errors import InvalidInput, RunDiscarded, RunParked
 from alveus.llm import ModelMessage, checked_messages, said_by
@@ -136,8 +135,7 @@ class ConversableAgent:
 
     def _init_actions(self, actions: Sequence[object]) -> None:
         """Bind actions, classes or instances."""
-        for each in actions:
-            self._actions.append(_action(each))
+        self._actions += map(_action, actions)
 
     async def build(self) -> Self:
         """Check that all parts are bound, and give the agent its memory. Return the agent.
@@ -646,7 +644,8 @@ class Exchange:
         """Return an answer without a model, from the agent's memory and its conversation's sets."""
         memory, key = self.recipient.memory, self.recipient.run_memory.key(self.recipient.conv_id)
         fragments: list[MemoryFragment] = await memory.read(observation=question)
-        searched = {*(part.set_name for part in memory.memory.parts()), MESSAGES}
+        log_set = memory.message_memory.set_name
+        searched = {*(part.set_name for part in memory.memory.parts()), log_set}
         sets = [name for name in await asyncio.to_thread(key.sets) if name in searched]
         return await asyncio.to_thread(
             prompt_templates.answer_from_memory, question, fragments, key, sets

@@ -465,8 +465,7 @@ class Snowflakes:
 class _Ids:
     """The generator of ids in this process."""
 
-    snowflakes: Callable[[], int] | None = None
-    epoch = 0
+    snowflakes: Snowflakes | None = None
 
 
 _IDS = _Ids()
@@ -490,7 +489,6 @@ def initialize_id_generator(
         InvalidInput: A number is out of its range.
     """
     _IDS.snowflakes = None if instance is None else Snowflakes(instance, seq, epoch, timestamp)
-    _IDS.epoch = 0 if instance is None else epoch
 
 
 def new_fragment_id() -> int:
@@ -506,7 +504,8 @@ def time_of_id(fragment_id: int) -> datetime:
     A Snowflake is read with the current epoch.
     """
     if fragment_id < LARGEST:
-        milliseconds = _IDS.epoch + (fragment_id >> TIMED_BITS)
+        epoch = 0 if _IDS.snowflakes is None else _IDS.snowflakes.epoch
+        milliseconds = epoch + (fragment_id >> TIMED_BITS)
     else:
         milliseconds = fragment_id >> OWN_TIMED_BITS
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=milliseconds)

@@ -6,11 +6,11 @@ import asyncio
 import json
 import re
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from dataclasses import MISSING, Field, field, fields
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Any, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from alveus.agents.storage import SWEEP_EVERY, LayerStorage, Waiters, aware
 from alveus.errors import InvalidInput, NotFound, StaleItem
@@ -131,8 +131,6 @@ class GptsPlan(FieldsAsDict):
     result: str | None = None
 
 
-MESSAGES, PLANS = "gpts_messages", "gpts_plans"
-
 _TIMES = ("created_at", "updated_at")
 
 
@@ -143,11 +141,10 @@ class _Log:
         memory: A memory of alveus. None means RAM.
     """
 
+    set_name: ClassVar[str]
+
     def __init__(self, memory: Memory | None = None) -> None:
-        self._given = memory is not None
-        self._options = {} if self._given else {"retention": "purge"}  # RAM keeps no history
-        self._memory = memory
-        self._changes = 0
+        self._given, self._memory, self._changes = memory is not None, memory, 0
 
     def __repr__(self) -> str:
         kept = repr(self._memory) if self._given else "RAM, until this process ends"
@@ -165,8 +162,17 @@ class _Log:
         """True if its memory is open: a memory was passed, or RAM was used."""
         return self._memory is not None
 
-    def _set(self, conv_id: str, name: str) -> MemorySet:
-        return LayerStorage(self.memory.key(conv_id)).set(name, self._options)
+    def _set(self, conv_id: str) -> MemorySet:
+        options = {} if self._given else {"retention": "purge"}  # RAM keeps no history
+        return LayerStorage(self.memory.key(conv_id)).set(self.set_name, options)
+
+    def _add(self, items: Iterable[tuple[str, Item]]) -> None:
+        """Store items by conversation, with one commit per conversation."""
+        by_conversation: dict[str, list[Item]] = {}
+        for conv_id, item in items:
+            by_conversation.setdefault(conv_id, []).append(item)
+        for conv_id, added in by_conversation.items():
+            self._set(conv_id).add_many(added)
 
     def _changed(self) -> None:
         """Sweep RAM every `SWEEP_EVERY` changes."""
@@ -174,8 +180,8 @@ class _Log:
         if not self._given and not self._changes % SWEEP_EVERY:
             self.memory.sweep()
 
-    def _emptied(self, conv_id: str, name: str) -> int:
-        done = self._set(conv_id, name).clear()
+    def _emptied(self, conv_id: str) -> int:
+        done = self._set(conv_id).clear()
         self._changed()
         return done
 
@@ -183,19 +189,19 @@ class _Log:
 class GptsMessageMemory(_Log):
     """Messages, in the order they were appended."""
 
+    set_name: ClassVar[str] = "gpts_messages"
+
     def append(self, message: GptsMessage) -> None:
         """Store a message. It is durable on return, or with the batch of the active action."""
         self.append_many([message])
 
     def append_many(self, messages: Sequence[GptsMessage]) -> None:
         """Store messages, with one commit per conversation."""
-        for conv_id in dict.fromkeys(message.conv_id for message in messages):
-            items = [_item(message) for message in messages if message.conv_id == conv_id]
-            self._set(conv_id, MESSAGES).add_many(items)
+        self._add((message.conv_id, _item(message)) for message in messages)
 
     def get_by_conv_id(self, conv_id: str) -> list[GptsMessage]:
         """Return the messages of a conversation."""
-        return [_message(item) for item in self._set(conv_id, MESSAGES)]
+        return [_message(item) for item in self._set(conv_id)]
 
     def get_by_agent(self, conv_id: str, agent: str) -> list[GptsMessage]:
         """Return the messages that an agent sent or received."""
@@ -211,12 +217,12 @@ class GptsMessageMemory(_Log):
 
     def get_last_message(self, conv_id: str) -> GptsMessage | None:
         """Return the message that was appended last, or None."""
-        last = self._set(conv_id, MESSAGES).recent(1)
+        last = self._set(conv_id).recent(1)
         return _message(last[0]) if last else None
 
     def delete_by_conv_id(self, conv_id: str) -> int:
         """Delete the messages of this conversation only. Return their number."""
-        return self._emptied(conv_id, MESSAGES)
+        return self._emptied(conv_id)
 
 
 def _item(message: GptsMessage) -> Item:
@@ -232,23 +238,25 @@ def _message(item: Item) -> GptsMessage:
 class GptsPlansMemory(_Log):
     """Plans: tasks by their numbers."""
 
+    set_name: ClassVar[str] = "gpts_plans"
+
     def batch_save(self, plans: Sequence[GptsPlan]) -> None:
         """Store tasks, with one commit per conversation.
 
         Raises:
             DuplicateItem: The conversation has a task with this number.
         """
-        for conv_id in dict.fromkeys(plan.conv_id for plan in plans):
-            items = [
-                Item(plan.to_dict(), str(plan.sub_task_num), plan.sub_task_content or "")
-                for plan in plans
-                if plan.conv_id == conv_id
-            ]
-            self._set(conv_id, PLANS).add_many(items)
+        self._add(
+            (
+                plan.conv_id,
+                Item(plan.to_dict(), str(plan.sub_task_num), plan.sub_task_content or ""),
+            )
+            for plan in plans
+        )
 
     def get_by_conv_id(self, conv_id: str) -> list[GptsPlan]:
         """Return the tasks of a conversation, by number."""
-        found = [GptsPlan.from_dict(item.value) for item in self._set(conv_id, PLANS)]
+        found = [GptsPlan.from_dict(item.value) for item in self._set(conv_id)]
         return sorted(found, key=lambda plan: plan.sub_task_num)
 
     def get_by_conv_id_and_num(self, conv_id: str, task_item_nums: Sequence[int]) -> list[GptsPlan]:
@@ -293,7 +301,7 @@ class GptsPlansMemory(_Log):
         self._change(conv_id, task_item_num, changes)
 
     def _change(self, conv_id: str, number: int, changes: dict[str, Any]) -> None:
-        tasks = self._set(conv_id, PLANS)
+        tasks = self._set(conv_id)
         while True:
             item = tasks.get(str(number))
             if item is None:
@@ -309,7 +317,7 @@ class GptsPlansMemory(_Log):
 
     def remove_by_conv_id(self, conv_id: str) -> int:
         """Delete the tasks of this conversation only. Return their number."""
-        return self._emptied(conv_id, PLANS)
+        return self._emptied(conv_id)
 
 
 class Channel:

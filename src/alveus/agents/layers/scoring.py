@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from datetime import datetime, timedelta
-from typing import Any, Generic, Literal, NamedTuple, TypeAlias, get_args
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeAlias, get_args
 
 import numpy as np
 
@@ -169,16 +169,29 @@ class ImportanceScorer(ABC):
         """Return a rating of 1..10, or None."""
 
 
-class LLMImportanceScorer(ImportanceScorer):
-    """Asks a language model for a rating.
+class AsksModel:
+    """Asks a language model about fragments.
 
     Args:
         prompt: The question, with ``{text}`` for the text of the fragment.
         model: The language model. None means the layer's.
     """
 
+    default_prompt: ClassVar[str]
+
     def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
-        self._prompt, self._model = prompt_with_text(prompt or _RATING_PROMPT), model
+        self._prompt, self._model = prompt or self.default_prompt, model
+        if "{text}" not in self._prompt:
+            raise InvalidInput("a prompt needs {text} where the fragment goes")
+
+    async def _asked(self, fragment: MemoryFragment, llm_client: ChatModel | None) -> str:
+        return await ask_model(self._model or llm_client, self._prompt, fragment.raw_observation)
+
+
+class LLMImportanceScorer(AsksModel, ImportanceScorer):
+    """Asks a language model for a rating; see `AsksModel`."""
+
+    default_prompt: ClassVar[str] = _RATING_PROMPT
 
     async def score_importance(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
@@ -189,15 +202,7 @@ class LLMImportanceScorer(ImportanceScorer):
             InvalidInput: Neither the scorer nor the layer has a model.
             ModelFailed: The model could not be asked.
         """
-        text = memory_fragment.raw_observation
-        return parse_number(await ask_model(self._model or llm_client, self._prompt, text))
-
-
-def prompt_with_text(prompt: str) -> str:
-    """Return a prompt, checked to have ``{text}``."""
-    if "{text}" not in prompt:
-        raise InvalidInput("a prompt needs {text} where the fragment goes")
-    return prompt
+        return parse_number(await self._asked(memory_fragment, llm_client))
 
 
 async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
@@ -270,16 +275,10 @@ class InsightExtractor(ABC):
         """Return the insights from a fragment, or None."""
 
 
-class LLMInsightExtractor(InsightExtractor):
-    """Asks a language model for insights.
+class LLMInsightExtractor(AsksModel, InsightExtractor):
+    """Asks a language model for insights; see `AsksModel`."""
 
-    Args:
-        prompt: The question, with ``{text}`` for the text of the fragment.
-        model: The language model. None means the layer's.
-    """
-
-    def __init__(self, prompt: str | None = None, model: ChatModel | None = None) -> None:
-        self._prompt, self._model = prompt_with_text(prompt or _INSIGHT_PROMPT), model
+    default_prompt: ClassVar[str] = _INSIGHT_PROMPT
 
     async def extract_insights(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
@@ -290,9 +289,7 @@ class LLMInsightExtractor(InsightExtractor):
             InvalidInput: Neither the extractor nor the layer has a model.
             ModelFailed: The model could not be asked.
         """
-        answer = await ask_model(
-            self._model or llm_client, self._prompt, memory_fragment.raw_observation
-        )
+        answer = await self._asked(memory_fragment, llm_client)
         return InsightMemoryFragment(memory_fragment, parse_list(answer))
 
 

@@ -323,23 +323,22 @@ def _packed(vector: Vector | Sequence[float], what: str) -> bytes:
 # --- and back ---------------------------------------------------------------------------------
 
 
-def messages_of(stored: StoredItem) -> tuple[Message, Message]:
-    """Return the messages of the observation in an item."""
-    value = _value(stored)
+def value_of(stored: StoredItem) -> Mapping[str, Any]:
+    """Return the value of the item that stores an observation."""
+    kept_as = stored.record.value
+    value = None if kept_as is None else wire.decode(kept_as)
+    if not isinstance(value, dict) or not {"query", "reply"} <= value.keys():
+        raise no_observation(stored.record.id, stored.set.name)
+    return value
+
+
+def messages_of(value: Mapping[str, Any]) -> tuple[Message, Message]:
+    """Return the messages of the observation with this value."""
     return Message.from_dict(value["query"]), Message.from_dict(value["reply"])
 
 
-def vectors_of(stored: StoredItem) -> Vectors:
+def vectors_of(value: Mapping[str, Any]) -> Vectors:
     """Return the vectors of query and reply, and the name of the embedder that made them."""
-    return _vectors(_value(stored))
-
-
-def vectors_in(item: Item) -> Vectors:
-    """Return the vectors of an item that `item_of_observation` made; see `vectors_of`."""
-    return _vectors(item.value)
-
-
-def _vectors(value: Mapping[str, Any]) -> Vectors:
     query, reply = value.get("query_vector"), value.get("reply_vector")
     vectors = (query and unpack_vector(query), reply and unpack_vector(reply))
     return vectors, value.get("embedder")
@@ -347,9 +346,9 @@ def _vectors(value: Mapping[str, Any]) -> Vectors:
 
 def observation_of(stored: StoredItem) -> Observation:
     """Return the observation in an item, as a new object."""
-    asked, answered = messages_of(stored)
-    (asked_as, answered_as), _ = vectors_of(stored)
-    value, item = _value(stored), item_of(stored)
+    value, item = value_of(stored), item_of(stored)
+    asked, answered = messages_of(value)
+    (asked_as, answered_as), _ = vectors_of(value)
     return Observation(
         Input(asked, asked_as),
         Reply(answered, answered_as, item.importance, value.get("scored_by")),
@@ -362,15 +361,7 @@ def observation_of(stored: StoredItem) -> Observation:
 
 def as_committed(stored: StoredItem) -> Observation:
     """Return the observation in an item, with its importance at the commit."""
-    observation, given = observation_of(stored), _value(stored).get("given")
+    observation, given = observation_of(stored), value_of(stored).get("given")
     if given is not None:
         observation.reply.importance, observation.reply.scored_by = given
     return observation
-
-
-def _value(stored: StoredItem) -> Mapping[str, Any]:
-    kept_as = stored.record.value
-    value = None if kept_as is None else wire.decode(kept_as)
-    if not isinstance(value, dict) or not {"query", "reply"} <= value.keys():
-        raise no_observation(stored.record.id, stored.set.name)
-    return value

@@ -18,7 +18,7 @@ from alveus.agents.windows.observation import (
     Stamp,
     item_of_observation,
     messages_of,
-    vectors_in,
+    value_of,
     vectors_of,
     with_metadata,
 )
@@ -180,7 +180,7 @@ class Semantic(Window):
     def item(self, observation: Observation) -> Item:
         """Return the item that keeps an observation, with its vectors; see `Window`."""
         item, embedder = item_of_observation(observation), self._embedder
-        given, _ = vectors_in(item)
+        given, _ = vectors_of(item.value)
         if embedder is None:
             if any(vector is not None for vector in given):
                 raise InvalidInput(
@@ -245,14 +245,15 @@ class Semantic(Window):
         assert self._embedder is not None  # noqa: S101 - it has vectors
         found: dict[str, tuple[Vector, Vector]] = {}
         for stored in items:
-            given, by = vectors_of(stored)
+            value = value_of(stored)
+            given, by = vectors_of(value)
             if by is not None and by != self._embedder.name:
                 raise InvalidInput(
                     f"window {self._name!r} holds vectors of embedder {by!r}, which cannot be "
                     f"compared with those of {self._embedder.name!r}; open it with that one, or "
                     "give another name="
                 )
-            found[stored.record.id] = self._embedded(partial(messages_of, stored), given)
+            found[stored.record.id] = self._embedded(partial(messages_of, value), given)
         return found
 
     def nearness(self, index: WindowIndex, request: WindowRequest) -> Column:

@@ -308,11 +308,10 @@ class Hierarchical(Window):
             most = layer.budget_tokens
             if most is not None and number == 0 and newest:
                 most = max(0, most - choice.tokens(newest[0]))
-            worth = self._shown_by(layer, index, request).astype(np.float64)
-            choice.fill(np.where(layers == number, worth, -np.inf), most=most)
-
-    def _shown_by(self, layer: Layer, index: WindowIndex, request: WindowRequest) -> Column:
-        return self.importance(index, request) if layer.evict == "least important" else index.age
+            by_importance = layer.evict == "least important"
+            worth = self.importance(index, request) if by_importance else index.age
+            chosen = np.where(layers == number, worth.astype(np.float64), -np.inf)
+            choice.fill(chosen, most=most)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return the age of each. Layers choose by `fill`."""

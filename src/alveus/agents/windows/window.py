@@ -23,6 +23,7 @@ from alveus.agents.windows.observation import (
     item_of_observation,
     messages_of,
     observation_of,
+    value_of,
     with_metadata,
 )
 from alveus.agents.windows.reflection import Besides, Reflecting, Reflection
@@ -46,7 +47,6 @@ from alveus.store import (
     AdmissionCheck,
     Define,
     Definition,
-    ItemChange,
     ItemRecord,
     Link,
     Replace,
@@ -270,8 +270,10 @@ class Window(ContextMemory):
         profile: Profile = "alveus",
     ) -> None:
         self._as_thinker = choice(profile, "profile of a window", *get_args(Profile)) == "thinker"
-        self._cap = self._checked_cap(cap)
-        self._keep_recent = 0 if self._as_thinker else self._checked_recent(keep_recent)
+        unlimited = cap is None or (self._as_thinker and type(cap) is int and cap <= 0)
+        self._cap = None if unlimited else counted(cap, CAP_OF_WINDOW)
+        recent = 0 if self._as_thinker else keep_recent
+        self._keep_recent = counted(recent, "keep_recent", least=0, most=self._cap)
         evict = self.evicts if evict is None else evict
         self._evict = choice(evict, "evict of a window", *get_args(Evict))
         self._scorer = None if scorer is None else checked_scorer(scorer)
@@ -296,14 +298,6 @@ class Window(ContextMemory):
     def __repr__(self) -> str:
         most = "any number" if self._cap is None else self._cap
         return f"<{type(self).__name__} {self._name!r} of {most} in {self._storage!r}>"
-
-    def _checked_cap(self, cap: object) -> int | None:
-        if cap is None or (self._as_thinker and type(cap) is int and cap <= 0):
-            return None
-        return counted(cap, CAP_OF_WINDOW)
-
-    def _checked_recent(self, units: int) -> int:
-        return counted(units, "keep_recent", least=0, most=self._cap)
 
     # --- observations -------------------------------------------------------------------------
 
@@ -380,7 +374,7 @@ class Window(ContextMemory):
         messages = {entry.row: cache[entry.row] for entry in entries if entry.row in cache}
         missing = [entry for entry in entries if entry.row not in messages]
         for entry, stored in zip(missing, self._stored(writer, missing), strict=True):
-            messages[entry.row] = pair = messages_of(stored)
+            messages[entry.row] = pair = messages_of(value_of(stored))
             # A row of a batch belongs to another observation in the next batch.
             if entry.row < AFTER_ALL and sum(len(one.content) for one in pair) <= LONGEST:
                 cache[entry.row] = pair
@@ -539,15 +533,17 @@ class Window(ContextMemory):
     ) -> tuple[Observation, ...]:
         item = item or self.item(observation)
         record = writer.records([(str(item.id), item)])[0]
-        plan = partial(self._planned, _New(observation, record, writer, tuple(sources), besides))
+        editor = SetEditor(writer, self._ref)
+        new = _New(observation, record, editor, tuple(sources))
+
+        def plan(new_id: NewId) -> PlannedWrite:
+            planned = self._read(writer, lambda index: self._planned(index, new, new_id))
+            return planned if besides is None else besides(planned, record)
+
         with self._one_by_one():
-            gone = SetEditor(writer, self._ref).commit("commit", [str(item.id)], plan)
+            gone = editor.commit("commit", [str(item.id)], plan)
         self._storage.changed()
         return gone
-
-    def _planned(self, new: _New, new_id: NewId) -> PlannedWrite:
-        planned = self._read(new.writer, lambda index: self._planned_on(index, new, new_id))
-        return planned if new.besides is None else new.besides(planned, new.record)
 
     def reflect(self) -> Observation | None:
         """Reflect on the observations since the last reflection. Return the insight.
@@ -567,18 +563,21 @@ class Window(ContextMemory):
         """The error of the last reflection, which the next commit tries again; or None."""
         return None if self._reflecting is None else self._reflecting.failure
 
-    def _planned_on(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
+    def _planned(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
         """Return the change that adds an observation. Its result is the evicted observations.
 
         The store refuses it if another writer added to the window since: otherwise two commits
         could both
         use the last free unit. The caller holds the window's lock.
         """
-        record, writer = new.record, new.writer
+        record, editor = new.record, new.editor
+        writer = editor.writer
         if record.id in index:
             if not self._as_thinker:
-                self._check_same(index[record.id], new)
-                return _nothing(())
+                (there,) = self._stored(writer, [index[record.id]])
+                if messages_of(value_of(there)) != new.observation.messages:
+                    raise DuplicateItem(record.id, set_name=self._name)
+                return editor.plan([], ())
             record = replace(record, id=f"{record.id} {new_id()}")
         entry = entry_of(record, LAST, LAST, where=self._name)
         request = WindowRequest(None, self._storage.now(), writer)
@@ -590,8 +589,7 @@ class Window(ContextMemory):
             for victim in victims
         )
         if entry in victims:
-            return _nothing(gone)
-        editor = SetEditor(writer, self._ref)
+            return editor.plan([], gone)
         changes = editor.retired(stored[victim.id] for victim in victims)
         for one in (stored[entry.id] for entry in moved):
             replaced = with_metadata(one.record, "layer", layers[one.record.id])
@@ -599,18 +597,13 @@ class Window(ContextMemory):
         if record.id in layers:
             record = with_metadata(record, "layer", layers[record.id])
         changes.append(Add(self._ref, record, links=new.sources))
-        return self._guarded(changes, gone)
-
-    def _guarded(
-        self, changes: Sequence[ItemChange], gone: tuple[Observation, ...]
-    ) -> PlannedWrite:
         known = self._mirror.definition
         defined = Definition(item_type=OBSERVATIONS, retention=self._retention)
         past = None if self._cap is None else self._mirror.past
-        return replace(
-            _nothing(gone),
-            items=changes,
-            define=[] if known else [Define(self._ref, defined)],
+        return PlannedWrite(
+            changes,
+            gone,  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
+            [] if known else [Define(self._ref, defined)],
             retry=True,
             admission_checks=[AdmissionCheck(self._ref, known and known.admission, past)],
             whole=past is not None,
@@ -663,11 +656,6 @@ class Window(ContextMemory):
             kept_slots.update(index.slot(entry.id) for entry in unit)
             over -= 1
         return gone
-
-    def _check_same(self, there: ObservationHeader, new: _New) -> None:
-        stored = self._stored(new.writer, [there])[0]
-        if messages_of(stored) != new.observation.messages:
-            raise DuplicateItem(there.id, set_name=self._name)
 
     # --- contexts -----------------------------------------------------------------------------
 
@@ -722,25 +710,18 @@ class Window(ContextMemory):
         choice.fill(self.worth(index, request))
 
 
-def _nothing(gone: tuple[Observation, ...]) -> PlannedWrite:
-    """Return a commit without changes, with its result."""
-    return PlannedWrite([], gone)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
-
-
 @dataclass(frozen=True, slots=True)
 class _New:
     """An observation during its commit.
 
     Attributes:
         sources: The observations it was derived from.
-        besides: Adds further changes to the commit. None means no further changes.
     """
 
     observation: Observation
     record: ItemRecord
-    writer: Writer
+    editor: SetEditor
     sources: tuple[Link, ...]
-    besides: Besides | None
 
 
 class Newest(Sequence[Observation]):
