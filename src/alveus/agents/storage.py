@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from functools import cached_property
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
@@ -135,6 +134,7 @@ class LayerStorage:
         self._memory, self._clock, self._embedder = memory, clock_of(now), embedder
         self._opened: Memory | None = None
         self._ram: KeySets | None = None
+        self._near: Nearness | None = None
         self._mutex, self._changes = HandleLock(), 0
         self._drafted: weakref.ref[Draft] | None = None
         self._warned = False
@@ -177,10 +177,12 @@ class LayerStorage:
         if ram is not None:
             ram.sweep()
 
-    @cached_property
+    @property
     def nearness(self) -> Nearness:
         """The vectors of texts, by the embedder of the memory; the last ones are cached."""
-        return Nearness(self.engine.recorder.embedder)
+        if self._near is None:
+            self._near = Nearness(self.engine.recorder.embedder)
+        return self._near
 
     @property
     def engine(self) -> Engine:
