@@ -11,7 +11,7 @@ import pytest
 
 from alveus import Item, KeyMemory, Memory, Signals
 from alveus.errors import InvalidInput
-from alveus.search.relevance import BUNDLED, UNRELATED, calibration_of
+from alveus.search.ranking import BUNDLED, UNRELATED, calibration_of
 
 NOTES = [
     "My sister Vera keeps bees on the roof of her school.",

@@ -22,7 +22,7 @@ from alveus import Agent, InputEvent, Item, LocalRunner, Memory, OutputEvent, Tr
 from alveus.errors import Unavailable
 from alveus.memory.compactor import Compactor
 from alveus.runs.runner import local_runner
-from alveus.runs.runner.event_loop_thread import ActionThreads
+from alveus.runs.runner.task_executor import ActionThreads
 from alveus.values import forks
 from doors import Letters
 from waiting import LIMIT_S, wait_until

@@ -34,7 +34,7 @@ from rich.console import Console
 from rich.progress import track
 
 from alveus.embed import wordpiece
-from alveus.embed.encoder import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
+from alveus.embed.minilm import HEADS, SMALLEST_VARIANCE, Dense, Encoder, EncoderLayer, Norm
 from alveus.embed.static import DIMENSIONS as STATIC_DIMENSIONS
 from alveus.embed.weights import checksum, checksums
 from alveus.embed.wordpiece import READ, WINDOW
@@ -199,7 +199,7 @@ def pack(encoder: Encoder) -> Arrays:
 def reference_rows(tensors: Mapping[str, Doubles], texts: Sequence[Sequence[int]]) -> Doubles:
     """Return the mean row of each text, not scaled to length one.
 
-    Shares no code with `alveus.embed.encoder`, which is tested against it.
+    Shares no code with `alveus.embed.minilm`, which is tested against it.
 
     Args:
         texts: Pieces of each text, marks included; all of one length.

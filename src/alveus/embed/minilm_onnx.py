@@ -20,8 +20,7 @@ from typing import Protocol, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from alveus.embed.encoder import HEADS, SMALLEST_VARIANCE
-from alveus.embed.minilm import DIMENSIONS, WEIGHTS, MiniLm
+from alveus.embed.minilm import DIMENSIONS, HEADS, SMALLEST_VARIANCE, WEIGHTS, MiniLm
 from alveus.embed.vectors import Vectors
 from alveus.embed.weights import checksums, read_arrays
 from alveus.errors import EmbedderFailed, EmbedderMissing

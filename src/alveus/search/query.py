@@ -34,8 +34,7 @@ from alveus.search.index import Index, Quantised, ReadValues, SetIndex, quantise
 from alveus.search.item_cache import ItemCache
 from alveus.search.large_sets import LargeSetRequest, can_be_partial, part_of
 from alveus.search.projection import MapPoints, map_of
-from alveus.search.ranking import Ranking, Scored
-from alveus.search.relevance import Calibration, calibration_of
+from alveus.search.ranking import Calibration, Ranking, Scored, calibration_of
 from alveus.search.signals import MAX_PARSED, MAX_TERMS, QuestionSignals, Signals, respelled
 from alveus.store import (
     LargeSet,
