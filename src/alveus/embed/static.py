@@ -69,8 +69,8 @@ class Static:
         words = wordpiece.bundled().words(text)
         if not words:
             return [], np.zeros((0, self.dimensions), dtype=np.float32)
-        places, ends = _places([wordpiece.bundled().pieces(word) for word in words])
-        rows = table.rows.take(places, axis=0) * table.scales.take(places)[:, None]
+        rows_of_pieces, ends = _table_rows([wordpiece.bundled().pieces(word) for word in words])
+        rows = table.rows.take(rows_of_pieces, axis=0) * table.scales.take(rows_of_pieces)[:, None]
         starts = [0, *ends[:-1]]
         sums = rows[starts]
         for at, (start, end) in enumerate(zip(starts, ends, strict=True)):
@@ -100,12 +100,12 @@ def add_pieces(table: WordPieceTable, texts: list[str], sums: Vectors) -> None:
         NATIVE.add_pieces(texts, pieces.vocabulary, find, table.rows, table.scales, first, sums)
         return
     for at, text in enumerate(texts):
-        places, _ = _places([pieces.ids(text)])
-        rows = table.rows.take(places, axis=0) * table.scales.take(places)[:, None]
+        rows_of_pieces, _ = _table_rows([pieces.ids(text)])
+        rows = table.rows.take(rows_of_pieces, axis=0) * table.scales.take(rows_of_pieces)[:, None]
         sums[at] += rows.sum(axis=0)
 
 
-def _places(pieces: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], list[int]]:
+def _table_rows(pieces: Sequence[Sequence[int]]) -> tuple[NDArray[np.intp], list[int]]:
     """Return the table's rows of all pieces one after the other, and where each group ends."""
     ends = list(accumulate(map(len, pieces)))
     count = ends[-1] if ends else 0

@@ -7,7 +7,7 @@ model's marks. `tests/test_embedders.py` checks this with a golden file.
 The classes of characters are tables of Unicode 8, which the `tokenizers` library uses. The tables
 of `unicodedata` grow with every version of Python: a text would get other pieces, and another
 vector, after an upgrade. The tables were read off the library by cutting ``a?b`` for each of the
-1.1 million characters in place of ``?``; `tools/make_weights.py --golden` compares them again.
+1.1 million characters instead of ``?``; `tools/make_weights.py --golden` compares them again.
 """
 
 from __future__ import annotations

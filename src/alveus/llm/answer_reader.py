@@ -147,11 +147,11 @@ def answer_text(answer: str) -> str:
     last = max(0, len(answer) - 1) // LONGEST_PIECE * LONGEST_PIECE
     for at in range(0, last + 1, LONGEST_PIECE):
         piece = answer[at : at + LONGEST_PIECE]
-        told = reader.end(piece) if at == last else reader.feed(piece)
+        text = reader.end(piece) if at == last else reader.feed(piece)
         if reader.took_back:
             pieces.clear()
-            told, reader.took_back = told[len(reader.took_back) :], ""
-        pieces.append(told)
+            text, reader.took_back = text[len(reader.took_back) :], ""
+        pieces.append(text)
     found = "".join(pieces)
     return found if len(found) == len(answer) else found.strip()
 

@@ -114,7 +114,7 @@ class Bm25:
         scores = np.zeros(len(passages))
         length = index.passage_words[passages]
         for (holders, counts), peak in zip(self._postings[number], self._peaks, strict=True):
-            at, here = _places(holders, passages)
+            at, here = _positions(holders, passages)
             if here.size:
                 scores[here] += self._weights(peak, counts[at], length[here])
         return scores if firsts is None else np.maximum.reduceat(scores, firsts)
@@ -144,7 +144,7 @@ class Bm25:
             every[passages] = sums
             passages, sums, done = self._added_up(index, every, goal, done, allowed)
         for term in order[done:]:
-            at, here = _places(term.passages, passages)
+            at, here = _positions(term.passages, passages)
             length = index.passage_words[passages[here]]
             sums[here] += self._weights(term.peak, term.counts[at], length)
         best = passages[sums == sums.max(initial=0.0)][:1]
@@ -374,12 +374,12 @@ def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]
         return np.arange(len(values))
     least = kth_highest(values, count)
     above, tied = (values > least).nonzero()[0], (values == least).nonzero()[0]
-    places = np.concatenate([above, tied[: count - len(above)]])
-    places.sort()
-    return places
+    positions = np.concatenate([above, tied[: count - len(above)]])
+    positions.sort()
+    return positions
 
 
-def _places(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+def _positions(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     """Return the positions of common docs in *holders* and in *docs*; both rise."""
     if not len(holders):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)

@@ -6,16 +6,15 @@ candidate gets the same score as in a search of the whole set.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
-from alveus.search.bm25 import Bm25
-from alveus.search.index import Quantised, ReadValues, SetIndex
+from alveus.search.bm25 import Bm25, Mask
+from alveus.search.index import Quantised, SetIndex
 from alveus.search.ranking import Ranking
-from alveus.search.signals import QuestionSignals, Signals
+from alveus.search.signals import Signals
 from alveus.store import CandidateQuery, Feature, Finder, LargeSet
 from alveus.store.filters import Filter
 
@@ -26,44 +25,40 @@ BEST_BY_WORDS = 8
 """Candidates added to the short list for their words alone."""
 
 
-class LargeSetRequest(NamedTuple):
-    """The question, filter and limit of a search in a large set.
-
-    Attributes:
-        now: Microseconds since 1970.
-        hidden: Rows that are never hits.
-        read_values: Returns values of items that the filter names.
-    """
-
-    question: QuestionSignals
-    vector: Quantised | None
-    signals: Signals
-    where: Filter | None
-    limit: int
-    now: int
-    hidden: Collection[int]
-    read_values: ReadValues
-
-
 def can_be_partial(signals: Signals) -> bool:
     """Return whether words and meaning alone find all items of the search."""
     return not (signals.recency or signals.importance or signals.decay or signals.names)
 
 
-def part_of(
-    store: Finder, number: int, whole: LargeSet, request: LargeSetRequest, *, dimensions: int
+def part_of(  # noqa: PLR0913 - a large set, the search in it and its filter
+    store: Finder,
+    number: int,
+    whole: LargeSet,
+    ranking: Ranking,
+    where: Filter | None,
+    allow: Callable[[SetIndex], Mask | None],
+    *,
+    dimensions: int,
 ) -> tuple[SetIndex, list[int]]:
-    """Return the part of a large set with the best candidates, and its rows that are not hits."""
-    query = _query(whole, request)
+    """Return the part of a large set with the best candidates, and its rows that are not hits.
+
+    Args:
+        ranking: The question, the weights and the limit of the search.
+        allow: Returns the docs of a part that may be hits; None means all.
+    """
+    query = _query(whole, ranking, where)
     features = store.candidates(number, query, dimensions=dimensions)
     candidates = _standing_for(whole, features, dimensions)
-    if (
-        np.count_nonzero(_visible(candidates, request)) < request.limit
-        and request.where is not None
-    ):
+    allowed = allow(candidates)
+    if where is not None and allowed is not None and np.count_nonzero(allowed) < ranking.limit:
         features = store.candidates(number, query._replace(scan=True), dimensions=dimensions)
         candidates = _standing_for(whole, features, dimensions)
-    rows = _short_list(candidates, request)
+        allowed = allow(candidates)
+    limit = max(SHORT_LIST, 4 * ranking.limit)
+    best = replace(ranking, sets=[candidates], allowed=[allowed], limit=limit).best()
+    words = Bm25([candidates], ranking.question.terms, ranking.signals).all(0)
+    by_words = candidates.row[np.argsort(-words, kind="stable")[:BEST_BY_WORDS]].tolist()
+    rows = sorted({*(one.row for one in best), *by_words})
     windows = store.neighbours(number, rows)
     features_by_row = {feature.row: feature for feature in features}
     wanted_rows = {*rows, *(row for window in windows for row in window)}
@@ -77,17 +72,17 @@ def part_of(
     return part, sorted(wanted_rows.difference(_inner(rows, windows)))
 
 
-def _query(whole: LargeSet, request: LargeSetRequest) -> CandidateQuery:
-    question, signals, vector = request.question, request.signals, request.vector
+def _query(whole: LargeSet, ranking: Ranking, where: Filter | None) -> CandidateQuery:
+    question, signals, vector = ranking.question, ranking.signals, ranking.vector
     meaning: Sequence[float] = ()
-    if vector is not None and signals.meaning and vector.norm:
+    if isinstance(vector, Quantised) and signals.meaning and vector.norm:
         meaning = (vector.whole / vector.norm).tolist()
     return CandidateQuery(
         counts=whole.counts if signals.words else {},
         vector=meaning,
         speaker=question.speaker if signals.speaker else None,
         role="user" if question.says_i and question.speaker is None and signals.user else None,
-        where=request.where,
+        where=where,
     )
 
 
@@ -95,31 +90,6 @@ def _standing_for(whole: LargeSet, features: Sequence[Feature], dimensions: int)
     part = SetIndex.build(features, dimensions=dimensions)
     part.stand_for(whole, ())
     return part
-
-
-def _visible(candidates: SetIndex, request: LargeSetRequest) -> NDArray[np.bool_]:
-    visible = np.isin(candidates.row, list(request.hidden), invert=True)
-    return (
-        visible
-        if request.where is None
-        else visible & candidates.mask(request.where, request.read_values)
-    )
-
-
-def _short_list(candidates: SetIndex, request: LargeSetRequest) -> list[int]:
-    """Return the rows of the best candidates, and of the best by words alone."""
-    ranking = Ranking(
-        [candidates],
-        request.question,
-        request.vector,
-        limit=max(SHORT_LIST, 4 * request.limit),
-        signals=request.signals,
-        allowed=[_visible(candidates, request)],
-        now=request.now,
-    )
-    words = Bm25([candidates], request.question.terms, request.signals).all(0)
-    by_words = np.argsort(-words, kind="stable")[:BEST_BY_WORDS]
-    return sorted({*(one.row for one in ranking.best()), *candidates.row[by_words].tolist()})
 
 
 def _inner(rows: Sequence[int], windows: Sequence[Sequence[int]]) -> set[int]:

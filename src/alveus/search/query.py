@@ -12,6 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
 from functools import partial
+from itertools import chain, repeat
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -32,7 +33,7 @@ from alveus.llm import MEMORY_DEFAULT, Reranker, RerankerChoice, candidates_of, 
 from alveus.search.embedding_worker import EmbeddingWorker, embed_texts
 from alveus.search.index import Index, Quantised, ReadValues, SetIndex, quantised
 from alveus.search.item_cache import ItemCache
-from alveus.search.large_sets import LargeSetRequest, can_be_partial, part_of
+from alveus.search.large_sets import can_be_partial, part_of
 from alveus.search.projection import MapPoints, map_of
 from alveus.search.ranking import Calibration, Ranking, Scored, calibration_of
 from alveus.search.signals import MAX_PARSED, MAX_TERMS, QuestionSignals, Signals, respelled
@@ -264,7 +265,9 @@ class Searcher:
             if not infos and drafted is None:
                 return observed.answered(Hits())
             instants = options.instants(self._clock() if now is None else now)
-            calibration = None if options.min_score is None else self._calibrated()
+            if options.min_score is not None and self._calibration is None:
+                self._calibration = calibration_of(self._embedder)
+            calibration = None if options.min_score is None else self._calibration
             signals = _signals(options, infos)
             reranker = self._reranker if options.reranker is MEMORY_DEFAULT else options.reranker
             request = _SearchRequest(
@@ -296,7 +299,7 @@ class Searcher:
             for info in infos
         ]
         ranked = self._rank(indexes, request, self._question(request, indexes), hidden)
-        return self._hits(ranked, {}, request, touch=False)
+        return self._hits(ranked, {}, request)
 
     @raising_damage
     def points(
@@ -369,13 +372,7 @@ class Searcher:
                 self._worker.embed(limit=EMBED_FIRST, set_numbers=numbers)
             ranked = answer()
         items: Mapping[int, StoredItem] = {} if drafted is None else drafted.items
-        return self._hits(ranked, items, request, touch=request.options.touch)
-
-    def _calibrated(self) -> Calibration:
-        """Return the calibration of this embedder; embeds no text while locked."""
-        if self._calibration is None:
-            self._calibration = calibration_of(self._embedder)
-        return self._calibration
+        return self._hits(ranked, items, request)
 
     def _view(self, sets: Sequence[SetRef] | Scope) -> SearchView:
         notes = [name for name, _ in self._expects]
@@ -425,30 +422,32 @@ class Searcher:
         """Return the searched parts of large sets, and the hidden rows of each set."""
         parts: list[SetIndex] = []
         excluded = list(hidden)
-        options = request.options
-        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        where, dimensions = request.options.where, self._embedder.dimensions
         for position, info in enumerate(request.infos):
             if info.number in large_sets:
-                large_request = LargeSetRequest(
-                    question,
-                    self._vector(question.meaning),
-                    request.signals,
-                    options.where,
-                    max(options.limit, candidates),
-                    request.instants[0],
-                    hidden[position],
-                    request.read_values,
-                )
+                rows, read, whole = hidden[position], request.read_values, large_sets[info.number]
+                allow = partial(_allowed, where=where, hidden=rows, read=read)
+                ranking = self._ranking((), request, question)
                 part, outer = part_of(
-                    self._store,
-                    info.number,
-                    large_sets[info.number],
-                    large_request,
-                    dimensions=self._embedder.dimensions,
+                    self._store, info.number, whole, ranking, where, allow, dimensions=dimensions
                 )
                 parts.append(part)
-                excluded[position] = {*hidden[position], *outer}
+                excluded[position] = {*rows, *outer}
         return parts, excluded
+
+    def _ranking(
+        self, sets: Sequence[SetIndex], request: _SearchRequest, question: QuestionSignals
+    ) -> Ranking:
+        """Return the ranking of all docs of *sets*."""
+        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
+        return Ranking(
+            sets,
+            question,
+            self._vector(question.meaning),
+            limit=max(request.options.limit, candidates),
+            signals=request.signals,
+            now=request.instants[0],
+        )
 
     def _question(
         self, request: _SearchRequest, sets: Sequence[SetIndex], others: Sequence[str] = ()
@@ -458,7 +457,8 @@ class Searcher:
         Args:
             others: Speakers of other sets, which are not loaded.
         """
-        query, speakers = request.query, (*_speakers(sets), *others)
+        speakers = (*(name for one in sets for name in one.speakers if name), *others)
+        query = request.query
         if request.signals.names:
 
             def occurs(term: int) -> bool:
@@ -494,24 +494,16 @@ class Searcher:
         question: QuestionSignals,
         hidden: Sequence[Collection[int]],
     ) -> _Ranked:
-        options, signals = request.options, request.signals
-        none: Collection[int] = ()
-        rows = [*hidden, *[none] * (len(sets) - len(hidden))]
-        candidates = 0 if request.reranker is None else candidates_of(request.reranker)
-        ranking = Ranking(
-            sets,
-            question,
-            self._vector(question.meaning),
-            limit=max(options.limit, candidates),
-            signals=signals,
+        options = request.options
+        ranking = replace(
+            self._ranking(sets, request, question),
             allowed=[
-                _allowed(one, options.where, excluded, request.read_values)
-                for one, excluded in zip(sets, rows, strict=True)
+                _allowed(one, options.where, rows, request.read_values)
+                for one, rows in zip(sets, chain(hidden, repeat(())), strict=False)
             ],
-            now=request.instants[0],
             calibration=request.calibration,
             everything=options.everything,
-            read=self._read_times(sets, request) if signals.decay else None,
+            read=self._read_times(sets, request) if request.signals.decay else None,
         )
         scored, least = ranking.best(), options.min_score
         if least is not None:
@@ -528,9 +520,9 @@ class Searcher:
             rows = self._store.access_times(info.number)
             if rows and one.size:
                 read = np.array(sorted(rows), np.int64)
-                places = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
-                matching = read[places, 0] == one.row
-                set_times[matching] = read[places[matching], 1]
+                positions = np.minimum(read[:, 0].searchsorted(one.row), len(read) - 1)
+                matching = read[positions, 0] == one.row
+                set_times[matching] = read[positions[matching], 1]
         return times
 
     def _vector(self, text: str) -> Quantised | None:
@@ -548,14 +540,10 @@ class Searcher:
         return vector
 
     def _hits(
-        self,
-        ranked: _Ranked,
-        drafted: Mapping[int, StoredItem],
-        request: _SearchRequest,
-        *,
-        touch: bool,
+        self, ranked: _Ranked, drafted: Mapping[int, StoredItem], request: _SearchRequest
     ) -> Hits:
         scored: Sequence[Scored] = ranked.scored
+        touch = request.options.touch and request.options.at is None
         failure: str | None = None
         if request.reranker is not None:
             scored, failure = self._reranked(request.reranker, scored, drafted, request)
@@ -697,10 +685,6 @@ def _visible(infos: Sequence[SetInfo], sets: Sequence[SetRef] | Scope) -> Sequen
     if not isinstance(sets, Scope):
         return infos
     return [info for info in infos if not is_hidden(info.ref)]
-
-
-def _speakers(sets: Sequence[SetIndex]) -> list[str]:
-    return [name for one in sets for name in one.speakers if name]
 
 
 def _allowed(

@@ -170,13 +170,13 @@ class Ranking:
         most = words.most or 1.0
         with_relevance = list(scored)
         for number in range(len(self.sets)):
-            places = [at for at, one in enumerate(scored) if one.set == number]
-            if places:
-                docs = np.array([scored[at].doc for at in places], np.int32)
+            positions = [at for at, one in enumerate(scored) if one.set == number]
+            if positions:
+                docs = np.array([scored[at].doc for at in positions], np.int32)
                 coverage, likeness = self._matches(number, words, docs)
-                named = [_named_parts(scored[at].parts, self.signals) for at in places]
+                named = [_named_parts(scored[at].parts, self.signals) for at in positions]
                 relevance = self.calibration.relevance(coverage / most, likeness, np.array(named))
-                for at, value in zip(places, relevance.tolist(), strict=True):
+                for at, value in zip(positions, relevance.tolist(), strict=True):
                     with_relevance[at] = scored[at]._replace(relevance=value)
         return with_relevance
 
@@ -188,10 +188,10 @@ class Ranking:
         around = around[around >= 0]
         meaning = self._meaning
         cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
-        at = [_places(around, some) for some in (docs, before, after)]
+        at = [_positions(around, some) for some in (docs, before, after)]
         smoothed: list[Numbers] = []
         for part in (words.some(number, around), cosines):
-            values, earlier, later = (np.append(part, 0.0)[places] for places in at)
+            values, earlier, later = (np.append(part, 0.0)[positions] for positions in at)
             smoothed.append(values + SHARE_BEFORE * earlier + SHARE_AFTER * later)
         return smoothed[0], smoothed[1]
 
@@ -277,7 +277,7 @@ class Ranking:
         around_parts, base = self._base(index, around, words.some(number, around) / unit)
         positions = around.searchsorted(docs)
         parts = {name: part[positions] for name, part in around_parts.items()}
-        beside = base[_places(around, before)], base[_places(around, after)]
+        beside = base[_positions(around, before)], base[_positions(around, after)]
         score = self._smoothed(index, docs, parts, base[positions], *beside)
         return self._page(number, docs, parts, score)
 
@@ -496,9 +496,9 @@ def _best_of_sessions(
     index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
 ) -> Numbers:
     """Return the best score of a hit in each doc's session, at least 0; without one, its score."""
-    own_score = np.maximum(score, 0.0)
+    alone = np.maximum(score, 0.0)
     if not _traits(index).in_sessions:
-        return own_score
+        return alone
     if docs is None:
         if "sessions" not in index.cache:
             index.cache["sessions"] = np.unique(index.session, return_inverse=True)
@@ -506,10 +506,10 @@ def _best_of_sessions(
     else:
         names, at = np.unique(index.session[docs], return_inverse=True)
     best = np.zeros(len(names))
-    np.maximum.at(best, at, own_score if hits is None else np.where(hits, own_score, 0.0))
+    np.maximum.at(best, at, alone if hits is None else np.where(hits, alone, 0.0))
     if not len(names) or names[0] >= 0:
         return best[at]
-    return np.where(at == 0, own_score, best[at])  # the first name means no session
+    return np.where(at == 0, alone, best[at])  # the first name means no session
 
 
 _Any = TypeVar("_Any", bound=np.generic)
@@ -519,7 +519,7 @@ def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
     return column if docs is None else column[docs]
 
 
-def _places(around: Docs, docs: Docs) -> NDArray[np.intp]:
+def _positions(around: Docs, docs: Docs) -> NDArray[np.intp]:
     """Return the positions of *docs* in *around*; for -1, the length of *around*."""
     return np.where(docs < 0, len(around), around.searchsorted(docs))
 
@@ -536,17 +536,17 @@ def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
         least = max(least, kth_highest(keys, limit))
     entries: list[_Entry] = []
     for page in pages:
-        places = (page.keys >= least).nonzero()[0]
-        docs = places if page.docs is None else page.docs[places]
+        positions = (page.keys >= least).nonzero()[0]
+        docs = positions if page.docs is None else page.docs[positions]
         ids, number = page.index.ids(docs), page.number
-        keys = (-page.keys[places]).tolist()
-        entries += zip(keys, ids, repeat(number), places.tolist(), strict=False)
+        keys = (-page.keys[positions]).tolist()
+        entries += zip(keys, ids, repeat(number), positions.tolist(), strict=False)
     entries.sort()
     return entries[:limit]
 
 
 def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
-    at = np.array([place for _, _, _, place in entries], np.intp)
+    at = np.array([position for _, _, _, position in entries], np.intp)
     docs = at if page.docs is None else page.docs[at]
     names, shares = tuple(page.parts), [part[at] for part in page.parts.values()]
     parts = map(ScoreParts, repeat(names), repeat(shares), range(len(entries)))

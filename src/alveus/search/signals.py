@@ -52,14 +52,14 @@ class Signals:
             questions name the right speaker and costs 8 points where they name the wrong one.
         user: Of being said by the user, if the question names no speaker and says "I".
         session: Share of the best score in an item's session that the item takes; what is said
-            beside a good answer belongs to it. An item of no session is a session of its own.
+            beside a good answer belongs to it. An item without a session counts as a separate one.
         instruction: Of being a standing instruction: up to 40 words that begin with "always",
             "never", "from now on", "whenever I ask" or "make sure you always".
         short_question: Penalty of an item that ends in a question mark and has up to 25 words.
         date: Of lying close to the date that the question names.
         when: Of temporal words in the text, if the question asks for a time; two are enough.
         recency: Of being new: 1 now, half of it after `half_life_days`, and so on.
-        importance: Of the item's own importance.
+        importance: Of the importance stored with the item.
         mean: Share, 0..1, that the mean of a long text's windows has in its cosine; the best window
             has the rest.
         entities: Of naming, in the fields "entities" or "subject" of the metadata, people, places
@@ -68,7 +68,7 @@ class Signals:
             speaker's first name must be for the word to mean the name; 0: words are not compared.
         decay: Share of a score, 0..1, that age takes away in the end. It leaves
             ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was
-            last read, or its own time if that is later; *half_life* is ``half_life_days * (1 +
+            last read, or the item's time if that is later; *half_life* is ``half_life_days * (1 +
             importance)``, so an important item fades half as fast.
         half_life_days: Days in which recency halves, and half of the decay is done.
         k1: BM25: how fast repetitions of a word stop to count.

@@ -391,7 +391,7 @@ class Cells:
             self.fast_path.pop(location.key, None)
 
     def put_first(self, cell: Cell, path: Path, value: Value) -> None:
-        """Put a value that needs no copy in place of the base's node, in a `fast_path` cell."""
+        """Put a value that needs no copy instead of the base's node, in a `fast_path` cell."""
         cell.value, cell.change = value, WRITTEN
         self._mark_dirty(path, None)
 

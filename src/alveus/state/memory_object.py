@@ -188,7 +188,7 @@ class MemoryObject:
         limit: int | None = None,
         newest_first: bool = False,
     ) -> list[str]:
-        """Return names of fields in their own order: code points, a dot before a backslash.
+        """Return names of fields in the order of names: code points, a dot before a backslash.
 
         Takes time in proportion to the returned names, not to all names, if the store is a file
         and no batch or action changed fields here.
@@ -525,13 +525,13 @@ class MemoryObject:
         )
 
 
-def branch_of(place: MemoryObject) -> Branch:
+def branch_of(root: MemoryObject) -> Branch:
     """Return a copy of an object and all nodes below it; objects and dicts stay distinct.
 
     Raises:
         NotAnObject: A value, or nothing any more, is there.
     """
-    return place._branch()  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
+    return root._branch()  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
 # --- arguments of calls -----------------------------------------------------------------------

@@ -42,7 +42,7 @@ class ExactTree(Protocol):
     def few_fields(self, path: Path) -> dict[str, Node | None] | None:
         """Return all fields, also expired ones, if they are few and quick to read; or None.
 
-        If a field has None in place of its node, the caller must read it singly.
+        If a field has None instead of a node, the caller must read it singly.
         """
         ...
 

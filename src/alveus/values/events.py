@@ -108,10 +108,10 @@ class Event:
         Raises:
             InvalidValue: A field cannot be stored; the message names it.
         """
-        own, made = self.__dict__, object.__new__(type(self))
+        values, made = self.__dict__, object.__new__(type(self))
         copy = made.__dict__
         for name in self.field_names:
-            value = own[name]
+            value = values[name]
             sure = type(value) in _SURE
             copy[name] = value if sure else checked(value, where=f"{self.type}.{name}")
         return made
@@ -130,9 +130,9 @@ class Event:
 
     def shared(self) -> bool:
         """Whether all its values are immutable, so that no copy is needed."""
-        own = self.__dict__
+        values = self.__dict__
         for name in self.field_names:  # noqa: SIM110 - `all` takes twice as long
-            if type(own[name]) not in ATOMS:
+            if type(values[name]) not in ATOMS:
                 return False
         return True
 
@@ -185,8 +185,8 @@ def plain(event: Event) -> Value:
     """Return a checked event as ``[type, id, time, data]``."""
     stamp = cast("Any", event)._stamp  # noqa: SLF001 - None before it is sent
     event_id, _, time = (None, None, None) if stamp is None else stamp
-    own = event.__dict__
-    return [event.type_name(), event_id, time, {name: own[name] for name in event.field_names}]
+    values = event.__dict__
+    return [event.type_name(), event_id, time, {name: values[name] for name in event.field_names}]
 
 
 def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given: Any) -> Event:
@@ -321,7 +321,7 @@ class LongTermSearchEvent(MemoryEvent):
 class RunBeginEvent(MemoryEvent):
     """The values of short-term memory as a run begins, before its first action: ``{path: value}``.
 
-    Reads all of it, and is a step of its own.
+    Reads all of it, as a separate step.
     """
 
 

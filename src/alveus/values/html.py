@@ -73,7 +73,7 @@ def part_colours(scores: Iterable[Mapping[str, float]]) -> dict[str, str]:
 
 
 def visible(text: str) -> str:
-    """Return *text* with the names of invisible or direction characters in their place."""
+    """Return *text* with invisible or direction characters replaced by their names."""
     return _MARKS.sub(lambda mark: f"⟨U+{ord(mark[0]):04X}⟩", text)
 
 

@@ -49,12 +49,12 @@ _FAILURES = ("error", "errors", "fault", "Error")
 _NUMBERED = (("base_resp", "status_code"), ("", "error_code"))
 """Fields with the number of a failure, or 0: of MiniMax and of Baidu."""
 
-_TOLD = ("detail", "message", "error_msg", "code", "status")
+_REPORTED = ("detail", "message", "error_msg", "code", "status")
 """Fields that report a failure in a body without an answer."""
 
 _CODES = ("code", "status", "status_code", "statusCode", "error_code", "http_status")
 _KINDS = ("type", "error_type", "reason")
-_PLACES = (*_FAILURES, "details", "detail", "metadata", "headers", "base_resp", "Response")
+_NESTED = (*_FAILURES, "details", "detail", "metadata", "headers", "base_resp", "Response")
 """Fields whose content belongs to the report."""
 
 _DEEPEST = 5
@@ -114,11 +114,11 @@ def reported_failure(body: object, *, is_answer: bool = False) -> ServerFailure 
         return None
     found = cast("dict[str, object]", body)
     reported = any(_has_anything(found.get(name)) for name in _FAILURES)
-    for place, name in _NUMBERED:
-        part = found.get(place) if place else found
+    for outer, name in _NUMBERED:
+        part = found.get(outer) if outer else found
         number = cast("dict[str, object]", part).get(name) if isinstance(part, dict) else None
         reported = reported or number not in (None, 0, "0", "")
-    if not reported and (is_answer or not any(_has_anything(found.get(n)) for n in _TOLD)):
+    if not reported and (is_answer or not any(_has_anything(found.get(n)) for n in _REPORTED)):
         return None
     return failure_of(found)
 
@@ -171,10 +171,10 @@ def _fields(report: object, depth: int) -> Iterator[tuple[str, object]]:
     if not isinstance(report, dict):
         return
     found = cast("dict[str, object]", report)
-    places = [name for name in _PLACES if isinstance(found.get(name), dict | list)]
-    names = sorted((n for n in found if n not in places), key=lambda n: n not in _CODES)
+    nested = [name for name in _NESTED if isinstance(found.get(name), dict | list)]
+    names = sorted((n for n in found if n not in nested), key=lambda n: n not in _CODES)
     yield from ((name, found[name]) for name in names)
-    for name in places if depth < _DEEPEST else ():
+    for name in nested if depth < _DEEPEST else ():
         yield from _fields(found[name], depth + 1)
 
 

@@ -21,7 +21,7 @@ C = TypeVar("C", bound=type)
 def suggest_names(function: Callable[P, R]) -> Callable[P, R]:
     """Return a function whose error for an unknown keyword suggests the nearest one.
 
-    The error is a `TypeError`, as Python's own. It names the class of the object that was called,
+    The error is a `TypeError`, as that of Python. It names the class of the object that was called,
     not the class that defines the method. *function* must not take ``**kwargs``.
     """
 

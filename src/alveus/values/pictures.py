@@ -62,17 +62,17 @@ def score_bars(scores: Sequence[tuple[str, Mapping[str, float]]]) -> Picture:
     if not scores:
         return _saying(figure, axes, "no hits")
     colours = part_colours(parts for _, parts in scores)
-    places = np.arange(len(scores))
+    heights = np.arange(len(scores))
     above, below = np.zeros(len(scores)), np.zeros(len(scores))
     for name, colour in colours.items():
         parts = np.array([parts.get(name, 0.0) for _, parts in scores])
         starts = np.where(parts < 0, below, above)
-        axes.barh(places, parts, left=starts, height=0.6, color=colour)
+        axes.barh(heights, parts, left=starts, height=0.6, color=colour)
         above, below = above + parts.clip(min=0), below + parts.clip(max=0)
-    for place, (_, parts) in enumerate(scores):
-        axes.text(above[place], place, f" {sum(parts.values()):.2f}", va="center")
+    for height, (_, parts) in enumerate(scores):
+        axes.text(above[height], height, f" {sum(parts.values()):.2f}", va="center")
     labels, fonts = _lettering([text for text, _ in scores])
-    axes.set_yticks(places, labels, parse_math=False, fontfamily=fonts)
+    axes.set_yticks(heights, labels, parse_math=False, fontfamily=fonts)
     axes.invert_yaxis()
     axes.set_xlim(1.05 * below.min(), 1.15 * above.max() or 1.0)
     axes.set_xlabel("score, by what it is made of")
@@ -101,14 +101,14 @@ def map_by_name(
     """Return points of a plane, coloured by names: the most frequent ones, and all others."""
     figure, axes = _plane(len(x), says=says)
     counts = Counter(name for name in names if name is not None)
-    own = [name for name, _ in counts.most_common(len(MANY_COLOURS))]
-    places: dict[str | None, int] = {name: place for place, name in enumerate(own)}
-    groups = [places.get(name, len(own)) for name in names]
-    rest = "others" if len(counts) > len(own) else "unnamed"
-    entries = [*zip(own, MANY_COLOURS, strict=False), (rest, OTHER)]
+    coloured = [name for name, _ in counts.most_common(len(MANY_COLOURS))]
+    numbers: dict[str | None, int] = {name: number for number, name in enumerate(coloured)}
+    groups = [numbers.get(name, len(coloured)) for name in names]
+    rest = "others" if len(counts) > len(coloured) else "unnamed"
+    entries = [*zip(coloured, MANY_COLOURS, strict=False), (rest, OTHER)]
     shown = sorted(set(groups))
     for group in shown:
-        chosen, is_rest = np.array(groups) == group, group == len(own)
+        chosen, is_rest = np.array(groups) == group, group == len(coloured)
         style = _dots(len(x)) | {"color": entries[group][1], "zorder": 1 if is_rest else 2}
         axes.scatter(x[chosen], y[chosen], **style)
     if shown:

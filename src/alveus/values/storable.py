@@ -139,7 +139,7 @@ def _text(text: str, where: str) -> str:
             text.encode()
         except UnicodeEncodeError as error:
             problem = f"holds a lone surrogate at position {error.start}, which is not text"
-            hint = "pass alveus.valid_text(value).value, which has U+FFFD in its place"
+            hint = "pass alveus.valid_text(value).value, which has U+FFFD instead"
             raise InvalidValue(where, problem, hint=hint) from None
     return text
 

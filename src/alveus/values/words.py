@@ -2,8 +2,8 @@
 
 A term is a stem, as a 32-bit number that is the same on every machine. Where words are written
 with spaces, tokens come from SQLite's `unicode61` (letters and digits, lower case, no diacritics)
-and stems from its `porter`; stop words are removed first. Arabic and Hindi have light stems of
-their own. In scripts without spaces (ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms
+and stems from its `porter`; stop words are removed first. Arabic and Hindi have separate light
+stems. In scripts without spaces (ideographs, kana, hangul, Thai, Lao, Khmer, Burmese), terms
 are pairs of characters, and for ideographs the single ones too.
 
 A long text is cut into passages, each with separate terms, so that a few words that answer a

@@ -28,7 +28,7 @@ PADDING = bytes(1 << 16)
 
 
 class SpillFolder:
-    """Keeps arrays in nameless mapped files, which take page cache in place of RAM.
+    """Keeps arrays in nameless mapped files, which take page cache instead of RAM.
 
     A file is deleted with its array, or with the process.
 
@@ -272,12 +272,12 @@ class Texts:
             return self._sealed.slice(at, at + 1)[0]
         return self._added[at - self._sealed_size]
 
-    def at(self, places: NDArray[np.integer[Any]]) -> list[str]:
+    def at(self, positions: NDArray[np.integer[Any]]) -> list[str]:
         """Return the texts at the given positions."""
         added, size = self._added, self._sealed_size
-        if self._sealed and len(places) and places.max() < size:
-            return self._sealed.at(places)
-        return [self[at] if at < size else added[at - size] for at in places.tolist()]
+        if self._sealed and len(positions) and positions.max() < size:
+            return self._sealed.at(positions)
+        return [self[at] if at < size else added[at - size] for at in positions.tolist()]
 
     def slice(self, start: int, stop: int) -> list[str]:
         """Return the texts from *start* up to *stop*."""
@@ -290,9 +290,9 @@ class Texts:
     def where(self, text: str) -> NDArray[np.intp]:
         """Return the positions of *text*."""
         size = self._sealed_size
-        added = [at + size for at, own in enumerate(self._added) if own == text]
-        places = np.array(added, np.intp)
-        return np.concatenate([self._sealed.where(text), places]) if self._sealed else places
+        added = [at + size for at, each in enumerate(self._added) if each == text]
+        positions = np.array(added, np.intp)
+        return np.concatenate([self._sealed.where(text), positions]) if self._sealed else positions
 
     def extend(self, texts: Iterable[str]) -> None:
         """Add texts."""

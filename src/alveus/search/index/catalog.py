@@ -287,7 +287,7 @@ class Index:
     ) -> tuple[dict[int, _CatalogEntry], SearchView | None]:
         """Return the entries of sets, locked and with the latest changes, and *seen*.
 
-        In place of *seen* None is returned if *seen* is of another state than the entries.
+        Instead of *seen* None is returned if *seen* is of another state than the entries.
         """
         with self._lock:
             if not self._is_of(seen):
@@ -318,7 +318,7 @@ class Index:
             self._forget(seen)
             return
         if seen.changes is not None and seen.since == self._seq:
-            self._tell(seen.changes)
+            self._queue(seen.changes)
             self._seq = seen.seq
             return
         while self._seq < seen.seq:
@@ -326,18 +326,18 @@ class Index:
             if not changes:
                 self._forget(seen)
                 return
-            self._tell(changes)
+            self._queue(changes)
             self._seq = changes[-1].seq
 
-    def _tell(self, changes: Sequence[FeatureChange]) -> None:
+    def _queue(self, changes: Sequence[FeatureChange]) -> None:
         """Queue changes for loaded sets; drop a set that is cheaper to load again."""
-        told: dict[int, _CatalogEntry] = {}
+        queued: dict[int, _CatalogEntry] = {}
         for change in changes:
             entry = self._entries.get(change.set_number)
             if entry is not None:
                 entry.waiting.append(change)
-                told[entry.number] = entry
-        for entry in told.values():
+                queued[entry.number] = entry
+        for entry in queued.values():
             if len(entry.waiting) > max(WAITING, entry.live) and not entry.users:
                 self._drop_entry(entry)
 

@@ -153,8 +153,8 @@ class SegmentWriter:
         if filled:
             self._checks.append(crc)
         nbytes = number * int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-        place = Section(name, dtype.str, [number, *shape], self._at, nbytes, block, first)
-        self._sections.append(place)
+        section = Section(name, dtype.str, [number, *shape], self._at, nbytes, block, first)
+        self._sections.append(section)
         self._at += nbytes
 
     def finish(self, identity: Identity, figures: Mapping[str, object]) -> Segment:
@@ -376,11 +376,11 @@ class SealedTexts:
         whole = self._bytes[first:last].tobytes()
         return [whole[a - first : b - first].decode() for a, b in pairwise(offsets)]
 
-    def at(self, places: NDArray[np.integer[Any]]) -> list[str]:
+    def at(self, positions: NDArray[np.integer[Any]]) -> list[str]:
         """Return the texts at some positions."""
-        self._segment.check_rows(f"{self._name}.offsets", np.append(places, places + 1))
-        starts = cast("list[int]", self._offsets[places].tolist())
-        stops = cast("list[int]", self._offsets[places + 1].tolist())
+        self._segment.check_rows(f"{self._name}.offsets", np.append(positions, positions + 1))
+        starts = cast("list[int]", self._offsets[positions].tolist())
+        stops = cast("list[int]", self._offsets[positions + 1].tolist())
         found: list[str] = []
         for start, stop in zip(starts, stops, strict=True):
             self._segment.check_bytes(self._name, start, stop)
@@ -393,6 +393,6 @@ class SealedTexts:
         self._segment.check_entries(f"{self._name}.offsets", 0, len(self) + 1)
         self._segment.check_entries(self._name, 0, len(self._bytes))
         at = np.flatnonzero(np.diff(self._offsets) == len(wanted))
-        for place in reversed(range(len(wanted))):  # ids made in a row differ at their ends
-            at = at[self._bytes[self._offsets[at] + place] == wanted[place]]
+        for last in reversed(range(len(wanted))):  # ids made in a row differ at their ends
+            at = at[self._bytes[self._offsets[at] + last] == wanted[last]]
         return at

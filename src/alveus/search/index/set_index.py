@@ -353,7 +353,11 @@ class SetIndex:
             def leaf(condition: Condition) -> Truth:
                 if condition.is_of_value:
                     return self._values.truth(condition, self.row, read)
-                return self._own(condition) if condition.is_item_field else of_text(condition)[meta]
+                return (
+                    self._of_item(condition)
+                    if condition.is_item_field
+                    else of_text(condition)[meta]
+                )
 
             return evaluate(where.root, leaf, self.size) & self.alive
         return evaluate(where.root, of_text, len(self._metadata))[meta] & self.alive
@@ -390,7 +394,7 @@ class SetIndex:
                 found = self.cache["local time"] = found + offsets[meta] * MINUTE_US
         return found
 
-    def _own(self, condition: Condition) -> Truth:
+    def _of_item(self, condition: Condition) -> Truth:
         """Return where a condition on a field of an item holds."""
         (name,) = condition.path
         if name == "$id":
@@ -616,16 +620,16 @@ class SetPostings:
     def _group(self) -> None:
         """Group the tail once it was scanned so often that grouping it would have cost less."""
         self._scans += 1
-        own = self._grouped
-        if self._scans < SCANS or (own and len(own.docs) > 4 * self._hashes.size):
+        run = self._grouped
+        if self._scans < SCANS or (run and len(run.docs) > 4 * self._hashes.size):
             return
         self._merge()
 
     def _merge(self) -> None:
-        own = self._grouped
+        run = self._grouped
         parts = [(self._hashes.view, self._docs.view, self._counts.view)]
-        if own:
-            parts.insert(0, (own.hashes.repeat(np.diff(own.offsets)), own.docs, own.counts))
+        if run:
+            parts.insert(0, (run.hashes.repeat(np.diff(run.offsets)), run.docs, run.counts))
         hashes, docs, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
         merged, tail = grouped(hashes, docs, counts), _no_entries()
         # In one statement, which nothing interrupts: else entries would count twice.
@@ -635,7 +639,7 @@ class SetPostings:
     def nbytes(self) -> int:
         """Bytes of RAM it takes, without mapped files."""
         tail = self._hashes.nbytes + self._docs.nbytes + self._counts.nbytes
-        own = self._grouped
-        if own is None:
+        run = self._grouped
+        if run is None:
             return tail
-        return tail + own.hashes.nbytes + own.offsets.nbytes + own.docs.nbytes + own.counts.nbytes
+        return tail + run.hashes.nbytes + run.offsets.nbytes + run.docs.nbytes + run.counts.nbytes

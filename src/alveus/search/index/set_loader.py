@@ -106,7 +106,7 @@ ITEM_BYTES = 600
 
 LARGE = 5_000
 """Sets of so many live items are sealed. With 5,000 items the first search of a process then takes
-5 ms in place of 30, with 10,000 it takes 6 in place of 45; writing the file takes 60 and 120 ms."""
+5 ms instead of 30, with 10,000 it takes 6 instead of 45; writing the file takes 60 and 120 ms."""
 
 WORN = 0.02
 """Share of a sealed set that changed since, from which sealing it anew is worth a background."""

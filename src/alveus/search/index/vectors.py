@@ -173,17 +173,17 @@ class SetVectors:
 
     def _products(self, whole: Query) -> NDArray[np.float32]:
         """Return the product of every row with *whole*."""
-        size, own = self.size, self._rows.view
+        size, added = self.size, self._rows.view
         if size <= WIDE and not self._sealed and (self._query_count or size <= STEP):
             if self._wide.size < size:
-                self._wide.extend(own[self._wide.size :].astype(np.float32))
+                self._wide.extend(added[self._wide.size :].astype(np.float32))
             return self._wide.view @ whole
         self._query_count += 1
         products = np.empty(size, np.float32)
         if self._sealed:
             self._sealed.check_rows("rows", np.arange(self._sealed_size))
             _multiply(self._sealed_rows, whole, products[: self._sealed_size])
-        _multiply(own, whole, products[self._sealed_size :])
+        _multiply(added, whole, products[self._sealed_size :])
         return products
 
     def _products_at(self, at: NDArray[np.intp], whole: Query) -> NDArray[np.float32]:
