@@ -356,7 +356,7 @@ def test_a_large_set_without_a_file_is_made_once(sealed, monkeypatch, has_folder
     with index.view([1], dimensions=store.dimensions) as (one,):
         assert one.sealed
     assert not folder.joinpath("below").exists()
-    index.drop_all()
+    index.drop(1)
     viewed(index, store)
     assert len(seals) == 2
     index.join(store)
@@ -485,7 +485,7 @@ def test_drop_leaves_no_file_and_clear_leaves_it(sealed):
     index.drop(1)
     assert not (folder / "1.seg").exists()
     viewed(index, store)
-    catalog_of(store, folder).drop_all()
+    catalog_of(store, folder).drop(1)
     assert not list(folder.iterdir())
 
 

@@ -112,58 +112,8 @@ __all__ = [
     "valid_text",
 ]
 
-_NAMES = {
-    "alveus.sets.compaction": (
-        "Compacted",
-        "CompactionPlan",
-        "Derived",
-        "Merge",
-        "Summarize",
-        "Trim",
-    ),
-    "alveus.conversation": ("ConversationMemory",),
-    "alveus.embed": ("Embedder",),
-    "alveus.errors": ("AlveusError",),
-    "alveus.values.events": (
-        "Event",
-        "InputEvent",
-        "OutputEvent",
-        "LongTermGetEvent",
-        "LongTermSearchEvent",
-        "LongTermUpdateEvent",
-        "MemoryEvent",
-        "MemoryEvents",
-        "RunBeginEvent",
-        "SensoryReadEvent",
-        "SensoryWriteEvent",
-        "ShortTermReadEvent",
-        "ShortTermWriteEvent",
-    ),
-    "alveus.llm": ("ChatModel", "OpenAIChat", "ScriptedChat"),
-    "alveus.memory.aio": ("AsyncMemory",),
-    "alveus.memory.compactor": ("Compactor",),
-    "alveus.memory.keys": ("KeyBatch", "KeyMemory", "KnowledgeMemory"),
-    "alveus.memory.memory": ("Memory", "MemoryStats"),
-    "alveus.memory.prompt": ("Context", "Shares"),
-    "alveus.runs.agent": ("Agent", "Learn", "action"),
-    "alveus.runs.durable_calls": ("durable",),
-    "alveus.runs.runner": ("LocalRunner",),
-    "alveus.runs.task": ("RunnerContext",),
-    "alveus.search.signals": ("Signals",),
-    "alveus.sets": ("KnowledgeSet", "MemorySet"),
-    "alveus.sets.forgetting": ("OutOfReach", "Receipt"),
-    "alveus.state": ("MemoryKind", "MemoryObject", "MemoryRef", "Ttl"),
-    "alveus.store": ("Limits", "Retain"),
-    "alveus.store.items": ("Hit", "Hits", "Item"),
-    "alveus.text.budget": ("Budget",),
-    "alveus.memory.memory_tools": ("memory_tools",),
-    "alveus.values.retries": ("Retry",),
-    "alveus.values.storable": ("valid_text",),
-}
-"""The module of each public name."""
-
 if not TYPE_CHECKING:  # else any name would be one of the package
-    __getattr__ = lazy_names(__name__, _NAMES)
+    __getattr__ = lazy_names(__name__)
 
 
 def __dir__() -> list[str]:

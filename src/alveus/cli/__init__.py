@@ -24,4 +24,4 @@ def main() -> NoReturn:
 
 
 if not TYPE_CHECKING:  # otherwise any name would be an attribute of the package
-    __getattr__ = lazy_names(__name__, {"alveus.cli.app": ["alveus"]})
+    __getattr__ = lazy_names(__name__)

@@ -12,11 +12,4 @@ if TYPE_CHECKING:
 __all__ = ["COMPRESSED", "SUMMARY", "Compressed", "ConversationMemory", "Said"]
 
 if not TYPE_CHECKING:  # otherwise any name would be an attribute of the package
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "alveus.conversation.conversation_memory": ("ConversationMemory",),
-            "alveus.conversation.message_items": ("COMPRESSED", "SUMMARY", "Said"),
-            "alveus.conversation.rolling_summary": ("Compressed",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

@@ -269,10 +269,4 @@ class _OpenEmbedders:
 _open_embedders = _OpenEmbedders()
 
 if not TYPE_CHECKING:  # else any name would be one of the package
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "alveus.embed.minilm_onnx": ("MiniLmOnnx",),
-            "alveus.embed.openai_embedder": ("OpenAIEmbedder",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

@@ -234,7 +234,7 @@ def _attend(heads: Vectors, seen: Vectors, length: int) -> None:
 
 
 def gelu_doubled(rows: Vectors) -> Vectors:
-    """Return 2·x·Φ(x) for each number, changed in the array itself, to 7e-6; Φ is the normal distribution."""
+    """Return 2·x·Φ(x) for each number, in the same array, to 7e-6; Φ is the normal distribution."""
     square = np.empty_like(rows[:GELU_ROWS])
     inner = np.empty_like(square)
     *lower, highest = [np.float32(factor) for factor in GELU]

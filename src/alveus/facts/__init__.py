@@ -36,20 +36,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # otherwise any name would be an attribute of the package
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "alveus.facts.entities": ("EntityPage", "EntityProfile"),
-            "alveus.facts.fact": (
-                "Fact",
-                "FactOrigin",
-                "FactProblem",
-                "LearnReport",
-                "Learning",
-                "LearningCost",
-                "Quotation",
-            ),
-            "alveus.facts.facts": ("Facts", "facts_of_key"),
-            "alveus.facts.learning": ("LearnOptions", "Source", "learn"),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

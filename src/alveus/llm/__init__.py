@@ -67,20 +67,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # else any name would be one of the package
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "alveus.llm.answer_reader": (
-                "AnswerReader",
-                "Unfit",
-                "answer_text",
-                "read_json",
-                "read_json_alone",
-                "text_said",
-            ),
-            "alveus.llm.asking": ("Asking", "ask_json", "ask_text", "said_by", "stream_text"),
-            "alveus.llm.openai_chat": ("Dialect", "OpenAIChat"),
-            "alveus.llm.reranking": ("ChatReranker", "HttpReranker"),
-            "alveus.llm.scripted": ("ScriptedChat",),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

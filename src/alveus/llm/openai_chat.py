@@ -15,7 +15,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from threading import TIMEOUT_MAX, Lock
 from time import monotonic
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, Self, Unpack
 from urllib.parse import urlsplit
 
@@ -152,12 +151,7 @@ class OpenAIChat(ChatModel):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

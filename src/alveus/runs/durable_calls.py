@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextvars import ContextVar
 from dataclasses import field, replace
+from functools import partial
 from typing import Any, Protocol, TypeVar, cast
 
 from alveus.errors import (
@@ -303,7 +304,7 @@ class Calls:
                 "await ctx.durable(…)"
             )
 
-    def slot(self, function: object, options: Options, args: Any, kwargs: Any) -> Slot:
+    def slot(self, function: Callable[..., Any], options: Options, args: Any, kwargs: Any) -> Slot:
         """Return the slot of the next call, with the record of an earlier attempt.
 
         Raises:
@@ -313,31 +314,35 @@ class Calls:
         digest = arguments_digest(name, args, kwargs, self.salt)
         position, self.made = self.made, self.made + 1
         fresh = DurableCall(self.run, self.ordinal, position, name, digest, "pending")
-        recorded = self.recorded.get(position)
+        return Slot(self, fresh, self._record_of(fresh), options, function, args, kwargs)
+
+    def _record_of(self, fresh: DurableCall) -> DurableCall | None:
+        """Return the record of a call; None: it is made for the first time, or made anew."""
+        recorded = self.recorded.get(fresh.position)
         if recorded is None:
-            return Slot(self, fresh, None)
-        if (recorded.name, recorded.digest) != (name, digest):
+            return None
+        if (recorded.name, recorded.digest) != (fresh.name, fresh.digest):
             if self.on_mismatch == "fail":
                 raise NonDeterministicAction(
                     self.action,
-                    position=position,
+                    position=fresh.position,
                     recorded=f"{recorded.name}() with arguments {recorded.digest}",
-                    found=f"{name}() with arguments {digest}",
+                    found=f"{fresh.name}() with arguments {fresh.digest}",
                 )
-            return Slot(self, self._begun_anew(fresh), None)
-        if recorded.status == "raised" and self.retried and position == max(self.recorded):
-            again = self._begun_anew(fresh)
-            return Slot(self, fresh, again if recorded.attempts == RECONCILED else None)
-        return Slot(self, fresh, recorded)
+            self._begin_anew(fresh)
+            return None
+        if recorded.status == "raised" and self.retried and fresh.position == max(self.recorded):
+            self._begin_anew(fresh)
+            return fresh if recorded.attempts == RECONCILED else None
+        return recorded
 
-    def _begun_anew(self, fresh: DurableCall) -> DurableCall:
-        """Forget the calls from a position on; return the new one there.
+    def _begin_anew(self, fresh: DurableCall) -> None:
+        """Replace the calls from a position on by the new one there.
 
         In a separate commit, because calls behind it may be under way.
         """
         self.recorded = {p: call for p, call in self.recorded.items() if p < fresh.position}
         self.record(replace(fresh, truncate=True))
-        return fresh
 
     def pause(self, seconds: float) -> None:
         """Wait before another attempt; raise `Interrupted` when the runner closes."""
@@ -354,11 +359,15 @@ class Calls:
 
 @dataclass
 class Slot:
-    """The position of one call, with its record."""
+    """One durable call: its position, its record, and the function to call."""
 
     calls: Calls
     call: DurableCall
     recorded_call: DurableCall | None
+    options: Options
+    function: Callable[..., Any]
+    args: Any
+    kwargs: Any
 
     @property
     def complete(self) -> bool:
@@ -375,16 +384,24 @@ class Slot:
             raise remade(recorded.name, recorded.outcome)
         return wire.decode(recorded.outcome)
 
-    def chosen(self, function: Callable[..., Any], options: Options) -> tuple[Any, bool]:
-        """Return the function to call, and whether that is the reconciler."""
-        if self.recorded_call is not None and options.reconcile is not None:
-            return options.reconcile, True
-        return function, False
+    @property
+    def reconciles(self) -> bool:
+        """Whether the reconciler is called: an earlier attempt began the call."""
+        return self.recorded_call is not None and self.options.reconcile is not None
 
-    def announce(self, options: Options) -> None:
-        """Record that the call begins, if a reconciler can find its outcome later."""
-        if options.reconcile is not None and self.recorded_call is None:
+    def begin(self) -> Callable[[], Any]:
+        """Return the function to call; record that it begins, if a reconciler exists."""
+        if self.options.reconcile is not None:
+            if self.recorded_call is not None:
+                return self.options.reconcile
             self._record(self.call)
+        return partial(self.function, *self.args, **self.kwargs)
+
+    def pause_s(self, error: Exception, tried: int) -> float | None:
+        """Return the seconds until the next attempt; None: the error is final."""
+        if self.reconciles or not self.options.retry.should_retry(error, tried):
+            return None
+        return self.options.retry.pause_s(tried)
 
     def keep(self, value: object) -> Any:
         """Record a result; return it as a later attempt gets it."""
@@ -394,8 +411,8 @@ class Slot:
 
     def keep_error(self, error: Exception, tried: int) -> None:
         """Record an error as final."""
-        outcome = raised(error)
-        self._record(replace(self.call, status="raised", outcome=outcome, attempts=tried))
+        attempts, outcome = RECONCILED if self.reconciles else tried, raised(error)
+        self._record(replace(self.call, status="raised", outcome=outcome, attempts=attempts))
 
     def _record(self, call: DurableCall) -> None:
         self.calls.record(call)
@@ -450,72 +467,58 @@ class Durable:
             raise _is_async(call_name(function, options))
         slot = self._calls.slot(function, options, tuple(args), kwargs)
         if self._calls.is_async:
-            coroutine = self._awaited(slot, function, options, args, kwargs)
+            coroutine = self._awaited(slot)
             self._calls.coroutines.append((slot.call.name, coroutine))
             return coroutine
-        if slot.complete:
-            return slot.outcome()
-        return self._made(slot, function, options, args, kwargs)
+        return slot.outcome() if slot.complete else self._made(slot)
 
-    def _made(
-        self, slot: Slot, function: Callable[..., Any], options: Options, args: Any, kwargs: Any
-    ) -> Any:
-        slot.announce(options)
-        chosen, reconciles = slot.chosen(function, options)
-        tried = 1
+    def _made(self, slot: Slot) -> Any:
+        call, tried = slot.begin(), 1
         while True:
             self._context.seal(_closed_to(slot.call.name))
             try:
-                value = chosen() if reconciles else chosen(*args, **kwargs)
+                value = call()
                 _refuse_awaitable(value, slot.call.name)
             except Exception as error:
-                if reconciles or not options.retry.should_retry(error, tried):
-                    slot.keep_error(error, RECONCILED if reconciles else tried)
+                if (pause_s := slot.pause_s(error, tried)) is None:
+                    slot.keep_error(error, tried)
                     raise
-                pause = options.retry.pause_s(tried)
             else:
                 return slot.keep(value)
             finally:
                 self._context.reopen()
-            self._calls.pause(pause)
+            self._calls.pause(pause_s)
             tried += 1
 
-    async def _awaited(
-        self, slot: Slot, function: Callable[..., Any], options: Options, args: Any, kwargs: Any
-    ) -> Any:
+    async def _awaited(self, slot: Slot) -> Any:
         if slot.complete:
             return slot.outcome()
-        await to_its_end(slot.announce, options)
-        chosen, reconciles = slot.chosen(function, options)
-        kwargs = {} if reconciles else kwargs
-        tried = 1
+        call, tried = await to_its_end(slot.begin), 1
         while True:
             inside = _INSIDE.set(slot.call.name)
             try:
-                value = await _start(slot, chosen, () if reconciles else args, kwargs)
+                value = await _start(slot, call)
             except Exception as error:
-                if reconciles or not options.retry.should_retry(error, tried):
-                    tried = RECONCILED if reconciles else tried
+                if (pause_s := slot.pause_s(error, tried)) is None:
                     await to_its_end(slot.keep_error, error, tried)
                     raise
-                pause = options.retry.pause_s(tried)
             else:
                 return await to_its_end(slot.keep, value)
             finally:
                 _INSIDE.reset(inside)
-            await self._calls.apause(pause)
+            await self._calls.apause(pause_s)
             tried += 1
 
 
-async def _start(slot: Slot, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+async def _start(slot: Slot, call: Callable[[], Any]) -> Any:
     """Return the result of a call; a plain function is called in a thread.
 
     A cancelled caller, as by a timeout, waits until the function has ended, and its result is
     recorded: otherwise a later attempt would call it again while it still runs.
     """
-    if inspect.iscoroutinefunction(function):
-        return await function(*args, **kwargs)
-    answer = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    if inspect.iscoroutinefunction(call):
+        return await call()
+    answer = asyncio.ensure_future(asyncio.to_thread(call))
     try:
         value = await asyncio.shield(answer)
     except asyncio.CancelledError:

@@ -113,7 +113,8 @@ class LiveRun:
         self._env = TaskEnvironment(setup, row, tree, self._now)
         self._recorded: list[DurableCall] | None = None
         self._task: Task | None = None
-        self._parked_at = None if row.error is None else parked_at(row.error)
+        parked = None if row.error is None else cast("dict[str, int]", wire.decode(row.error))
+        self._parked_at = None if parked is None else parked.get("ordinal")
 
     # --- progress -----------------------------------------------------------------------------
 
@@ -196,7 +197,7 @@ class LiveRun:
 
     def _action_named(self, name: str) -> BoundAction:
         if name == RUN_BEGIN:
-            return BoundAction(RUN_BEGIN, (), self._tell_begin, None, "fail", ONCE, is_async=False)
+            return BoundAction(RUN_BEGIN, (), self._send_begin, None, "fail", ONCE, is_async=False)
         action = self.setup.plan.actions.get(name)
         if action is None:
             raise AgentChanged(
@@ -243,16 +244,19 @@ class LiveRun:
 
     def _calls_for(self, ordinal: int, action: BoundAction, stopping: Flag) -> Calls:
         """Return the durable calls of a task; most tasks never use any."""
+        recorded, store = self._recorded, self.setup.engine.store
+        if recorded is None:
+            recorded = store.durable_calls(self.row.id, ordinal)
         return Calls(
             self.row.id,
             ordinal,
             action.name,
-            self.setup.engine.store.salt(),
+            store.salt(),
             self._record,
             stopping,
             on_mismatch=self.setup.plan.agent.on_mismatch,
             is_async=action.is_async,
-            recorded={call.position: call for call in self._calls_of(ordinal)},
+            recorded={call.position: call for call in recorded},
             retried=self.failures > 0 or self._parked_at == ordinal,
             observer=self.observer,
         )
@@ -263,18 +267,12 @@ class LiveRun:
         details = self.setup.plan.reported_with(self.setup.engine.listeners.kinds)
         return MemoryRecorder(details, self.row.scope) if details else None
 
-    def _tell_begin(self, event: Event, context: RunnerContext) -> None:
+    def _send_begin(self, event: Event, context: RunnerContext) -> None:
         """Report the content of short-term memory, and pass the input on."""
         detail = "paths" if self.setup.plan.run_begin == "paths" else "values"
         context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
         assert self._task is not None  # noqa: S101 - its action is under way
         self._task.pass_on(event)  # the input keeps its id
-
-    def _calls_of(self, ordinal: int) -> list[DurableCall]:
-        """Return the recorded calls of a task; read from the store only if there may be some."""
-        if self._recorded is not None:
-            return self._recorded
-        return self.setup.engine.store.durable_calls(self.row.id, ordinal)
 
     def _record(self, call: DurableCall) -> None:
         """Store a durable call of the task, in a separate commit; see `Calls`."""
@@ -308,7 +306,11 @@ class LiveRun:
                 follow.append((event, actions))
             if isinstance(event, OutputEvent):
                 outputs.append(written(event))
-            if actions or self._is_stored(event):
+            if isinstance(event, MemoryEvent):
+                is_stored = type(event) in self.setup.plan.stored
+            else:
+                is_stored = not isinstance(event, OutputEvent)
+            if actions or is_stored:
                 sent.append([plain(event), [*actions]])
         is_last = len(self._due) == 1 and not follow
         sensory = () if is_last else did.sensory
@@ -324,12 +326,6 @@ class LiveRun:
             done=is_last,
         )
         return Finished("step", self._batch(step, did, release=is_last and release()), did, follow)
-
-    def _is_stored(self, event: Event) -> bool:
-        """Return whether the step stores an event that triggers nothing."""
-        if isinstance(event, MemoryEvent):
-            return type(event) in self.setup.plan.stored
-        return not isinstance(event, OutputEvent)
 
     def drop(self) -> None:
         """Close the context of a task that did not return, and drop its effects."""
@@ -375,28 +371,24 @@ class LiveRun:
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
         engine, draft = self.setup.engine, None if did is None else did.draft
         state = () if did is None else did.short
-        if draft is None:
-            return Batch(
-                scope=self.row.scope,
-                time=engine.clock(),
-                epoch=self.epoch,
-                run=progress,
-                release=release,
-                base=self._tree.head() if state else None,
-                state=state,
-            )
-        draft.recheck()
-        now, corroborated = engine.clock.times()
-        return Batch(
+        batch = Batch(
             scope=self.row.scope,
-            time=now,
-            corroborated=corroborated,
+            time=engine.clock(),
             epoch=self.epoch,
             run=progress,
             release=release,
-            expects=engine.expects if draft.items else (),
             base=self._tree.head() if state else None,
             state=state,
+        )
+        if draft is None:
+            return batch
+        draft.recheck()
+        now, corroborated = engine.clock.times()
+        return replace(
+            batch,
+            time=now,
+            corroborated=corroborated,
+            expects=engine.expects if draft.items else (),
             define=draft.define,
             items=draft.items,
             admission_checks=tuple(draft.admission_checks.values()),
@@ -427,11 +419,6 @@ class LiveRun:
             self.setup.engine.written(did.draft.items, commit)
         if self.setup.engine.listeners.kinds:
             self.setup.engine.listeners.tell(did.sent)
-
-
-def parked_at(error: str) -> int | None:
-    """Return the ordinal of the failed task from its `error_record`."""
-    return cast("dict[str, int]", wire.decode(error)).get("ordinal")
 
 
 def error_record(error: BaseException, action: str, ordinal: int) -> str:

@@ -11,7 +11,7 @@ from dataclasses import field
 from datetime import datetime
 from functools import lru_cache, partial
 from hashlib import blake2b
-from typing import TypeAlias, TypedDict, cast
+from typing import Literal, TypeAlias, TypedDict, cast
 
 from alveus.errors import InvalidInput, Unusable
 from alveus.errors.short_repr import short_repr
@@ -271,36 +271,23 @@ class Task:
         if made is not None:
             made.check_awaited()
 
-    def sensory(self, resolver: Resolver) -> Overlay:
-        """Return the overlay of the run's sensory memory."""
-        overlay = self._made.get("sensory")
+    def overlay(self, memory: Literal["sensory", "short"], resolver: Resolver) -> Overlay:
+        """Return the overlay of an exact memory: of the run's, or of the key's."""
+        overlay = self._made.get(memory)
         if overlay is None:
-            paths = self.env.setup.sensory_paths
-            overlay = self._overlay(self.env.sensory, paths, None, resolver)
-            return self._made.setdefault("sensory", overlay)
+            self.check_open()
+            env, setup, recorder = self.env, self.env.setup, self._recorder
+            if memory == "sensory":
+                tree, paths, ttl = env.sensory, setup.sensory_paths, None
+            else:
+                tree, paths, ttl = env.short, setup.paths, setup.ttl
+            kind, cells = paths.kind, Cells.over(tree, env.now, [])
+            tree_recorder = None if recorder is None else recorder.tree(kind)
+            overlay = Overlay(kind, paths, cells, ttl, tree_recorder, resolver)
+            return self._made.setdefault(memory, overlay)
         if self.is_async:
             check_outside()
         return overlay
-
-    def short_term(self, resolver: Resolver) -> Overlay:
-        """Return the overlay of the key's short-term memory."""
-        overlay = self._made.get("short")
-        if overlay is None:
-            setup = self.env.setup
-            overlay = self._overlay(self.env.short, setup.paths, setup.ttl, resolver)
-            return self._made.setdefault("short", overlay)
-        if self.is_async:
-            check_outside()
-        return overlay
-
-    def _overlay(
-        self, tree: ExactTree | None, paths: PathCache, ttl: Ttl | None, resolver: Resolver
-    ) -> Overlay:
-        self.check_open()
-        kind, recorder = paths.kind, self._recorder
-        cells = Cells.over(tree, self.env.now, [])
-        tree_recorder = None if recorder is None else recorder.tree(kind)
-        return Overlay(kind, paths, cells, ttl, tree_recorder, resolver)
 
     def _overlays(self) -> list[Overlay]:
         """Return the overlays in use, in the order of their first use."""
@@ -452,13 +439,13 @@ class RunnerContext(Prompts):
     @property
     def sensory_memory(self) -> MemoryObject:
         """The root of the run's exact memory: empty when the run begins, gone when it ends."""
-        overlay = self._task.sensory(self)
+        overlay = self._task.overlay("sensory", self)
         return MemoryObject(overlay, overlay.paths.root)
 
     @property
     def short_term_memory(self) -> MemoryObject:
         """The root of the key's exact memory, which lasts across runs."""
-        overlay = self._task.short_term(self)
+        overlay = self._task.overlay("short", self)
         return MemoryObject(overlay, overlay.paths.root)
 
     @property

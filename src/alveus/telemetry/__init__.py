@@ -13,4 +13,4 @@ if TYPE_CHECKING:
 __all__ = ["OpenTelemetry"]
 
 if not TYPE_CHECKING:  # else any name would be one of the package
-    __getattr__ = lazy_names(__name__, {"alveus.telemetry.open_telemetry": ("OpenTelemetry",)})
+    __getattr__ = lazy_names(__name__)

@@ -21,11 +21,4 @@ __all__ = [
 ]
 
 if not TYPE_CHECKING:  # else any name would be one of the package
-    __getattr__ = lazy_names(
-        __name__,
-        {
-            "alveus.text.extractive_summariser": ("ExtractiveSummariser",),
-            "alveus.text.model_summariser": ("ModelSummariser",),
-            "alveus.text.statements": ("sentences", "tokens"),
-        },
-    )
+    __getattr__ = lazy_names(__name__)

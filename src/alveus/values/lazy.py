@@ -3,28 +3,41 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from functools import cache
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, cast, overload
 
 
-def lazy_names(package: str, names: Mapping[str, Sequence[str]]) -> Callable[[str], object]:
-    """Return the `__getattr__` of a package.
+def lazy_names(package: str) -> Callable[[str], object]:
+    """Return the `__getattr__` of a package: it imports a name when the name is first used.
+
+    The names are those that the package imports below ``if TYPE_CHECKING:``, where a type checker
+    reads them too.
 
     Args:
         package: Its ``__name__``.
-        names: The names in each module, by the module's full name.
     """
-    modules = {
-        name: module for module, names_of_module in names.items() for name in names_of_module
-    }
+
+    @cache
+    def modules() -> dict[str, str]:
+        from dis import get_instructions
+
+        found, module = dict[str, str](), ""
+        for step in get_instructions(
+            cast("Any", sys.modules[package]).__loader__.get_code(package)
+        ):
+            if step.opname == "IMPORT_NAME":
+                module = step.argval
+            elif step.opname == "IMPORT_FROM":
+                found[step.argval] = module
+        return found
 
     def __getattr__(name: str) -> object:  # noqa: N807 - the name that Python looks up
-        if name not in modules:
+        if name not in modules():
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value: object = getattr(import_module(modules[name]), name)
+        value: object = getattr(import_module(modules()[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -18,7 +18,6 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from itertools import islice
 from math import inf
-from types import TracebackType
 from typing import Any, Literal, Self, TypeAlias, cast, get_args, overload
 
 from alveus.errors import (
@@ -277,8 +276,8 @@ class LocalRunner(ProcessBound):
     def _accepted(
         self, inputs: list[QueuedInput], *, call: bool, on_parked: OnParked
     ) -> list[Ticket]:
-        rests = any(self._rests(queued.scope) for queued in inputs)
-        owner = None if rests else self.owner
+        lanes = [self._executor.scheduler.lanes.get(queued.scope) for queued in inputs]
+        owner = None if any(lane.rests for lane in lanes if lane is not None) else self.owner
         accepted = self._store.accept(self.name, inputs, owner=owner)
         if on_parked == "retry":
             accepted = [self._retried(answer) for answer in accepted]
@@ -312,15 +311,14 @@ class LocalRunner(ProcessBound):
         again = self._store.run(run) or row
         return replace(answer, run=again.id, number=again.number)
 
-    def _rests(self, scope: Scope) -> bool:
-        lane = self._executor.scheduler.lanes.get(scope)
-        return lane is not None and lane.rests
-
     def _ticket(self, queued: QueuedInput, answer: Accepted) -> Ticket:
         key = queued.scope.key or ""
         ticket = Ticket(answer.run or 0, key, answer.number, answer.repeated, self)
         if answer.run is None:
-            ticket.resolve(None, self._pruned(queued))
+            pruned = (
+                f"event {queued.label!r} of agent {self.name!r} was run before, and its outputs"
+            )
+            ticket.resolve(None, NotFound(f"{pruned} were pruned since; see retain="))
         return ticket
 
     def _line_up(self, queued: QueuedInput, answer: Accepted, *, call: bool) -> bool:
@@ -345,12 +343,6 @@ class LocalRunner(ProcessBound):
         if lane.state is LaneState.IDLE or lent:
             scheduler.make_ready(lane, call=call)
         return maybe_done
-
-    def _pruned(self, queued: QueuedInput) -> NotFound:
-        return NotFound(
-            f"event {queued.label!r} of agent {self.name!r} was run before, and its outputs were "
-            "pruned since; see retain="
-        )
 
     # --- waiting for outputs ------------------------------------------------------------------
 
@@ -457,7 +449,8 @@ class LocalRunner(ProcessBound):
             stop: A `threading.Event`, or an object with its `is_set`. It is polled: the handler of
                 a signal may set it.
         """
-        _checked_stop(stop)
+        if stop is not None and not hasattr(stop, "is_set"):
+            raise InvalidInput(f"stop must be a threading.Event, not {short_repr(stop)}")
         self._watch.serving = True
         self.start()
         self._registry.stir.set()
@@ -514,12 +507,7 @@ class LocalRunner(ProcessBound):
         self.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         try:
             if kind is None:
                 for ticket in self._unfinished():
@@ -583,12 +571,7 @@ class LocalRunner(ProcessBound):
             raise
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, kind: object, *_: object) -> None:
         try:
             if kind is None:
                 for ticket in self._unfinished():
@@ -639,12 +622,6 @@ def _input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None)
 
 _scope = lru_cache(1024)(Scope)
 """Returns one `Scope` object for each key: a busy key needs hundreds at once."""
-
-
-def _checked_stop(stop: object) -> None:
-    """Raise unless *stop* is None or an event, of threads or of processes."""
-    if stop is not None and not hasattr(stop, "is_set"):
-        raise InvalidInput(f"stop must be a threading.Event, not {short_repr(stop)}")
 
 
 def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:

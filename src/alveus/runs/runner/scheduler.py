@@ -316,7 +316,8 @@ class Scheduler:
             if self._ready and not self._quick:
                 self._call_worker()
             if len(self.lanes) > LANES:
-                self._forget_idle(now)
+                for lane in [v for v in self.lanes.values() if v.state is LaneState.IDLE]:
+                    self._forget(lane, now)
             return (self._later[0][0] - now if self._later else None), taken_over
 
     def _held_up(self, shift: Shift) -> list[LiveLane]:
@@ -329,12 +330,6 @@ class Scheduler:
         for lane in taken_over:
             lane.shift = None
         return taken_over
-
-    def _forget_idle(self, now: float) -> None:
-        """Drop lanes that have been idle for long; the lock is held."""
-        for lane in list(self.lanes.values()):
-            if lane.state is LaneState.IDLE:
-                self._forget(lane, now)
 
     def forget_parked(self, *, but: Container[str | None]) -> None:
         """Drop lanes whose next run is parked, if there are many; keep those of some keys.

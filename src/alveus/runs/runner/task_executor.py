@@ -316,11 +316,6 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 """Errors of the store that are no fault of an action."""
 
 
-def _hinders(error: BaseException) -> bool:
-    """Return whether an error is no fault of an action, nor of a thread that commits for others."""
-    return isinstance(error, _HINDERED) or type(error) is Unavailable
-
-
 _GONE = (StoreClosed, ForkedStore)
 """Errors that end all work of this process on the store."""
 
@@ -485,8 +480,9 @@ class TaskExecutor:
             return None
         except BaseException as error:  # the user's code: its run is parked
             run.drop()
-            if _is_ctrl_c(error):
-                raise
+            is_main = threading.current_thread() is threading.main_thread()
+            if isinstance(error, KeyboardInterrupt) and is_main:
+                raise  # a user interrupted the program: Python raises that in its main thread only
             return self._refused(lane, error)
         finally:
             shift.since = inf
@@ -533,7 +529,8 @@ class TaskExecutor:
             self.fail(error)
             self.scheduler.leave(lane, LaneState.IDLE)
             return None
-        if run is None or (_hinders(error) and self._is_from_store(error)):
+        is_hindered = isinstance(error, _HINDERED) or type(error) is Unavailable
+        if run is None or (is_hindered and self._is_from_store(error)):
             self._hindered(lane, error)
             return None
         if isinstance(error, StaleRun) and run.fenced:
@@ -738,12 +735,6 @@ class TaskExecutor:
             if run is not None:
                 run.observer.end("interrupted")
         return ended
-
-
-def _is_ctrl_c(error: BaseException) -> bool:
-    """Return whether a user interrupted the program; Python raises that in its main thread only."""
-    main = threading.main_thread()
-    return isinstance(error, KeyboardInterrupt) and threading.current_thread() is main
 
 
 def _moved_on(error: BaseException) -> bool:

@@ -240,7 +240,11 @@ class Ticket(ProcessBound):
         lock = self._lock
         if lock is None:  # most tickets are never waited for
             with _FIRST_WAIT:
-                lock = self._lock = self._lock or _taken_lock()
+                if self._lock is None:
+                    taken = threading.Lock()
+                    taken.acquire()
+                    self._lock = taken
+                lock = self._lock
         if not self.done and lock.acquire(timeout=max(0.0, timeout)):
             lock.release()
         return self.done
@@ -248,12 +252,6 @@ class Ticket(ProcessBound):
 
 _FIRST_WAIT = FreshLock()
 """Held while a ticket gets the lock for its waiting callers."""
-
-
-def _taken_lock() -> threading.Lock:
-    lock = threading.Lock()
-    lock.acquire()
-    return lock
 
 
 Answer: TypeAlias = tuple[Outputs | None, BaseException | None]

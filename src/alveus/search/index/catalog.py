@@ -94,6 +94,10 @@ class Index:
         writable: Whether sealed files may be written and removed. If not, they are only read.
         budget_bytes: RAM that unused sets may keep. A set that needs more by itself is kept in
             nameless files if *in_files* is set; else each use loads the set again.
+
+    Attributes:
+        seq: The last line of the change log in the last view.
+        epoch: The epoch of the last view; see `SearchView`.
     """
 
     def __init__(
@@ -117,7 +121,7 @@ class Index:
         )
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
-        self._epoch = self._seq = 0
+        self.epoch = self.seq = 0
         self._bytes = 0  # the sum of `counted` of the entries
         self._users: WeakSet[Finder] = WeakSet()
 
@@ -138,16 +142,6 @@ class Index:
     def numbers(self) -> Container[int]:
         """Numbers of the sets that are loaded or soon will be."""
         return self._entries.keys()
-
-    @property
-    def seq(self) -> int:
-        """The last line of the change log in the last view."""
-        return self._seq
-
-    @property
-    def epoch(self) -> int:
-        """The epoch of the last view; see `SearchView`."""
-        return self._epoch
 
     @contextmanager
     def view(
@@ -202,34 +196,9 @@ class Index:
             view: A read of the sets from a moment ago, which is not repeated.
         """
         try:
-            if len(set_numbers) == 1:
-                return self._read_one(set_numbers[0], dimensions, work, view)
             return call_within(self.view(set_numbers, dimensions=dimensions, seen=view), work)
         except Damaged:
             return call_within(self.view(set_numbers, dimensions=dimensions), work)
-
-    def _read_one(
-        self,
-        number: int,
-        dimensions: int,
-        work: Callable[[list[SetIndex]], R],
-        seen: SearchView | None,
-    ) -> R:
-        """Do the work of `read` for one set, quicker: most searches use one set."""
-        entries, seen = self._acquire((number,), seen)
-        entry = entries[number]
-        try:
-            with entry.lock:
-                index = self._refreshed(entry, dimensions, seen)
-                try:
-                    found = work([index])
-                except Damaged as damage:
-                    self._discard(entries, damage)
-                    raise
-                self._measure(entry)
-                return found
-        finally:
-            self._release(entries)
 
     def drop(self, set_number: int) -> None:
         """Drop a set, and remove its sealed file; its next use loads it from the store.
@@ -244,11 +213,6 @@ class Index:
         with entry.lock:
             entry.index = None
             self._sealed.discard(set_number)
-
-    def drop_all(self) -> None:
-        """Forget all sets, and remove every sealed file of this index."""
-        for number in {*self._entries, *self._sealed.numbers()}:
-            self.drop(number)
 
     def clear(self) -> None:
         """Free the RAM; sealed files stay."""
@@ -267,7 +231,9 @@ class Index:
         for entry in entries:
             with entry.lock:
                 if entry.index is not None and self._sealed.change_share(entry.index) > WORN:
-                    entry.index = self._load(entry, dimensions, afresh=True)
+                    entry.index = self._sealed.load(
+                        entry.number, dimensions=dimensions, afresh=True
+                    )
                     sealed += 1
         return sealed
 
@@ -308,26 +274,26 @@ class Index:
 
     def _is_of(self, seen: SearchView | None) -> bool:
         """Return whether *seen* is as new as the loaded sets."""
-        return seen is not None and seen.seq == self._seq and seen.epoch == self._epoch
+        return seen is not None and seen.seq == self.seq and seen.epoch == self.epoch
 
     def _route(self, seen: SearchView | None) -> None:
         """Queue the changes since the last view for each loaded set."""
-        if seen is None or (seen.epoch == self._epoch and seen.seq < self._seq):
-            seen = self._finder.search_view((), SearchCache(self._seq))
-        if seen.epoch != self._epoch or seen.seq < self._seq or not self._entries:
+        if seen is None or (seen.epoch == self.epoch and seen.seq < self.seq):
+            seen = self._finder.search_view((), SearchCache(self.seq))
+        if seen.epoch != self.epoch or seen.seq < self.seq or not self._entries:
             self._forget(seen)
             return
-        if seen.changes is not None and seen.since == self._seq:
+        if seen.changes is not None and seen.since == self.seq:
             self._queue(seen.changes)
-            self._seq = seen.seq
+            self.seq = seen.seq
             return
-        while self._seq < seen.seq:
-            changes = self._finder.changes(self._seq)
+        while self.seq < seen.seq:
+            changes = self._finder.changes(self.seq)
             if not changes:
                 self._forget(seen)
                 return
             self._queue(changes)
-            self._seq = changes[-1].seq
+            self.seq = changes[-1].seq
 
     def _queue(self, changes: Sequence[FeatureChange]) -> None:
         """Queue changes for loaded sets; drop a set that is cheaper to load again."""
@@ -344,7 +310,7 @@ class Index:
     def _forget(self, seen: SearchView) -> None:
         """Drop all sets: the change log no longer has the lines after their state."""
         self._drop_entries()
-        self._epoch, self._seq = seen.epoch, seen.seq
+        self.epoch, self.seq = seen.epoch, seen.seq
 
     def _refreshed(
         self, entry: _CatalogEntry, dimensions: int, seen: SearchView | None
@@ -356,38 +322,28 @@ class Index:
         entry.index = None  # it must not stay half refreshed if something fails
         with self._lock:
             waiting, entry.waiting = entry.waiting, []
+        load = partial(self._sealed.load, entry.number, dimensions=dimensions)
+        forgets = any(change.kind == "removed" for change in waiting)
         try:
             if index is None and seen is not None and entry.number in seen.features:
                 index = SetIndex.build(seen.features[entry.number], dimensions=dimensions)
-            elif (
-                index is None
-                or index.dimensions != dimensions
-                or self._keeps_removed(entry.number, index, waiting)
-            ):
-                index = self._load(entry, dimensions)
+            elif index is None or index.dimensions != dimensions:
+                index = load()
+            elif forgets and (self._sealed.drop_nameless(entry.number) or index.spilled):
+                index = load()  # its nameless files have forgotten items
             elif waiting:
                 brought = (seen or NOTHING).changed_features
                 apply(waiting, index, self._finder, entry.number, brought)
-                if self._sealed.change_share(index) > OVERGROWN or _is_hollow(index):
-                    index = self._load(entry, dimensions, afresh=True)
+                is_hollow = index.size - index.live > max(HOLES, index.live)
+                if self._sealed.change_share(index) > OVERGROWN or (is_hollow and not index.sealed):
+                    index = load(afresh=True)
         except Outdated:
-            index = self._load(entry, dimensions)
+            index = load()
         except Damaged as damage:
             self._discard({entry.number: entry}, damage)
-            index = self._load(entry, dimensions)
+            index = load()
         entry.index = index
         return index
-
-    def _keeps_removed(
-        self, number: int, index: SetIndex, changes: Sequence[FeatureChange]
-    ) -> bool:
-        """Drop nameless files with forgotten items; return whether any was dropped."""
-        if not any(change.kind == "removed" for change in changes):
-            return False
-        return self._sealed.drop_nameless(number) or index.spilled
-
-    def _load(self, entry: _CatalogEntry, dimensions: int, *, afresh: bool = False) -> SetIndex:
-        return self._sealed.load(entry.number, dimensions=dimensions, afresh=afresh)
 
     def _discard(self, entries: dict[int, _CatalogEntry], damage: Damaged) -> None:
         """Drop damaged sets. The locks of the entries are held."""
@@ -452,8 +408,3 @@ class Index:
             entry.counted = 0
         self._entries.clear()
         self._bytes = 0
-
-
-def _is_hollow(index: SetIndex) -> bool:
-    """Return whether a set in RAM has more holes than live documents."""
-    return not index.sealed and index.size - index.live > max(HOLES, index.live)

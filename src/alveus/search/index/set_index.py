@@ -414,12 +414,16 @@ class SetIndex:
             found[self._ids.where(str(text))] = True
         return found
 
-    def embedded(self, feature: Feature) -> None:
-        """Take in the vectors of a feature that was pending; else nothing happens."""
+    def embedded(self, feature: Feature) -> bool:
+        """Take in the vectors of a pending feature.
+
+        Return whether the live doc of its row, if it has one, now has these very vectors.
+        """
         doc = self.find(feature.row)
         if doc is not None and self._vectors.embed(doc, feature.vectors):
             self.pending -= 1
             self.cache.clear()
+        return doc is None or self._vectors.are(doc, feature.vectors)
 
     def end(self, row: int) -> None:
         """Make a hole of the row's doc; nothing happens if it is none, or one already."""
@@ -497,11 +501,6 @@ class SetIndex:
         """Return whether the row has a doc, live or ended."""
         at = int(self.row.searchsorted(row))
         return at < self.size and int(self.row[at]) == row
-
-    def has_vectors_of(self, feature: Feature) -> bool:
-        """Return whether the feature's row, if it has a live doc, has these very vectors."""
-        doc = self.find(feature.row)
-        return doc is None or self._vectors.are(doc, feature.vectors)
 
     def find(self, row: int) -> int | None:
         """Return the live doc of a row, or None."""

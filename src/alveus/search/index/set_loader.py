@@ -81,8 +81,7 @@ def apply(
     embedded = {row for row in rows["embedded"] - ended - new if index.find(row) is not None}
     for features in _features(embedded, finder, number, features_by_row):
         for feature in features:
-            index.embedded(feature)
-            if not index.has_vectors_of(feature):
+            if not index.embedded(feature):
                 raise Outdated
     for row in ended:
         index.end(row)
@@ -150,7 +149,7 @@ class SealedSets:
         self._unusable: set[int] = set()
         self._store = blake2b(salt, digest_size=16, person=b"alveus index").digest()
 
-    def load(self, number: int, *, dimensions: int, afresh: bool) -> SetIndex:
+    def load(self, number: int, *, dimensions: int, afresh: bool = False) -> SetIndex:
         """Return a set as the store has it now, or a little later.
 
         Args:
@@ -236,7 +235,8 @@ class SealedSets:
     def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
         """Open a set in a file, and apply the changes since."""
         index = self._opened(segment, number, dimensions)
-        self._replay(segment.identity.seq, index, number)
+        for changes in self._since(segment.identity.seq, number):
+            apply(changes, index, self._finder, number)
         return index
 
     def _opened(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
@@ -263,11 +263,6 @@ class SealedSets:
             (f.id, f.time) == (index.id(rows[f.row]), int(index.time[rows[f.row]]))
             for f in self._finder.features_of(number, list(rows))
         )
-
-    def _replay(self, seq: int, index: SetIndex, number: int) -> None:
-        """Apply the changes since *seq*."""
-        for changes in self._since(seq, number):
-            apply(changes, index, self._finder, number)
 
     def _refuse_removed(self, seq: int, number: int) -> None:
         """Refuse a file if items were forgotten while it was written."""
