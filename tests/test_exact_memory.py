@@ -991,7 +991,7 @@ def test_deltas_are_the_shortest_list():
     root_of(base).set("emptied.x", 1)
     overlay = Overlay.over(base, kind=MemoryKind.SHORT_TERM, now=NOW)
     m = root_of(overlay)
-    assert not overlay.changed
+    assert not overlay.deltas()
     m.set("new.deep.v", 1)
     m.set("new.deep.v", 2)
     m.set("temporary.v", 1)
@@ -999,7 +999,7 @@ def test_deltas_are_the_shortest_list():
     m.set("old.x", 3)
     m.delete("gone")
     m.get("emptied").clear()
-    assert overlay.changed
+    assert overlay.deltas()
     assert overlay.deltas() == (
         Put(("old", "x"), 3),
         Delete(("gone",)),
@@ -1019,7 +1019,7 @@ def test_what_is_made_and_deleted_was_never_there():
     overlay = sensory()
     root_of(overlay).set("a.b", 1)
     root_of(overlay).delete("a")
-    assert not overlay.changed
+    assert not overlay.deltas()
     assert overlay.deltas() == ()
 
 

@@ -254,7 +254,7 @@ def test_c11_it_is_a_type_error_and_nothing_is_written():
     overlay = Overlay.over(None, kind=MemoryKind.SHORT_TERM, now=NOW)
     with pytest.raises(TypeError, match="value at 'p'"):
         root_of(overlay).set("p", object())
-    assert not overlay.changed
+    assert not overlay.deltas()
 
 
 class Number(IntEnum):

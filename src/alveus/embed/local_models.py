@@ -19,6 +19,7 @@ class _LocalModel:
 
     instant = False
     _package: str
+    _class: str
     _kind: str
 
     def __init__(self, model: str) -> None:
@@ -66,14 +67,11 @@ class _LocalModel:
 
     def _loaded(self) -> object:
         try:
-            return self._load()
+            return getattr(import_module(self._package), self._class)(self._model_name)
         except Exception as error:  # the edge to other people's code; the cause is kept
             raise EmbedderFailed(
                 f"the embedder {self.name!r} cannot load its model: {error}"
             ) from error
-
-    def _load(self) -> object:
-        raise NotImplementedError
 
     def _encoded(self, texts: list[str], *, question: bool) -> object:
         raise NotImplementedError
@@ -86,10 +84,8 @@ class SentenceTransformerEmbedder(_LocalModel):
         EmbedderMissing: sentence-transformers is not installed.
     """
 
-    _package, _kind = "sentence_transformers", "sentence-transformers"
-
-    def _load(self) -> object:
-        return import_module(self._package).SentenceTransformer(self._model_name)
+    _package, _class = "sentence_transformers", "SentenceTransformer"
+    _kind = "sentence-transformers"
 
     def _encoded(self, texts: list[str], *, question: bool) -> object:
         prompts: dict[str, str] = getattr(self._model, "prompts", None) or {}
@@ -105,10 +101,8 @@ class FastEmbedder(_LocalModel):
         EmbedderMissing: fastembed is not installed.
     """
 
-    _package, _kind = "fastembed", "fastembed"
-
-    def _load(self) -> object:
-        return import_module(self._package).TextEmbedding(self._model_name)
+    _package, _class = "fastembed", "TextEmbedding"
+    _kind = "fastembed"
 
     def _encoded(self, texts: list[str], *, question: bool) -> object:
         found = self._model.query_embed(texts) if question else self._model.passage_embed(texts)

@@ -64,7 +64,7 @@ class MiniLmOnnx(MiniLm):
         for length, texts in groupby(marked, len):
             inputs = {
                 "pieces": np.array(list(texts), dtype=np.int64),
-                "positions": np.arange(length, dtype=np.int64),
+                "places": np.arange(length, dtype=np.int64),
             }
             rows.append(session.run(["rows"], inputs)[0])
         return np.concatenate(rows)
@@ -137,7 +137,7 @@ def _write_whole(path: Path, content: bytes) -> None:
 def build_graph(arrays: Mapping[str, NDArray[np.generic]]) -> bytes:
     """Return the ONNX model of the arrays of `minilm.npz`, its matrices still int8.
 
-    Inputs: ``pieces``, int64 (texts, length), and ``positions``, int64 (length): 0, 1, 2 and so on.
+    Inputs: ``pieces``, int64 (texts, length), and ``places``, int64 (length): 0, 1, 2 and so on.
     Output: ``rows``, float32 (texts, 384), unit rows.
     """
     return _Graph(import_module("onnx"), arrays).model()
@@ -161,13 +161,13 @@ class _Graph:
         return self._serialised()
 
     def _embedded(self) -> str:
-        """The scaled rows of the pieces, and those of their positions."""
+        """The scaled rows of the pieces, and those of their places."""
         words = self._constant("words", self._arrays["words"])
         scales = self._constant("words.scale", self._float("words.scale")[:, None])
         positions = self._constant("positions", self._float("positions"))
         rows = self._as_float(self._node("Gather", words, "pieces"))
         rows = self._node("Mul", rows, self._node("Gather", scales, "pieces"))
-        return self._node("Add", rows, self._node("Gather", positions, "positions"))
+        return self._node("Add", rows, self._node("Gather", positions, "places"))
 
     def _layer(self, rows: str, at: int) -> str:
         mixed = self._dense(self._attended(self._dense(rows, "heads", at)), "mixed", at)
@@ -233,7 +233,7 @@ class _Graph:
             "minilm",
             inputs=[
                 helper.make_tensor_value_info("pieces", types.INT64, ["texts", "length"]),
-                helper.make_tensor_value_info("positions", types.INT64, ["length"]),
+                helper.make_tensor_value_info("places", types.INT64, ["length"]),
             ],
             outputs=[helper.make_tensor_value_info("rows", types.FLOAT, ["texts", DIMENSIONS])],
             initializer=list(self._initialisers()),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from alveus.errors import InvalidInput
 from alveus.values.native import NATIVE
+
+F = TypeVar("F", bound=np.floating[Any])
 
 Vectors: TypeAlias = NDArray[np.float32]
 """Rows of numbers, shape (rows, dimensions)."""
@@ -140,7 +142,7 @@ def float8(data: bytes | Sequence[int]) -> Vector:
     return np.where(codes, values, 0.0).astype(np.float32)
 
 
-def unit(vectors: Vectors) -> Vectors:
+def unit(vectors: NDArray[F]) -> NDArray[F]:
     """Return rows of length one in the same direction; zero rows stay zero."""
     lengths = np.sqrt(np.einsum("ij,ij->i", vectors, vectors))
     if 0.0 in lengths.tolist():  # for one row quicker than to ask NumPy

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,7 +24,7 @@ from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.values.forks import FreshLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted, encodable
+from alveus.values.storable import checked_number, counted, encodable
 from alveus.values.urls import append_urls, checked_urls, is_image
 
 ROLES = ("system", "developer", "user", "assistant")
@@ -240,7 +239,9 @@ def checked_request(
     return ChatRequest(
         messages=checked_messages(messages, images=images),
         json_schema=None if json_schema is None else _schema(json_schema),
-        temperature=None if temperature is None else _temperature(temperature),
+        temperature=None
+        if temperature is None
+        else checked_number(temperature, "temperature", least=0, most=MOST_TEMPERATURE),
         max_tokens=None if max_tokens is None else counted(max_tokens, "max_tokens"),
         stop=_stops(stop),
     )
@@ -333,13 +334,6 @@ def _schema(schema: object) -> Mapping[str, object]:
         return json.loads(json.dumps(schema, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidInput(f"json_schema must be JSON: {error}") from error
-
-
-def _temperature(temperature: object) -> float:
-    number = temperature if isinstance(temperature, int | float) else math.nan
-    if 0 <= number <= MOST_TEMPERATURE and not isinstance(number, bool):  # NaN is not in between
-        return number
-    raise InvalidInput(f"temperature must be a number from 0 to 2, not {short_repr(temperature)}")
 
 
 def _stops(stop: object) -> tuple[str, ...]:

@@ -38,7 +38,7 @@ from alveus.values.http_json import fits_header
 from alveus.values.keywords import suggest_names
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import Retry
-from alveus.values.storable import flag
+from alveus.values.storable import checked_kind, flag
 
 if TYPE_CHECKING:
     from openai import APIResponse, OpenAI
@@ -134,8 +134,8 @@ class OpenAIChat(ChatModel):
             raise InvalidInput("model must be the name of a model, such as 'gpt-4o'")
         if not isinstance(timeout_s, int | float) or not 0 < timeout_s <= TIMEOUT_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise InvalidInput(f"timeout_s must be a number above 0, not {short_repr(timeout_s)}")
-        if retry is not None and not isinstance(retry, Retry):  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
-            raise InvalidInput(f"retry must be a Retry, not {short_repr(retry)}")
+        if retry is not None:
+            checked_kind(retry, Retry, "retry must be a Retry")
         if base_url is not None:
             _host(base_url)
         self._model, self._timeout_s, self._retry = model, timeout_s, retry or Retry()

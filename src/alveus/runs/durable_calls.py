@@ -464,7 +464,7 @@ class Durable:
     ) -> Any:
         self._context.check_open()
         if not self._calls.is_async and inspect.iscoroutinefunction(function):
-            raise _is_async(call_name(function, options))
+            raise InvalidInput(_is_async(call_name(function, options)))
         slot = self._calls.slot(function, options, tuple(args), kwargs)
         if self._calls.is_async:
             coroutine = self._awaited(slot)
@@ -478,7 +478,7 @@ class Durable:
             self._context.seal(_closed_to(slot.call.name))
             try:
                 value = call()
-                _refuse_awaitable(value, slot.call.name)
+                refuse_awaitable(value, _is_async(slot.call.name))
             except Exception as error:
                 if (pause_s := slot.pause_s(error, tried)) is None:
                     slot.keep_error(error, tried)
@@ -544,12 +544,13 @@ def _closed_to(name: str) -> str:
     )
 
 
-def _refuse_awaitable(value: object, name: str) -> None:
+def refuse_awaitable(value: object, problem: str) -> None:
+    """Raise an error with this message if a result is to be awaited; close it first."""
     if inspect.isawaitable(value):
         with contextlib.suppress(AttributeError):
             value.close()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue] - a coroutine has it
-        raise _is_async(name)
+        raise InvalidInput(problem)
 
 
-def _is_async(name: str) -> InvalidInput:
-    return InvalidInput(f"{name} is async; call it from an async action: await ctx.durable(…)")
+def _is_async(name: str) -> str:
+    return f"{name} is async; call it from an async action: await ctx.durable(…)"

@@ -281,9 +281,9 @@ class Task:
                 tree, paths, ttl = env.sensory, setup.sensory_paths, None
             else:
                 tree, paths, ttl = env.short, setup.paths, setup.ttl
-            kind, cells = paths.kind, Cells.over(tree, env.now, [])
-            tree_recorder = None if recorder is None else recorder.tree(kind)
-            overlay = Overlay(kind, paths, cells, ttl, tree_recorder, resolver)
+            cells = Cells.over(tree, env.now, [])
+            tree_recorder = None if recorder is None else recorder.tree(paths.kind)
+            overlay = Overlay(paths, cells, ttl, tree_recorder, resolver)
             return self._made.setdefault(memory, overlay)
         if self.is_async:
             check_outside()
@@ -377,7 +377,7 @@ class Task:
     def _read_set(self, overlays: Sequence[Overlay]) -> str | None:
         """Return the reads in wire form: paths, items by set, searches with their hits."""
         draft = self._made.get("draft")
-        lookups = tuple([(o.kind, (*paths,)) for o in overlays if (paths := o.lookups)])
+        lookups = tuple([(o.paths.kind, (*paths,)) for o in overlays if (paths := o.lookups)])
         if draft is None or not (draft.read or draft.searched):
             if not lookups:
                 return None

@@ -182,13 +182,10 @@ class Ranking:
 
     def _matches(self, number: int, words: Bm25, docs: Docs) -> tuple[Numbers, Numbers]:
         """Return BM25 and cosine of *docs* of a set, with the shares of their neighbours."""
-        index = self.sets[number]
-        before, after = index.previous[docs], index.next[docs]
-        around = united([docs, before, after])
-        around = around[around >= 0]
-        meaning = self._meaning
+        index, meaning = self.sets[number], self._meaning
+        around = _with_neighbours(index, docs)
         cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
-        at = [_positions(around, some) for some in (docs, before, after)]
+        at = [_positions(around, some) for some in (docs, index.previous[docs], index.next[docs])]
         smoothed: list[Numbers] = []
         for part in (words.some(number, around), cosines):
             values, earlier, later = (np.append(part, 0.0)[positions] for positions in at)
@@ -271,14 +268,13 @@ class Ranking:
     def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
         """Score *docs* of a large set with the scores of `_whole`; *unit* is the BM25 worth 1."""
         index = self.sets[number]
-        before, after = index.previous[docs], index.next[docs]
-        around = united([docs, before, after])
-        around = around[around >= 0]
+        around = _with_neighbours(index, docs)
         around_parts, base = self._base(index, around, words.some(number, around) / unit)
         positions = around.searchsorted(docs)
         parts = {name: part[positions] for name, part in around_parts.items()}
-        beside = base[_positions(around, before)], base[_positions(around, after)]
-        score = self._smoothed(index, docs, parts, base[positions], *beside)
+        before = base[_positions(around, index.previous[docs])]
+        after = base[_positions(around, index.next[docs])]
+        score = self._smoothed(index, docs, parts, base[positions], before, after)
         return self._page(number, docs, parts, score)
 
     def _base(
@@ -317,8 +313,7 @@ class Ranking:
         keys = self._page(number, docs, parts, base[:-1]).keys
         short = max(SHORT_LIST, 10 * self.limit)
         docs = docs[highest(keys, short)]
-        around = united([docs, index.previous[docs], index.next[docs]])
-        around = around[around >= 0]
+        around = _with_neighbours(index, docs)
         return self._chosen(number, words, unit, around[open_to[around]])
 
     def _foremost(self, index: SetIndex, open_to: Mask) -> list[Docs]:
@@ -419,14 +414,11 @@ class Ranking:
         if standing is not None:
             yield "instruction", np.where(_of(standing[:-1], docs), weights.instruction, 0.0)
         if weights.recency:
-            yield "recency", weights.recency * self._freshness(index, docs)
+            age = np.maximum(self.now - _of(index.time, docs), 0)
+            fresh = np.exp2(age * (-1 / (_DAY_US * weights.half_life_days)))
+            yield "recency", weights.recency * fresh
         if weights.importance:
             yield "importance", weights.importance * _of(index.importance, docs)
-
-    def _freshness(self, index: SetIndex, docs: Docs | None) -> Numbers:
-        """Return 1 for a new doc, halved with each half-life that has passed."""
-        age = np.maximum(self.now - _of(index.time, docs), 0)
-        return np.exp2(age * (-1 / (_DAY_US * self.signals.half_life_days)))
 
     def _faded(self, number: int, docs: Docs | None) -> Numbers:
         """Return the share of a score that fading takes away, as a number from 0 down to -1.
@@ -517,6 +509,12 @@ _Any = TypeVar("_Any", bound=np.generic)
 
 def _of(column: NDArray[_Any], docs: Docs | None) -> NDArray[_Any]:
     return column if docs is None else column[docs]
+
+
+def _with_neighbours(index: SetIndex, docs: Docs) -> Docs:
+    """Return *docs* and the docs before and after them in their sessions, rising."""
+    around = united([docs, index.previous[docs], index.next[docs]])
+    return around[around >= 0]
 
 
 def _positions(around: Docs, docs: Docs) -> NDArray[np.intp]:

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from alveus.embed import Embedder
+from alveus.embed.vectors import unit
 from alveus.errors import EmbedderFailed, InvalidInput
 from alveus.values.forks import FreshLock
 
@@ -47,19 +48,14 @@ class Nearness:
         """
         with self._mutex:
             known = {text: self._known[text] for text in texts if text in self._known}
-        made = self._made([text for text in dict.fromkeys(texts) if text not in known])
+        new = [text for text in dict.fromkeys(texts) if text not in known]
+        made = dict(zip(new, unit(embedded(self._embed, new)), strict=True)) if new else {}
         with self._mutex:
             self._known |= made
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
         vectors = known | made  # of this call: another thread may have dropped some of them
         return [vectors[text] for text in texts]
-
-    def _made(self, texts: list[str]) -> dict[str, NDArray[np.float64]]:
-        if not texts:
-            return {}
-        rows = embedded(self._embed, texts)
-        return {text: unit_vector(row) for text, row in zip(texts, rows, strict=True)}
 
 
 def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> NDArray[np.float64]:
@@ -80,13 +76,6 @@ def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> NDArray
             "not with one vector of finite numbers each"
         )
     return rows
-
-
-def unit_vector(row: Any) -> NDArray[np.float64]:  # noqa: ANN401 - whatever NumPy takes
-    """Return a vector with the length one, or zero."""
-    vector = np.asarray(row, dtype=np.float64)
-    length = float(np.linalg.norm(vector))
-    return vector / length if length else vector
 
 
 def embedding_function(source: object) -> Callable[[list[str]], Any]:

@@ -107,11 +107,6 @@ class CommittedTree:
     label: str = ""
 
     @property
-    def kind(self) -> MemoryKind:
-        """The kind of this exact memory."""
-        return self.paths.kind
-
-    @property
     def identity(self) -> object:
         """Equal for all handles of this memory."""
         return id(self.ledger), self.scope
@@ -236,7 +231,7 @@ class CommittedTree:
     def _overlay(self, base: int, now: int) -> Overlay:
         tree = Overlay.over(
             Snapshot(self.ledger, self.scope, base),
-            kind=self.kind,
+            kind=self.paths.kind,
             now=now,
             limits=self.limits,
             ttl=self.ttl,
@@ -278,11 +273,6 @@ class PastTree:
     now: int
     paths: PathCache = field(default_factory=partial(PathCache, MemoryKind.SHORT_TERM))
     resolver: Resolver | None = None
-
-    @property
-    def kind(self) -> MemoryKind:
-        """The kind of this exact memory."""
-        return self.paths.kind
 
     @property
     def identity(self) -> object:
@@ -330,7 +320,7 @@ class PastTree:
 
     def _tree(self) -> Overlay:
         tree = Snapshot(self.ledger, self.scope, self.at)
-        return Overlay.over(tree, kind=self.kind, now=self.now, paths=self.paths)
+        return Overlay.over(tree, kind=self.paths.kind, now=self.now, paths=self.paths)
 
 
 class LeasedTree(Snapshot):
@@ -388,32 +378,17 @@ class LeasedTree(Snapshot):
 
 
 _KINDS: dict[str, type[Any]] = {
-    "put": Put,
-    "create": Create,
-    "delete": Delete,
-    "clear": Clear,
-    "refresh": Refresh,
+    kind.__name__.lower(): kind for kind in (Put, Create, Delete, Clear, Refresh)
 }
 
 
 def deltas_to_json(deltas: Iterable[TreeDelta]) -> list[Value]:
     """Return changes as JSON: for each, a list of its kind, its path and its arguments."""
-    return [_delta_to_json(delta) for delta in deltas]
+    return [[type(delta).__name__.lower(), [*delta.path], *_arguments(delta)] for delta in deltas]
 
 
-def _delta_to_json(delta: TreeDelta) -> list[Value]:
-    path: list[Value] = [*delta.path]
-    match delta:
-        case Put():
-            return ["put", path, delta.value, delta.expires]
-        case Create():
-            return ["create", path, delta.expires]
-        case Refresh():
-            return ["refresh", path, delta.expires]
-        case Delete():
-            return ["delete", path]
-        case Clear():
-            return ["clear", path]
+def _arguments(delta: TreeDelta) -> list[Value]:
+    return [getattr(delta, name) for name in delta.__match_args__[1:]]
 
 
 def deltas_from_json(stored: Value) -> list[TreeDelta]:

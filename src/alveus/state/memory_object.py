@@ -23,11 +23,6 @@ class ExactMemory(Protocol):
     """The memory of a MemoryObject: an `Overlay`, or a memory with one commit per call."""
 
     @property
-    def kind(self) -> MemoryKind:
-        """The kind of this exact memory."""
-        ...
-
-    @property
     def paths(self) -> PathCache:
         """The parsed paths of this memory."""
         ...
@@ -111,7 +106,7 @@ class MemoryObject:
     @property
     def kind(self) -> MemoryKind:
         """The kind of its memory."""
-        return self._memory.kind
+        return self._memory.paths.kind
 
     @property
     def ref(self) -> MemoryRef:

@@ -115,7 +115,6 @@ class Overlay:
         requests: If *records_requests*: the calls as passed, by which a repetition is recognised.
     """
 
-    kind: MemoryKind
     paths: PathCache
     _cells: Cells
     _ttl: Ttl | None = None
@@ -136,7 +135,6 @@ class Overlay:
         limits: TreeLimits | None = None,
         ttl: Ttl | None = None,
         paths: PathCache | None = None,
-        lookups: list[Path] | None = None,
         recorder: TreeRecorder | None = None,
     ) -> Self:
         """Return an overlay with no changes.
@@ -145,11 +143,10 @@ class Overlay:
             tree: The tree below. None means an empty tree.
             now: The time in microseconds by which nodes expire, or a function that returns it.
             paths: A cache of parsed paths to share; by default a new one.
-            lookups: Collects the paths that were read from the tree.
             recorder: Collects reads and writes.
         """
-        cells, limits = Cells.over(tree, now, lookups), limits or _DEFAULT_LIMITS
-        return cls(kind, paths or PathCache(kind), cells, ttl, recorder, None, limits)
+        cells, limits = Cells.over(tree, now), limits or _DEFAULT_LIMITS
+        return cls(paths or PathCache(kind), cells, ttl, recorder, None, limits)
 
     def seal(self, reason: str) -> Cells:
         """Make every later use raise `Unusable` with *reason*; return the argument of `unseal`."""
@@ -183,11 +180,6 @@ class Overlay:
         return self._cells.now()
 
     # --- what changed ---
-
-    @property
-    def changed(self) -> bool:
-        """Whether there are deltas."""
-        return bool(self.deltas())
 
     def deltas(self) -> tuple[TreeDelta, ...]:
         """Return the changes, in order, that turn the tree below into this tree.

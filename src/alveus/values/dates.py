@@ -13,6 +13,7 @@ no effect.
 from __future__ import annotations
 
 import re
+from calendar import monthrange
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -74,9 +75,6 @@ _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re
 _ANY_DIGIT = re.compile(r"\d", re.ASCII)
 _WEEKEND = 2
 """Most days that may be named together, with each treated as a single day."""
-
-_FEBRUARY = 2
-_DAYS = (31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 
 
 @cache
@@ -144,14 +142,8 @@ def _from_numbers(match: re.Match[str]) -> NamedDate | None:
 def _date(year: str | None, month: int, day: str | None) -> NamedDate | None:
     if not 1 <= month <= len(MONTHS):
         return NamedDate(int(year), None, None) if year else None
-    exists = day is not None and 1 <= int(day) <= _days(int(year or 2000), month)
+    exists = day is not None and 1 <= int(day) <= monthrange(int(year or 2000), month)[1]
     return NamedDate(int(year) if year else None, month, int(day) if day and exists else None)
-
-
-def _days(year: int, month: int) -> int:
-    """Return the number of days in a month."""
-    is_leap = not year % 4 and (year % 100 != 0 or not year % 400)
-    return _DAYS[month - 1] + (is_leap and month == _FEBRUARY)
 
 
 def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -167,19 +159,17 @@ def closeness(date: NamedDate, times: NDArray[np.int64]) -> NDArray[np.float64]:
         return np.zeros(0)
     edges: list[int] = []
     values = [0.0]
-    for year in _years(date, times):
+    if date.year is None:
+        last = moment(int(times.max())).year
+        first = max(moment(int(times.min())).year, last - _MOST_YEARS)
+    else:
+        first = last = date.year
+    for year in range(first, last + 1):
         for edge, value in _steps(date, year):
             edges.append(edge)
             values.append(value)
     steps = np.searchsorted(np.array(edges, np.int64), times, side="right")
     return np.array(values)[steps]
-
-
-def _years(date: NamedDate, times: NDArray[np.int64]) -> range:
-    if date.year is not None:
-        return range(date.year, date.year + 1)
-    last = moment(int(times.max())).year
-    return range(max(moment(int(times.min())).year, last - _MOST_YEARS), last + 1)
 
 
 def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
@@ -188,7 +178,7 @@ def _steps(date: NamedDate, year: int) -> list[tuple[int, float]]:
     if date.month is None:
         end = microseconds(datetime(year, 12, 31, tzinfo=UTC)) + _DAY_US
         return [(start, YEAR), (end, 0.0)]
-    days = _days(year, date.month)
+    days = monthrange(year, date.month)[1]
     end = start + days * _DAY_US
     if date.day is None:
         return [(start, MONTH), (end, 0.0)]
@@ -354,14 +344,11 @@ def _named_day(match: re.Match[str], today: date) -> tuple[str, date, date]:
         return _SPANS[match["span"].lower()](today, sides[match["side"].lower()])
     word = match["count"].lower()
     count = int(word) if word.isdigit() else _COUNTS[word]
-    return _ago(today, count, match["unit"].lower())
-
-
-def _ago(today: date, count: int, unit: str) -> tuple[str, date, date]:
-    if unit in ("day", "week"):
-        day = today - timedelta(days=count * (7 if unit == "week" else 1))
-        return f"on {_written(day)}" if unit == "day" else f"around {_written(day)}", day, day
-    return _month(today, -count) if unit == "month" else _year(today, -count)
+    unit = match["unit"].lower()
+    if unit in ("month", "year"):
+        return _SPANS[unit](today, -count)
+    day = today - timedelta(days=count * (7 if unit == "week" else 1))
+    return f"on {_written(day)}" if unit == "day" else f"around {_written(day)}", day, day
 
 
 def _written(day: date) -> str:
@@ -380,9 +367,8 @@ def _weekend(today: date, side: int) -> tuple[str, date, date]:
 
 def _month(today: date, side: int) -> tuple[str, date, date]:
     year, month = divmod(today.year * 12 + today.month - 1 + side, 12)
-    begins = date(year, month + 1, 1)
-    ends = (begins + timedelta(days=31)).replace(day=1) - timedelta(days=1)
-    return f"in {MONTHS[month]} {year}", begins, ends
+    begins, days = date(year, month + 1, 1), monthrange(year, month + 1)[1]
+    return f"in {MONTHS[month]} {year}", begins, begins.replace(day=days)
 
 
 def _year(today: date, side: int) -> tuple[str, date, date]:

@@ -19,6 +19,7 @@ import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import field, fields
 from datetime import datetime
+from functools import partial
 from typing import Any, ClassVar, Literal, Self, TypeAlias, cast, dataclass_transform
 
 from alveus.errors import AgentChanged, InvalidInput, InvalidValue, Unusable
@@ -233,8 +234,6 @@ _LOG = logging.getLogger("alveus.run")
 Detail: TypeAlias = Literal["off", "paths", "values"]
 """The content of an event: none, paths or ids, or values too."""
 
-_DETAILS = ("off", "paths", "values")
-
 
 class MemoryEvent(Event):
     """The base of all memory events, never sent itself.
@@ -426,12 +425,11 @@ class EventListeners:
         entry = (listener, chosen)
         with self._lock:
             self._set([*self._all, entry])
+        return partial(self._remove, entry)
 
-        def unsubscribe() -> None:
-            with self._lock:
-                self._set([each for each in self._all if each is not entry])
-
-        return unsubscribe
+    def _remove(self, entry: tuple[Listener, frozenset[type[Any]]]) -> None:
+        with self._lock:
+            self._set([each for each in self._all if each is not entry])
 
     def _set(self, entries: list[tuple[Listener, frozenset[type[Any]]]]) -> None:
         self._all = entries
@@ -448,5 +446,4 @@ class EventListeners:
                     listener(event)
                 except Exception:  # noqa: BLE001 - the user's code: logged, and removed
                     _LOG.exception("a listener raised, and was dropped")
-                    with self._lock:
-                        self._set([each for each in self._all if each is not entry])
+                    self._remove(entry)

@@ -158,8 +158,7 @@ class ForkGate:
 
     def after_in_child(self) -> None:
         """Release inherited objects, unless an earlier call released them."""
-        if not self.process_page[0]:
-            self.reset_in_child()
+        self.check_process()
 
     def reset_in_child(self) -> None:
         """Make this the gate of a child process, and release inherited objects."""
@@ -237,12 +236,7 @@ class _Region:
             self._gate.leave(self)
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._gate.leave(self)
 
 

@@ -209,13 +209,8 @@ def checked_name(name: object, what: str) -> str:
         raise InvalidName(f"{what} must be a non-empty str, and this one is empty; pass a name")
     if len(name) > MAX_NAME:
         raise TooLarge(f"{what} has {len(name)} characters; at most {MAX_NAME} are accepted")
-    if not name.isascii():
-        try:
-            name.encode()
-        except UnicodeEncodeError:
-            raise InvalidName(
-                f"{what} {name!r} holds a lone surrogate, which is not text"
-            ) from None
+    if not (name.isascii() or is_text(name)):
+        raise InvalidName(f"{what} {name!r} holds a lone surrogate, which is not text")
     return name
 
 
@@ -404,20 +399,16 @@ def _valid(value: Any, depth: int) -> tuple[Any, int]:  # noqa: ANN401 - any val
     if depth >= MAX_DEPTH:  # too deep to be stored, or contains itself: the store says so
         return value, 0
     if type(value) in (list, tuple):
-        return _valid_list(value, depth)
+        pairs = [_valid(part, depth + 1) for part in value]
+        if all(made is part for (made, _), part in zip(pairs, value, strict=True)):
+            return value, 0
+        return type(value)(made for made, _ in pairs), sum(count for _, count in pairs)
     return _valid_dict(cast("dict[Any, Any]", value), depth) if type(value) is dict else (value, 0)
 
 
 def _replaced(text: str) -> tuple[str, int]:
     made, count = _LONE.subn(REPLACEMENT, text)
     return made.encode("utf-16-le", "surrogatepass").decode("utf-16-le"), count
-
-
-def _valid_list(value: Any, depth: int) -> tuple[Any, int]:  # noqa: ANN401 - a list or a tuple
-    pairs = [_valid(part, depth + 1) for part in value]
-    if all(made is part for (made, _), part in zip(pairs, value, strict=True)):
-        return value, 0
-    return type(value)(made for made, _ in pairs), sum(count for _, count in pairs)
 
 
 def _valid_dict(value: dict[Any, Any], depth: int) -> tuple[dict[Any, Any], int]:

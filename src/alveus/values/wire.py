@@ -17,6 +17,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
+from functools import partial
 from hashlib import blake2b
 from typing import Any, cast
 
@@ -250,19 +251,10 @@ def _finite(text: str) -> float:
     return number
 
 
-def _hexadecimal(text: str) -> int:
-    return int(text, 16)
-
-
-def _bytes(text: str) -> bytes:
-    """Return the bytes of standard base64; refuse other alphabets, which would lose bytes."""
-    return base64.b64decode(text, validate=True)
-
-
 _SPECIAL: dict[str, Callable[[str], Value]] = {
-    "$bytes": _bytes,
+    "$bytes": partial(base64.b64decode, validate=True),  # other alphabets would lose bytes
     "$float": float,
-    "$int": _hexadecimal,
+    "$int": partial(int, base=16),
 }
 
 

@@ -73,11 +73,6 @@ class RemoteTree:
     resolver: Resolver | None = None
 
     @property
-    def kind(self) -> MemoryKind:
-        """The kind of the memory."""
-        return self.paths.kind
-
-    @property
     def identity(self) -> object:
         """An identity; equal for all handles of this memory."""
         return self.calls.identity, self.as_of

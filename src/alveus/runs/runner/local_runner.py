@@ -39,7 +39,7 @@ from alveus.runs.runner.run_records import Runs
 from alveus.runs.runner.scheduler import LaneState, LiveLane, owner_name
 from alveus.runs.runner.task_executor import TaskExecutor
 from alveus.runs.runner.tickets import LOOK_S, Output, OutputReader, Outputs, Ticket, TicketRegistry
-from alveus.runs.runner.watcher import Watcher, forget, prune
+from alveus.runs.runner.watcher import Watcher, forget
 from alveus.runs.task import RunnerHooks, RunnerSetup
 from alveus.store import Accepted, QueuedInput, Retain, Run
 from alveus.store.running_keys import refuse_own_run, refuse_own_runner
@@ -118,8 +118,7 @@ class LocalRunner(ProcessBound):
         self._executor = TaskExecutor(
             self._setup, self.owner, self._registry, concurrency=counted(concurrency, "concurrency")
         )
-        self._prune = partial(prune, self._setup, retain)
-        self._watch = Watcher(self._setup, self._executor, self._registry, self._prune)
+        self._watch = Watcher(self._setup, self._executor, self._registry, retain)
         self._lock, self._generation = HandleLock(), FORKS.generation
         self._calls = CallExecutor(_CLOSED)
         self._started = self._closed = self._is_ending = self._ended = False
@@ -469,7 +468,7 @@ class LocalRunner(ProcessBound):
         does this in the background.
         """
         done = 0
-        while some := self._prune():
+        while some := self._watch.prune():
             done += some
         return done
 

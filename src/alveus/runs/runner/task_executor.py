@@ -7,7 +7,6 @@ concurrently on one event loop, in a separate thread.
 from __future__ import annotations
 
 import asyncio
-import inspect
 import logging
 import threading
 import time
@@ -26,7 +25,6 @@ from alveus.errors import (
     AlveusError,
     DuplicateItem,
     ForkedStore,
-    InvalidInput,
     KeyBusy,
     RunTooLong,
     SetFull,
@@ -39,7 +37,7 @@ from alveus.errors import (
     StoreReadOnly,
     Unavailable,
 )
-from alveus.runs.durable_calls import Interrupted, Slot
+from alveus.runs.durable_calls import Interrupted, Slot, refuse_awaitable
 from alveus.runs.run import Finished, LiveRun
 from alveus.runs.runner.scheduler import LaneState, LiveLane, Scheduler, Shift, drained
 from alveus.runs.runner.tickets import TicketRegistry
@@ -316,6 +314,8 @@ _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
 """Errors of the store that are no fault of an action."""
 
 
+_AWAITABLE = "action {!r} returned something to be awaited; define it with `async def`"
+
 _GONE = (StoreClosed, ForkedStore)
 """Errors that end all work of this process on the store."""
 
@@ -472,7 +472,7 @@ class TaskExecutor:
             with RunningKey(self.setup.engine.store, lane.scope, self.owner, task.draft):
                 answer = run.call(action, event, context)
             if answer is not None:
-                _refuse_awaitable(answer, action.name)
+                refuse_awaitable(answer, _AWAITABLE.format(action.name))
             finished = run.done(task, release=lambda: self._may_release(lane))
         except Interrupted:
             run.drop()
@@ -742,12 +742,3 @@ def _moved_on(error: BaseException) -> bool:
     return isinstance(error, (StaleItem, SetMoved)) or (
         isinstance(error, SetFull) and error.compacts and error.strategy is None
     )
-
-
-def _refuse_awaitable(answer: object, action: str) -> None:
-    if inspect.isawaitable(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()
-        raise InvalidInput(
-            f"action {action!r} returned something to be awaited; define it with `async def`"
-        )

@@ -12,7 +12,7 @@ import threading
 import time
 import warnings
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TypeVar
 
 from alveus.errors import StoreClosed, Unavailable
@@ -60,17 +60,6 @@ def forget(watch: Watcher, name: str) -> None:
     )
 
 
-def prune(setup: RunnerSetup, retain: Retain) -> int:
-    """Delete some ended runs that *retain* no longer keeps; return the number of runs."""
-    now = setup.engine.clock.settle()
-    if setup.hooks.prune_until is not None:
-        until = setup.hooks.prune_until()
-        if until is None:
-            return 0
-        now = min(now, until + (retain.age_us or 0))
-    return setup.engine.store.prune_runs(setup.plan.name, setup.space, retain, now=now)
-
-
 class Watcher:
     """A thread that polls for waiting work.
 
@@ -80,14 +69,10 @@ class Watcher:
     """
 
     def __init__(
-        self,
-        setup: RunnerSetup,
-        work: TaskExecutor,
-        registry: TicketRegistry,
-        prune: Callable[[], int],
+        self, setup: RunnerSetup, work: TaskExecutor, registry: TicketRegistry, retain: Retain
     ) -> None:
         self.serving = self.forgotten = False
-        self._setup, self._executor, self._registry, self._prune = setup, work, registry, prune
+        self._setup, self._executor, self._registry, self._retain = setup, work, registry, retain
         self._store = setup.engine.store
         self._pruned, self._prunes = time.monotonic(), False
         self._closing = Flag()
@@ -122,7 +107,11 @@ class Watcher:
         ended = self._executor.stop(wait_s)
         if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
-        self.stop()
+        self._closing.set()
+        self._registry.stir.set()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
         with contextlib.suppress(StoreClosed):
             for lease in self._executor.scheduler.leases():
                 self._store.release_lease(lease)
@@ -135,14 +124,6 @@ class Watcher:
         self._registry.dismiss(
             lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
         )
-
-    def stop(self) -> None:
-        """End the thread."""
-        self._closing.set()
-        self._registry.stir.set()
-        thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()
 
     def _watch(self) -> None:
         try:
@@ -210,7 +191,7 @@ class Watcher:
         if self._new_doubts:
             self._line_up([self._new_doubts.popleft() for _ in range(len(self._new_doubts))])
         if time.monotonic() - self._pruned > PRUNE_EVERY_S:
-            self._prunes = self._prune() > 0
+            self._prunes = self.prune() > 0
             self._pruned = self._pruned if self._prunes else time.monotonic()
         return bool(blocked or parked or foreign or self._prunes)
 
@@ -251,6 +232,17 @@ class Watcher:
         start = self._turn * most % len(waiting)
         around = [*waiting[start:], *waiting[:start]]
         return around[:most]
+
+    def prune(self) -> int:
+        """Delete some ended runs that are no longer kept; return the number of runs."""
+        setup, retain = self._setup, self._retain
+        now = setup.engine.clock.settle()
+        if setup.hooks.prune_until is not None:
+            until = setup.hooks.prune_until()
+            if until is None:
+                return 0
+            now = min(now, until + (retain.age_us or 0))
+        return self._store.prune_runs(setup.plan.name, setup.space, retain, now=now)
 
     def pull(self) -> bool:
         """Make lanes with waiting runs ready; return whether there are any."""

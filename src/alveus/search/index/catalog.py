@@ -98,6 +98,7 @@ class Index:
     Attributes:
         seq: The last line of the change log in the last view.
         epoch: The epoch of the last view; see `SearchView`.
+        numbers: Numbers of the sets that are loaded or soon will be.
     """
 
     def __init__(
@@ -121,6 +122,7 @@ class Index:
         )
         self._lock = HandleLock()
         self._entries: OrderedDict[int, _CatalogEntry] = OrderedDict()
+        self.numbers: Container[int] = self._entries.keys()
         self.epoch = self.seq = 0
         self._bytes = 0  # the sum of `counted` of the entries
         self._users: WeakSet[Finder] = WeakSet()
@@ -137,11 +139,6 @@ class Index:
             if not self._users:
                 self._drop_entries()
                 self._sealed.leave()
-
-    @property
-    def numbers(self) -> Container[int]:
-        """Numbers of the sets that are loaded or soon will be."""
-        return self._entries.keys()
 
     @contextmanager
     def view(

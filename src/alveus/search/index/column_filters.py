@@ -31,29 +31,29 @@ from alveus.values.storable import Path, Value
 Truth: TypeAlias = NDArray[np.bool_]
 
 REMEMBERED = 16
-"""Conditions of a field whose outcome is kept."""
+"""Most conditions of a field whose results are cached."""
 
 MOST_FIELDS = 64
-"""Fields of a set's metadata that are kept, and as many of its values: the last that filters named.
+"""Most cached fields of a set's metadata, and of its values: those that filters used last.
 A filter may name any field, also one that no item has."""
 
 FIELD_BYTES = 1_200
-"""RAM that a field takes beside its values, roughly."""
+"""RAM of a field without its values, roughly."""
 
 CONDITION_BYTES = 500
-"""RAM that a condition takes whose outcome is kept, beside that, roughly."""
+"""RAM of a cached condition without its result, roughly."""
 
 FEW = 64
-"""Values that are tested one by one, which gains nothing from arrays."""
+"""Most values that are tested one by one: arrays gain nothing."""
 
 DECODED = 65_536
-"""Texts that are decoded at a time."""
+"""Texts decoded at a time."""
 
 MANY = 20_000
-"""Texts past which it pays to keep them in order."""
+"""Number of texts from which keeping them sorted pays."""
 
 VALUES = 4_096
-"""Items whose values are read at a time."""
+"""Items whose values are read at once."""
 
 ReadValues: TypeAlias = Callable[[Sequence[int]], Mapping[int, Value]]
 """Returns the values of items by their rows, without items that no longer exist."""
@@ -67,7 +67,7 @@ _COMPARE: dict[str, Callable[[NDArray[Any], float], Truth]] = {
 
 
 def evaluate(node: Node, leaf: Callable[[Condition], Truth], size: int) -> Truth:
-    """Return where *node* holds, given where each condition does."""
+    """Return the mask of *node*, given a function that returns the mask of a condition."""
     match node:
         case Condition():
             return leaf(node)
@@ -81,9 +81,9 @@ def evaluate(node: Node, leaf: Callable[[Condition], Truth], size: int) -> Truth
 
 
 def of_numbers(condition: Condition, numbers: NDArray[Any]) -> Truth:
-    """Return where a condition on numbers holds.
+    """Return a mask of the numbers that meet a condition.
 
-    They are int64 or float64; NaN means that a value is no number, and never matches.
+    *numbers* are int64 or float64. NaN marks a value that is no number, and never matches.
     """
     if condition.op in ("exists", "contains"):
         return np.full(len(numbers), condition.op == "exists" and condition.accepts(0))
@@ -98,7 +98,7 @@ def of_numbers(condition: Condition, numbers: NDArray[Any]) -> Truth:
 
 
 def _fits(number: float, kind: str) -> bool:
-    """Return whether an array of this kind can hold *number* as it is."""
+    """Return whether an array of this kind can represent *number* exactly."""
     if kind == "i":
         return isinstance(number, int) and -(2**63) <= number < 2**63
     return exact_float(number) is not None
@@ -131,7 +131,7 @@ class Field:
         self._ordered = 0
 
     def extend(self, values: Sequence[Value | Absent]) -> None:
-        """Take the values of further texts."""
+        """Add the values of further texts."""
         known = len(self.values)
         self.codes.extend(np.array([self._use(value) for value in values], np.int32))
         numbers = [self._number(value) for value in self.values[known:]]
@@ -210,13 +210,13 @@ class Field:
 
 
 class RecentFields:
-    """The fields of a set that were asked for lately, by their path."""
+    """The fields of a set that filters used last, by path."""
 
     def __init__(self) -> None:
         self._fields: OrderedDict[Path, Field] = OrderedDict()
 
     def of(self, paths: Collection[Path]) -> dict[Path, Field]:
-        """Return the fields at *paths*, new ones empty; drop fields that were not used lately."""
+        """Return the fields at *paths*, new ones empty; drop the fields used longest ago."""
         fields = {path: self._fields.setdefault(path, Field()) for path in paths}
         for path in paths:
             self._fields.move_to_end(path)
@@ -253,7 +253,7 @@ class Metadata:
         return lambda condition: fields[condition.path].truth(condition)
 
     def _read(self, paths: set[Path]) -> dict[Path, Field]:
-        """Bring fields up to the last text. Fields that lag equally share the decoding."""
+        """Extend fields to the last text. Fields of equal length share the decoding."""
         fields, size = self._recent.of(paths), len(self._texts)
         while (start := min((one.codes.size for one in fields.values()), default=size)) < size:
             texts = self._texts.slice(start, min(start + DECODED, size))

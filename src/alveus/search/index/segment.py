@@ -36,7 +36,7 @@ MAGIC = b"alveusIX"
 HEADER = struct.Struct("<8sI16sQIQQQI")  # magic … offset, size and checksum of the directory
 HEADER_BYTES = 4096
 BLOCK_BYTES = 16_384
-"""Bytes of one checksum: as few as keep the checksums below a thousandth of the file."""
+"""Bytes under one checksum; checksums then take less than a thousandth of the file."""
 
 ALIGNMENT = 64
 
@@ -54,8 +54,8 @@ class Identity:
     """The set and state that a sealed file holds.
 
     Attributes:
-        store: Digest that tells the store from others.
-        seq: Last line of the change log that the file knows of.
+        store: Digest that identifies the store.
+        seq: Last line of the change log that the file includes.
     """
 
     store: bytes
@@ -66,7 +66,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The position of an array. *checks*: the index of its first checksum among all."""
+    """The position of an array. *checks* is the index of its first checksum."""
 
     name: str
     dtype: str
@@ -81,10 +81,10 @@ class Section:
 
 
 class SegmentWriter:
-    """Writes a sealed file; as a context, removes it again unless it was finished.
+    """Writes a sealed file. The end of a ``with`` block removes an unfinished file.
 
     Args:
-        path: None: a file without a name, where the system keeps temporary ones.
+        path: None means a nameless file in the folder for temporary files.
 
     Raises:
         BlockingIOError: Another process is writing it.
@@ -124,8 +124,8 @@ class SegmentWriter:
         """Write an array that comes in parts.
 
         Args:
-            shape: Of one entry.
-            block: Bytes of one checksum; None: as for most arrays.
+            shape: Shape of one entry.
+            block: Bytes under one checksum; by default `BLOCK_BYTES`.
         """
         block = block or BLOCK_BYTES
         padding = -self._at % ALIGNMENT
@@ -237,7 +237,7 @@ class TextList:
         self._number += len(texts)
 
     def write(self, writer: SegmentWriter, name: str) -> None:
-        """Write them as an array of bytes, and one of where each begins."""
+        """Write an array of the bytes of all texts, and an array of their offsets."""
         writer.add(name, np.frombuffer(self._bytes, np.uint8))
         writer.add(f"{name}.offsets", np.concatenate(self._sizes).cumsum())
 
@@ -246,10 +246,10 @@ class TextList:
 
 
 class Segment:
-    """A sealed file, open. Its arrays must be checked where they are read.
+    """An open sealed file. Callers check the parts of arrays that they read.
 
     Args:
-        opened: The file, if it is open already; this closes it.
+        opened: The open file, which is closed here. None means that *path* is opened.
 
     Raises:
         FileNotFoundError: It does not exist.
@@ -286,7 +286,7 @@ class Segment:
         return at, length, of
 
     def array(self, name: str) -> NDArray[Any]:
-        """Return an array as it is in the file, unchecked and read-only."""
+        """Return an array of the file, unchecked and read-only."""
         section = self._sections[name]
         size = section.nbytes // np.dtype(section.dtype).itemsize
         flat = np.frombuffer(self._map, section.dtype, count=size, offset=section.offset)
@@ -299,18 +299,18 @@ class Segment:
         return self.array(name).copy()
 
     def check_again(self) -> None:
-        """Forget which blocks were found sound: each is checked again when it is next touched."""
+        """Make each block be checked again at its next read."""
         self._sound[:] = False
         self._wholly_sound.clear()
 
     def check_bytes(self, name: str, start: int, stop: int) -> None:
-        """Check the blocks that hold these bytes of an array."""
+        """Check the blocks with these bytes of an array."""
         if start < stop and name not in self._wholly_sound:
             block = self._sections[name].block
             self._check(self._sections[name], range(start // block, -(-stop // block)))
 
     def check_entries(self, name: str, start: int, stop: int) -> None:
-        """Check the blocks that hold these entries of an array."""
+        """Check the blocks with these entries of an array."""
         if name in self._wholly_sound:
             return
         section = self._sections[name]
@@ -318,7 +318,7 @@ class Segment:
         self.check_bytes(name, start * size, stop * size)
 
     def check_rows(self, name: str, at: NDArray[np.integer[Any]]) -> None:
-        """Check the blocks of some entries of an array whose blocks hold whole entries."""
+        """Check the blocks of some entries; each block must contain whole entries."""
         if name in self._wholly_sound:
             return
         section = self._sections[name]

@@ -42,19 +42,19 @@ from alveus.store.records import MINUTE_US
 from alveus.values.lazy_dataclass import dataclass
 
 EXACT = 2_048
-"""Sets of up to so many live documents are scored whole."""
+"""Most live documents of a set of which every document is scored."""
 
 FEW_IDS = 16
-"""Ids that are looked for one by one."""
+"""Most ids in a filter that are searched one by one."""
 
 MASKS = 16
-"""Filters whose outcome is kept while the set stays as it is."""
+"""Most filters whose results are cached until the set changes."""
 
 EMPTY_BYTES = 9_500
 """RAM that a set without items takes, roughly; most sets are small, and there may be many."""
 
 CHUNK = 16_384
-"""Features taken in at a time."""
+"""Features added at a time."""
 
 _EMPTY: dict[str, Any] = {
     "size": 0,
@@ -84,20 +84,20 @@ class Column(Generic[_T]):
 class SetIndex:
     """The features of one set.
 
-    A *doc* is a position, 0 … `size` - 1, in the order of rows; ended docs are holes. Everything
-    here is the same for live docs whether it was built at once or grew change by change.
-    A doc has one passage, or several if its text is long; words are looked for in passages, which
-    are in the order of their docs. Two threads must not use it at once; `Index.view` ensures that.
+    A *doc* is a position, 0 … `size` - 1, in the order of rows; ended docs are holes. A set that
+    was built at once gives the same results as one that grew by single changes. A doc has one
+    passage, or several if its text is long. Words are searched in passages, which have the order of
+    their docs. Two threads must not use a set at once; `Index.view` prevents that.
 
     Attributes:
-        live: Live docs.
-        live_passages: Passages of live docs.
-        tokens: Of live passages.
-        pending: Live docs that have no vectors yet.
+        live: Number of live docs.
+        live_passages: Number of passages of live docs.
+        tokens: Number of tokens in live passages.
+        pending: Number of live docs without vectors.
         time: Microseconds since 1970.
-        length: Tokens.
-        temporal: Temporal words.
-        sealed: The first so many docs are in a sealed file, all of them live when it was written.
+        length: Number of tokens of each doc.
+        temporal: Number of temporal words of each doc.
+        sealed: Number of docs in the sealed file: the first ones, live when it was written.
         cache: Results computed from the current state, by purpose; empty after a change.
     """
 
@@ -145,7 +145,8 @@ class SetIndex:
         """Return the index of *features*, which come in order of rows; all of them count as live.
 
         Args:
-            dimensions: Of the embedder; vectors of another width count as pending.
+            dimensions: Numbers in a vector of the embedder. A doc whose vectors have another width
+                is pending.
         """
         index = cls(dimensions=dimensions)
         index.take(features)
@@ -153,7 +154,7 @@ class SetIndex:
 
     @property
     def size(self) -> int:
-        """Docs, ended ones included."""
+        """Number of docs, with ended docs."""
         return self.columns.size
 
     @property
@@ -163,12 +164,12 @@ class SetIndex:
 
     @property
     def exact(self) -> bool:
-        """Whether it is small enough to score every doc."""
+        """Whether every doc is scored: the set is small, or a part of a large set."""
         return self.live <= EXACT or self.is_part
 
     @property
     def is_part(self) -> bool:
-        """Whether it is a part that represents a large set."""
+        """Whether it is a part of a large set, with the figures of the whole set."""
         return self._whole is not None
 
     def stand_for(self, whole: LargeSet, windows: Sequence[Sequence[int]]) -> None:
@@ -225,12 +226,12 @@ class SetIndex:
 
     @property
     def passages(self) -> int:
-        """Passages, also of ended docs."""
+        """Number of passages, with those of ended docs."""
         return self._passages.size
 
     @property
     def passage_words(self) -> NDArray[np.int32]:
-        """How many tokens each passage has."""
+        """Number of tokens of each passage."""
         return self._passages["words"]
 
     @property
@@ -251,29 +252,25 @@ class SetIndex:
         return (shifts + np.arange(len(shifts))).astype(np.int32), firsts
 
     def frequency(self, term: int) -> int:
-        """Return how many live docs hold the term."""
+        """Return the number of live docs that contain a term."""
         return self.holding(term, self.postings(term)[0])
 
     def holding(self, term: int, passages: Docs) -> int:
-        """Return how many live docs hold the term, which *passages* do."""
+        """Return the number of live docs that contain a term, given its rising *passages*."""
         if self._whole is not None and term in self._whole.counts:
             return self._whole.counts[term]
-        return self.number_of(passages)
-
-    def number_of(self, passages: Docs) -> int:
-        """Return of how many docs *passages* are, which rise."""
         if self.uncut or not len(passages):
             return len(passages)
         docs = self.documents(passages)
         return 1 + int(np.count_nonzero(docs[1:] != docs[:-1]))
 
     def holders(self, term: int) -> Docs:
-        """Return the live docs that hold the term, or bear the mark; rising."""
+        """Return the live docs that contain a term or have a mark, rising."""
         docs = self.documents(self.postings(term)[0])
         return docs if self.uncut else docs[np.diff(docs, prepend=-1) != 0]
 
     def postings(self, term: int) -> Postings:
-        """Return the passages of live docs that hold the term, rising, and how often each does."""
+        """Return the passages of live docs that contain a term, rising, and its count in each."""
         passages, counts = self._terms.find(term)
         if self.live == self.size:
             return passages, counts
@@ -281,7 +278,7 @@ class SetIndex:
         return passages[alive], counts[alive]
 
     def run(self) -> PostingList | None:
-        """Return the postings of every term, of live docs only; None if some are in a file."""
+        """Return the postings of every term in live docs; None if some are in a file."""
         run = self._terms.all()
         if run is None or self.live == self.size:
             return run
@@ -292,12 +289,12 @@ class SetIndex:
     def cosines(
         self, query: Query | Quantised, docs: Docs | None = None, *, mean: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return the best cosine of each doc's windows with *query*, of all docs or some.
+        """Return the best cosine of each doc's windows with *query*, for all docs or for *docs*.
 
-        0.0 for a doc that is pending, ended, or without text.
+        A doc that is pending, ended, or without text has 0.0.
 
         Args:
-            mean: Share of the mean of the windows' cosines; the best one has the rest.
+            mean: Share of the mean of the windows' cosines; the best cosine has the rest.
         """
         found = self._vectors.cosines(query, docs, mean=mean)
         if self.live != self.size:
@@ -320,10 +317,10 @@ class SetIndex:
     def nearest(
         self, query: Query | Quantised, limit: int, allowed: NDArray[np.bool_] | None = None
     ) -> Docs:
-        """Return up to *limit* live docs whose vectors are nearest to *query* by their bit codes.
+        """Return up to *limit* live docs whose bit codes are nearest to that of *query*, rising.
 
-        Rising. They are candidates, in which `cosines` finds the best. Of *allowed* docs only,
-        if given.
+        They are candidates; `cosines` gives their exact order. Docs that are not *allowed* are left
+        out.
         """
         usable = None if self.live == self.size else self.alive
         if allowed is not None:
@@ -331,10 +328,10 @@ class SetIndex:
         return self._vectors.nearest(query, limit, usable)
 
     def mask(self, where: Filter, read: ReadValues) -> Truth:
-        """Return which live docs match, exactly as `Filter.matches` says; not to be written to.
+        """Return a mask of the live docs that match, as `Filter.matches`; it must not be changed.
 
         Args:
-            read: Gives values of items, where the filter asks for them.
+            read: Returns values of items that the filter names.
         """
         masks: OrderedDict[str, Truth] = self.cache.setdefault("masks", OrderedDict())
         found = masks.get(where.text)
@@ -365,10 +362,10 @@ class SetIndex:
     def share_named(
         self, fields: Sequence[str], is_named: Callable[[str], bool]
     ) -> NDArray[np.float64]:
-        """Return for each doc which share of the names that a question names it has, 0..1.
+        """Return for each doc its share of the names in a question, 0..1.
 
         Args:
-            fields: Of the metadata, with a name each or a list of names.
+            fields: Fields of the metadata that contain a name or a list of names.
             is_named: Whether the question names a name.
         """
         columns = [self._metadata.field((name,)) for name in fields]
@@ -385,7 +382,7 @@ class SetIndex:
 
     @property
     def local_time(self) -> NDArray[np.int64]:
-        """The time of each doc by the clock that it came by."""
+        """The time of each doc on the clock of its sender."""
         found: NDArray[np.int64] | None = self.cache.get("local time")
         if found is None:
             offsets, meta = self._metadata.offsets(), self.columns["meta"]
@@ -395,7 +392,7 @@ class SetIndex:
         return found
 
     def _of_item(self, condition: Condition) -> Truth:
-        """Return where a condition on a field of an item holds."""
+        """Return a mask of the docs whose item meets a condition on one of its fields."""
         (name,) = condition.path
         if name == "$id":
             return self._with_ids(condition)
@@ -426,7 +423,7 @@ class SetIndex:
         return doc is None or self._vectors.are(doc, feature.vectors)
 
     def end(self, row: int) -> None:
-        """Make a hole of the row's doc; nothing happens if it is none, or one already."""
+        """End the live doc of a row, if it has one; the doc becomes a hole."""
         doc = self.find(row)
         if doc is None:
             return
@@ -443,13 +440,13 @@ class SetIndex:
         self._names.roles.drop(int(columns["role"][doc]))
 
     def take(self, features: Iterable[Feature]) -> None:
-        """Take in any number of features, in order of rows, past all others."""
+        """Add any number of features, in order of rows, after all others."""
         source = iter(features)
         while chunk := list(islice(source, CHUNK)):
             self.extend(chunk)
 
     def extend(self, features: Sequence[Feature]) -> None:
-        """Take in features whose rows are past all others."""
+        """Add features whose rows are above all others."""
         if not features:
             return
         self.cache.clear()
@@ -510,17 +507,17 @@ class SetIndex:
 
 
 FLAT = 16_384
-"""Entries that are scanned faster than they are found by a search for their term."""
+"""Most entries that are scanned faster than they are grouped and searched."""
 
 SCANS = 16
-"""Scans of a tail that cost as much as grouping it."""
+"""Number of scans of a tail that cost as much as grouping it."""
 
 Postings = tuple[NDArray[np.int32], NDArray[np.uint8]]
 
 
 @dataclass(frozen=True, slots=True)
 class PostingList:
-    """Entries grouped by term: ``hashes[i]`` has the entries ``offsets[i] : offsets[i + 1]``.
+    """Entries grouped by term: term ``hashes[i]`` has entries ``offsets[i] : offsets[i + 1]``.
 
     Attributes:
         hashes: Rising.
@@ -555,7 +552,7 @@ class PostingList:
 def grouped(
     hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]
 ) -> PostingList:
-    """Return entries, which are in order of documents, as a run."""
+    """Return entries, given in the order of documents, grouped by term."""
     keys = hashes.astype(np.uint64) << np.uint64(32)
     keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
@@ -572,10 +569,10 @@ def _no_entries() -> tuple[Growable[np.uint32], Growable[np.int32], Growable[np.
 
 
 class SetPostings:
-    """The postings of a set: runs, and a tail that is scanned until it pays to group it.
+    """The postings of a set: grouped entries, and a tail that is scanned until grouping pays.
 
     Args:
-        sealed: A file with a run of them, which is read when postings are first asked for.
+        sealed: A file with grouped entries. It is read at the first search.
     """
 
     def __init__(self, *, sealed: Segment | None = None) -> None:
@@ -588,13 +585,13 @@ class SetPostings:
     def extend(
         self, hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]
     ) -> None:
-        """Take entries of documents that come after all others, in their order."""
+        """Add entries of documents after all others, in their order."""
         self._hashes.extend(hashes)
         self._docs.extend(docs)
         self._counts.extend(counts)
 
     def find(self, term: int) -> Postings:
-        """Return the documents that hold *term*, rising, ended ones included, and its counts."""
+        """Return the documents that contain *term*, rising, with ended ones, and its counts."""
         if self._segment and not self._sealed:
             self._sealed = PostingList.of(self._segment)
         if self._hashes.size > FLAT:
@@ -609,7 +606,7 @@ class SetPostings:
         return np.concatenate([d for d, _ in found]), np.concatenate([c for _, c in found])
 
     def all(self) -> PostingList | None:
-        """Return every entry, grouped; None where some are in a file."""
+        """Return all entries, grouped; None if some are in a file."""
         if self._segment:
             return None
         if self._hashes.size or not self._grouped:
@@ -617,7 +614,7 @@ class SetPostings:
         return self._grouped
 
     def _group(self) -> None:
-        """Group the tail once it was scanned so often that grouping it would have cost less."""
+        """Group the tail after so many scans that grouping it would have cost less."""
         self._scans += 1
         run = self._grouped
         if self._scans < SCANS or (run and len(run.docs) > 4 * self._hashes.size):

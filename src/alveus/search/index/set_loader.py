@@ -1,4 +1,4 @@
-"""Load a set from the store, or from a sealed file and the changes since; write sealed files."""
+"""Loads sets from the store, or from a sealed file and later changes; writes sealed files."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def apply(
     number: int,
     features_by_row: Mapping[int, Feature] = MappingProxyType({}),
 ) -> None:
-    """Apply *changes* of set *number* to *index*; changes that it already has do nothing.
+    """Apply *changes* of set *number* to *index*; applying a change twice has no effect.
 
     Args:
         features_by_row: Some of the changed features.
@@ -104,31 +104,31 @@ ITEM_BYTES = 600
 """RAM that an item takes in a set without a file, roughly."""
 
 LARGE = 5_000
-"""Sets of so many live items are sealed. With 5,000 items the first search of a process then takes
-5 ms instead of 30, with 10,000 it takes 6 instead of 45; writing the file takes 60 and 120 ms."""
+"""Least live items of a set that is sealed. With 5,000 items the first search of a process then
+takes 5 ms instead of 30, with 10,000 6 instead of 45; writing the file takes 60 and 120 ms."""
 
 WORN = 0.02
-"""Share of a sealed set that changed since, from which sealing it anew is worth a background."""
+"""Share of changes in a sealed set from which it is sealed again in the background."""
 
 OVERGROWN = 0.25
-"""Share of a sealed set that changed since, from which it is sealed anew at once."""
+"""Share of changes in a sealed set from which it is sealed again at once."""
 
 WITNESSES = 16
-"""Lines of the change log by which a file knows that the log is still the one it was made from."""
+"""Lines of the change log kept in a file; they show that the log is the one of its writing."""
 
 
 _UNSEALED = (OSError, Damaged, Outdated, StoreBusy, StoreFull, StoreReadOnly)
-"""Why a set stays in RAM: its file, or the store, cannot be written just now."""
+"""Errors after which a set stays in RAM: its file, or the store, cannot be written now."""
 
 
 class SealedSets:
     """Loads sets; keeps the sealed files of one folder.
 
     Args:
-        folder: None: nothing is sealed.
-        writable: Whether files may be written and removed; else they are used as they are.
-        budget_bytes: A set that may have no file, and takes more RAM, is sealed in one without a
-            name, which this process has to itself; None: never.
+        folder: The folder of sealed files. None means that no file has a name.
+        writable: Whether files may be written and removed. If not, they are only read.
+        budget_bytes: A set that may have no named file, and takes more RAM, is sealed in a nameless
+            file of this process. None means never.
     """
 
     def __init__(
@@ -171,7 +171,7 @@ class SealedSets:
         return self._sealed_or_in_ram(number, index, source)
 
     def _without_file(self, number: int, dimensions: int, *, afresh: bool) -> SetIndex:
-        """Return a set that may have no file with a name."""
+        """Return a set that may have no named file."""
         segment = self._nameless.pop(number, None)
         if segment is not None and not afresh:
             with suppress(Damaged, Outdated):
@@ -188,7 +188,7 @@ class SealedSets:
     def _sealed_or_in_ram(
         self, number: int, index: SetIndex, source: Iterable[Feature]
     ) -> SetIndex:
-        """Return a large set from a file that is made; if that fails, *index* with all others."""
+        """Return a large set from a new file; if that fails, *index* with the rest of *source*."""
         try:
             return self._sealed(number, index.dimensions)
         except _UNSEALED as problem:
@@ -197,7 +197,7 @@ class SealedSets:
             return index
 
     def _reopened(self, number: int, dimensions: int) -> SetIndex | None:
-        """Return the set from its file and the change log; None, and no file, if that fails."""
+        """Return the set from its file and the change log; if that fails, remove the file: None."""
         try:
             return self._replayed(Segment(self._path(number)), number, dimensions)
         except FileNotFoundError:
@@ -233,7 +233,7 @@ class SealedSets:
         return index
 
     def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
-        """Open a set in a file, and apply the changes since."""
+        """Open a set in a file, and apply the later changes."""
         index = self._opened(segment, number, dimensions)
         for changes in self._since(segment.identity.seq, number):
             apply(changes, index, self._finder, number)
@@ -265,13 +265,13 @@ class SealedSets:
         )
 
     def _refuse_removed(self, seq: int, number: int) -> None:
-        """Refuse a file if items were forgotten while it was written."""
+        """Raise `Outdated` if items were forgotten after *seq*."""
         for changes in self._since(seq, number):
             if any(change.kind == "removed" for change in changes):
                 raise Outdated
 
     def _since(self, seq: int, number: int) -> Generator[list[FeatureChange]]:
-        """Yield the changes of a set since *seq*, in parts."""
+        """Yield the changes of a set after *seq*, in parts."""
         while changes := self._finder.changes(seq):
             yield [change for change in changes if change.set_number == number]
             seq = changes[-1].seq
@@ -279,43 +279,38 @@ class SealedSets:
             raise Damaged(Path(f"{number}.seg"), "the change log no longer goes back that far")
 
     def should_have_file(self, number: int, index: SetIndex | None) -> bool:
-        """Return whether a set is large, and has no file with a name."""
+        """Return whether a set is large and has no named file."""
         if index is None or self._folder is None or index.live < LARGE:
             return False
         return not index.sealed or number in self._nameless
 
     def change_share(self, index: SetIndex) -> float:
-        """Return how much of the set is not as it is in its file; 1.0: it should have one."""
+        """Return the share of the set that differs from its file; 1.0 if it should have a file."""
         if not index.sealed:
             may_be = self._folder is not None and self._writable
             return 1.0 if may_be and index.live >= LARGE else 0.0
         return (index.size - index.sealed + index.size - index.live) / index.sealed
 
-    def remove(self, number: int) -> None:
-        """Remove the set's file, if there is one."""
-        self._nameless.pop(number, None)
-        if self._folder is not None:
-            self._path(number).unlink(missing_ok=True)
-
     def drop_nameless(self, number: int) -> bool:
-        """Drop the set's file without a name; return whether it had one."""
+        """Drop the nameless file of a set; return whether it had one."""
         return self._nameless.pop(number, None) is not None
 
     def discard(self, number: int) -> None:
-        """Remove the set's file; at least do not use it again."""
+        """Remove the file of a set; if that is impossible, do not use it again."""
         if self.drop_nameless(number) and number in self._unusable:
             return  # the named one was dropped before
         if not self._writable:
             self._unusable.add(number)
             return
         try:
-            self.remove(number)
+            if self._folder is not None:
+                self._path(number).unlink(missing_ok=True)
         except OSError as error:
             logger.warning("a sealed index file cannot be removed: %s", error)
             self._unusable.add(number)
 
     def files(self) -> dict[int, int]:
-        """Return the sets that have a file, and its size; none if the folder cannot be read."""
+        """Return the size of each named file by its set; empty if the folder cannot be read."""
         found: dict[int, int] = {}
         if self._folder is None:
             return found
@@ -327,15 +322,15 @@ class SealedSets:
         return found
 
     def numbers(self) -> set[int]:
-        """Return the sets that have a file, with a name or without."""
+        """Return the sets that have a file, named or nameless."""
         return {*self.files(), *self._nameless}
 
     def leave(self) -> None:
-        """Remove the files without a name."""
+        """Remove the nameless files."""
         self._nameless.clear()
 
     def spill_folder(self) -> SpillFolder:
-        """Return the folder of parts of sets that RAM has no room for."""
+        """Return the folder for parts of sets that do not fit into RAM."""
         folder = self._folder
         return SpillFolder(folder if folder and self._writable and folder.is_dir() else None)
 
@@ -344,10 +339,10 @@ class SealedSets:
 
 
 CHUNK = 16_384
-"""Features taken in at a time."""
+"""Features added at a time."""
 
 REMEMBERED = 100_000
-"""Distinct metadata texts that are recognised when they come again."""
+"""Most distinct metadata texts that are written only once."""
 
 PART_BITS, DOC_BITS, COUNT_BITS = 4, 28, 8
 """Terms are sorted in parts, by the first bits of their hashes, so that not all are in RAM at once.
@@ -367,8 +362,8 @@ def seal(
     """Write *features*, all of them live, to *path*, and open that.
 
     Args:
-        path: None: a file without a name, which ends with the segment.
-        check: Called when all is written and not visible yet; if it raises, no file remains.
+        path: None means a nameless file, which is deleted with the segment.
+        check: Called before the written file becomes visible. If it raises, no file remains.
 
     Raises:
         OSError: The file cannot be written.
@@ -386,7 +381,7 @@ def seal(
 
 
 class _Taken:
-    """The columns and terms of the features so far; the rows of their vectors are passed on."""
+    """The columns and terms of the features so far. Rows of vectors are yielded, not kept."""
 
     def __init__(self, terms: _Terms, dimensions: int) -> None:
         self._dimensions = dimensions
@@ -406,7 +401,7 @@ class _Taken:
         return coded(texts, self._text_codes, self._texts)
 
     def take(self, features: Iterable[Feature]) -> Generator[NDArray[np.int8]]:
-        """Take in features; yield their vectors' rows."""
+        """Add features; yield the rows of their vectors."""
         source = iter(features)
         while chunk := list(islice(source, CHUNK)):
             new = described(chunk, self._names, dimensions=self._dimensions, at=self._at)
@@ -453,7 +448,7 @@ class _Taken:
 
 
 class _Terms:
-    """Entries of postings, spilled to nameless files and then sorted, part by part."""
+    """Entries of postings: spilled to nameless files, then sorted, part by part."""
 
     def __init__(self, folder: Path | None, open_files: ExitStack) -> None:
         import tempfile  # only where a file is written: it brings five modules along
@@ -469,7 +464,7 @@ class _Terms:
     def take(
         self, hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]
     ) -> None:
-        """Take in entries."""
+        """Add entries."""
         keys = hashes.astype(np.uint64) << np.uint64(DOC_BITS + COUNT_BITS)
         keys |= docs.astype(np.uint64) << np.uint64(COUNT_BITS)
         keys |= counts
