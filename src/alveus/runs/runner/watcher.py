@@ -107,11 +107,7 @@ class Watcher:
         ended = self._executor.stop(wait_s)
         if not ended:
             _LOG.warning("an action did not end in time; what it does now is not kept")
-        self._closing.set()
-        self._registry.stir.set()
-        thread = self._thread
-        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
-            thread.join()
+        self.stop()
         with contextlib.suppress(StoreClosed):
             for lease in self._executor.scheduler.leases():
                 self._store.release_lease(lease)
@@ -124,6 +120,14 @@ class Watcher:
         self._registry.dismiss(
             lambda t: StoreClosed(f"run {t.run} waits in the inbox, and its runner was closed")
         )
+
+    def stop(self) -> None:
+        """End the thread."""
+        self._closing.set()
+        self._registry.stir.set()
+        thread = self._thread
+        if thread is not None and thread.is_alive() and thread is not threading.current_thread():
+            thread.join()
 
     def _watch(self) -> None:
         try:
