@@ -1758,7 +1758,7 @@ export interface Signals {
   date?: number;
   /** Of temporal words in the text, if the question asks for a time; two are enough. */
   when?: number;
-  /** Share of the best score in an item's session that the item takes; what is said beside a good answer belongs to it. An item of no session is a session of its own. */
+  /** Share of the best score in an item's session that the item takes; what is said beside a good answer belongs to it. An item without a session counts as a separate one. */
   session?: number;
   /** Of being a standing instruction: up to 40 words that begin with "always", "never", "from now on", "whenever I ask" or "make sure you always". */
   instruction?: number;
@@ -1766,7 +1766,7 @@ export interface Signals {
   short_question?: number;
   /** Of being new: 1 now, half of it after `half_life_days`, and so on. */
   recency?: number;
-  /** Of the item's own importance. */
+  /** Of the importance stored with the item. */
   importance?: number;
   /** Share, 0..1, that the mean of a long text's windows has in its cosine; the best window has the rest. */
   mean?: number;
@@ -1774,7 +1774,7 @@ export interface Signals {
   entities?: number;
   /** How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a speaker's first name must be for the word to mean the name; 0: words are not compared. */
   names?: number;
-  /** Share of a score, 0..1, that age takes away in the end. It leaves ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was last read, or its own time if that is later; *half_life* is ``half_life_days * (1 + importance)``, so an important item fades half as fast. */
+  /** Share of a score, 0..1, that age takes away in the end. It leaves ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was last read, or the item's time if that is later; *half_life* is ``half_life_days * (1 + importance)``, so an important item fades half as fast. */
   decay?: number;
   /** Days in which recency halves, and half of the decay is done. */
   half_life_days?: number;
