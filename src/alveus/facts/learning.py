@@ -139,7 +139,7 @@ def learn(
 ) -> LearnReport:
     """Learn facts of a key; see `KeyMemory.learn`."""
     check_model(model)
-    checked_progress(progress, told="a number of messages")
+    checked_progress(progress, "a number of messages")
     options = checked_options(options)
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), source)  # adds texts
     return _Learner(engine, ref, model, options).run(progress)

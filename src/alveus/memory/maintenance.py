@@ -15,21 +15,10 @@ from alveus.embed import Embedder, embed_windows, open_embedder, quantise_each
 from alveus.errors import Conflict, EmbedderMissing, InvalidInput, StaleItem, StoreBusy
 from alveus.errors.short_repr import short_repr
 from alveus.search.embedding_worker import note_of
-from alveus.sets.forgetting import (
-    HowForgotten,
-    Receipt,
-    Scrub,
-    forget_key,
-    receipt_named,
-    receipts_of,
-    scrub,
-)
 from alveus.sets.writer import Engine
 from alveus.state import DottedPath
 from alveus.store import (
-    CLOCK_STEP_US,
     MAX_SWEPT_VERSIONS,
-    SWEEP_AFTER_US,
     Batch,
     ItemChange,
     Ledger,
@@ -47,17 +36,9 @@ from alveus.store.records import item_of, text_to_embed
 from alveus.store.scope import is_hidden
 from alveus.store.times import FOREVER, AsOf, Moment, check_set, check_tree, expired, moment_of
 from alveus.values import wire
-from alveus.values.keywords import suggest_names_in_part
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path as TreePath
-from alveus.values.storable import (
-    Value,
-    checked_name,
-    checked_progress,
-    counted,
-    microseconds,
-    moment,
-)
+from alveus.values.storable import Value, checked_name, moment
 
 Kind: TypeAlias = Literal["added", "removed", "changed"]
 
@@ -366,105 +347,6 @@ def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int
         (waiting.set_number, waiting.row, vectors)
         for waiting, vectors in zip(found, quantise_each(windows), strict=True)
     ]
-
-
-@suggest_names_in_part
-class Maintenance:
-    """The maintenance calls of a memory."""
-
-    _engine: Engine
-    _space: str
-    _knowledge: str
-
-    def prune_history(
-        self, *, before: datetime, progress: Callable[[int], None] | None = None
-    ) -> int:
-        """Delete the versions of exact trees from before a time for good; return their number.
-
-        Applies to all keys of the store. Current values stay. So does history from the last day,
-        and history since the begin of the oldest unfinished run. Sets have a separate retention.
-
-        Args:
-            progress: Called with the number of versions deleted since the last call.
-
-        Raises:
-            InvalidInput: *before* is in the future, or only a clock that is ahead says it is past.
-        """
-        checked_progress(progress, told="a number of versions")
-        until, removed = microseconds(before, "before"), 0
-        known = self._engine.clock.settle()
-        if until > known + CLOCK_STEP_US:
-            raise InvalidInput(
-                f"before={before} is later than {moment(known)}, up to which the time of this "
-                "store is corroborated; nothing was removed: set the clock right or, if it is, "
-                "try again when the store has been in use for a day"
-            )
-        until = min(until, known - SWEEP_AFTER_US)
-        after: int | None = 0
-        while after is not None:
-            done, after = self._engine.store.prune_history(before=until, after=after)
-            removed += done
-            if progress is not None:
-                progress(done)
-        return removed
-
-    def forget(
-        self,
-        key: str,
-        *,
-        scrub: Scrub | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> Receipt:
-        """Erase all data of a key for good; when this returns, no read of any moment finds it.
-
-        Erases its tree, sets, events, runs with their records, items derived from it, and its name.
-        Waiting runs are discarded, and no accepted or finished input runs again. The receipt lists
-        the copies that remain and their location. A second call changes nothing, and its receipt
-        says so.
-
-        Args:
-            scrub: "now" also removes remains in files; "later" leaves this to `scrub`. None means
-                "now" if the store is under 200 MB.
-            dry_run: Only count.
-            idempotency_key: A second call with it erases nothing and returns the same receipt.
-
-        Raises:
-            KeyBusy: A run kept the key busy for `wait_s`.
-        """
-        scope = Scope(self._space, checked_name(key, "a key"))
-        return forget_key(self._engine, scope, HowForgotten(scrub, dry_run, idempotency_key))
-
-    def scrub(self) -> list[Receipt]:
-        """Remove erased data from the files; return the receipts that waited for this.
-
-        Rewrites the store, in time proportional to its size; writers wait meanwhile. A receipt that
-        is still "pending" names the obstacle; a later call continues.
-        """
-        return scrub(self._engine, self._owners)
-
-    def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
-        """Return the receipts of this space and knowledge, latest first.
-
-        Args:
-            before: Only receipts of commits below this number.
-        """
-        store, most = self._engine.store, counted(limit, "limit", least=0)
-        if before is not None:
-            counted(before, "before", least=0)
-        return receipts_of(store, self._owners, before=before, limit=most)
-
-    def receipt(self, id: str) -> Receipt:
-        """Return a receipt by its id.
-
-        Raises:
-            NotFound: The receipt does not exist.
-        """
-        return receipt_named(self._engine.store, id)
-
-    @property
-    def _owners(self) -> list[str]:
-        return [f"space {self._space}", f"knowledge {self._knowledge}"]
 
 
 AT_ONCE = 1_000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
@@ -12,32 +13,30 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from alveus.embed import Embedder, open_embedder
-from alveus.errors import InvalidInput, Unsupported
-from alveus.llm import ChatModel, Reranker
+from alveus.errors import InvalidInput
 from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
-from alveus.memory.maintenance import Difference, Maintenance, dimensions_of, reindex, sweep
+from alveus.memory.maintenance import Difference, dimensions_of, reindex, sweep
 from alveus.memory.opening import (
-    NO_FILE,
-    WAIT_S,
+    OpenSettings,
     alone,
-    check_settings,
+    checked_names,
+    file_of,
     file_path,
     no_engine,
     open_engine,
     open_store,
-    refuse_for_server_only,
     refused,
     sqlite_store,
     unsupported,
 )
 from alveus.memory.prompt import Context, KeyContextRequest, prompt_for
 from alveus.search.index import Index
-from alveus.sets.admission import Rule, plans
+from alveus.sets.admission import plans
 from alveus.sets.compaction import Compacted
-from alveus.sets.forgetting import Receipt, Scrub
+from alveus.sets.forgetting import Receipt, Scrub, receipt_named, receipts_of, scrub
 from alveus.sets.writer import Engine
 from alveus.state import Ttl
-from alveus.store import Lease, Limits, Scope, Store, StoreStats
+from alveus.store import CLOCK_STEP_US, SWEEP_AFTER_US, Lease, Scope, Store, StoreStats
 from alveus.store.times import AsOf
 from alveus.values.events import MemoryEvent
 from alveus.values.forks import FORKS, variant_of
@@ -52,6 +51,7 @@ from alveus.values.storable import (
     checked_wait,
     choice,
     counted,
+    microseconds,
     moment,
 )
 from alveus.values.times import Zone
@@ -60,10 +60,6 @@ from alveus.values.urls import is_http
 if TYPE_CHECKING:
     from alveus.memory.remote.connection import ServerConnection
     from alveus.memory.remote.remote_memory import RemoteKey
-    from alveus.telemetry import OpenTelemetry
-
-CACHE_BYTES = 256 * 1024 * 1024
-"""The default RAM limit of the index, without memory-mapped files."""
 
 KEYS_SHOWN = 10
 """The most keys of a memory that a notebook shows."""
@@ -99,7 +95,7 @@ class MemoryStats:
 
 @made_by('Memory.open("app.db")', Engine)
 @suggest_names_in
-class Memory(Maintenance):
+class Memory:
     """A store opened for one space, with the memory of its keys and its knowledge.
 
     Safe to share among threads; several processes may open one file. A forked child cannot use it
@@ -113,28 +109,8 @@ class Memory(Maintenance):
         self._generation = FORKS.generation
 
     @classmethod
-    def open(  # noqa: PLR0913 - the settings of a store; all but the url by name
-        cls,
-        url: str | os.PathLike[str] = ":memory:",
-        *,
-        space: str = DEFAULT_SPACE,
-        knowledge: str | None = None,
-        embedder: str | Embedder | None = None,
-        model: ChatModel | None = None,
-        reranker: Reranker | None = None,
-        mode: Literal["rw", "ro"] = "rw",
-        durability: Literal["full", "normal"] = "full",
-        wait_s: float = WAIT_S,
-        limits: Limits | None = None,
-        short_term_ttl: Ttl | None = None,
-        admission: Sequence[Rule | Callable[..., object]] = (),
-        cache_bytes: int = CACHE_BYTES,
-        clock: Callable[[], datetime] | None = None,
-        timezone: tzinfo | str | None = None,
-        telemetry: OpenTelemetry | None = None,
-        token: str | None = None,
-        timeout_s: float | None = None,
-    ) -> Memory:
+    @arguments_of(OpenSettings)
+    def open(cls, settings: OpenSettings) -> Memory:
         """Open a memory; create its store if it does not exist.
 
         Args:
@@ -170,55 +146,31 @@ class Memory(Maintenance):
             AccessDenied, NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, NotFound, Unsupported:
                 See the messages.
         """
-        space = checked_name(space, "a space")
-        knowledge = checked_name(space if knowledge is None else knowledge, "a knowledge")
+        url, mode, timezone = settings.url, settings.mode, settings.timezone
+        space, knowledge = checked_names(settings.space, settings.knowledge)
         choice(mode, "mode", "rw", "ro")
-        choice(durability, "durability", "full", "normal")
-        zone = Zone.of(timezone)
+        choice(settings.durability, "durability", "full", "normal")
+        Zone.of(timezone)
         if is_http(url):
-            of_store = {
-                "knowledge": knowledge != space,
-                "embedder": embedder,
-                "model": model,
-                "reranker": reranker,
-                "durability": durability != "full",
-                "wait_s": wait_s != WAIT_S,
-                "limits": limits,
-                "short_term_ttl": short_term_ttl,
-                "admission": admission,
-                "cache_bytes": cache_bytes != CACHE_BYTES,
-                "clock": clock,
-                "telemetry": telemetry,
-            }
-            given = [name for name, passed in of_store.items() if passed]
             from alveus.memory.remote.connection import connected
 
-            connection = connected(url, given, space, mode, token, timeout_s)
+            given = ["knowledge"] if knowledge != space else []
+            given += settings.for_stores()
+            connection = connected(url, given, space, mode, settings.token, settings.timeout_s)
             return RemoteMemory(connection, space, timezone)
-        refuse_for_server_only(token=token, timeout_s=timeout_s)
-        check_settings(limits, short_term_ttl, cache_bytes, telemetry, reranker)
-        rules = plans(admission)
+        settings.check()
+        rules = plans(settings.admission)
         store = open_store(
-            url, mode=mode, durability=durability, wait_s=wait_s, shared=telemetry is None
+            url,
+            mode=mode,
+            durability=settings.durability,
+            wait_s=settings.wait_s,
+            shared=settings.telemetry is None,
         )
         try:
-            engine, index = open_engine(
-                store,
-                space=space,
-                knowledge=knowledge,
-                embedder=embedder,
-                model=model,
-                reranker=reranker,
-                wait_s=wait_s,
-                limits=limits,
-                admission=rules,
-                cache_bytes=cache_bytes,
-                clock=clock,
-                timezone=zone,
-                telemetry=telemetry,
-            )
+            engine, index = open_engine(store, space, knowledge, settings, rules)
             memory = cls(engine, index, space=space, knowledge=knowledge)
-            memory._ttl = short_term_ttl
+            memory._ttl = settings.short_term_ttl
         except BaseException:
             store.close()
             raise
@@ -240,19 +192,13 @@ class Memory(Maintenance):
         source = Path(file_path(backup, "a backup is named by a path"))
         # Check before `open_store`, which creates a missing store; a missing store needs a full
         # check.
-        is_place = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        is_there = is_place and os.path.exists(url)  # noqa: PTH110 - a URL is no path
+        is_path = isinstance(url, (str, os.PathLike))  # pyright: ignore[reportUnnecessaryIsInstance] - user input
+        is_there = is_path and os.path.exists(url)  # noqa: PTH110 - a URL is no path
         from alveus.store.sqlite import SqliteStore
 
         SqliteStore.check_backup(source, whole=not is_there)
-        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
-        try:
-            file = sqlite_store(store)
-            if file is None:
-                raise Unsupported(f"{store.location} has no file to restore; {NO_FILE}")
-            file.restore(source)
-        finally:
-            store.close()
+        with closing(open_store(url, wait_s=wait_s)) as store:
+            file_of(store, "restore").restore(source)
 
     @classmethod
     def repair(
@@ -275,16 +221,11 @@ class Memory(Maintenance):
             StoreBusy: A process has the store open.
             Unsupported: The store is in RAM, or on a server.
         """
-        tell = checked_progress(progress, told="a number of items")
-        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
-        try:
-            file = sqlite_store(store)
-            if file is None:
-                raise Unsupported(f"{store.location} has no file to repair; {NO_FILE}")
+        report = checked_progress(progress, "a number of items")
+        with closing(open_store(url, wait_s=wait_s)) as store:
+            file = file_of(store, "repair")
             sizes = dimensions_of(file)
-            return file.repair(dimensions=sizes, progress=tell or (lambda _count: None))
-        finally:
-            store.close()
+            return file.repair(dimensions=sizes, progress=report or (lambda _count: None))
 
     @classmethod
     def reindex(
@@ -309,21 +250,13 @@ class Memory(Maintenance):
         Raises:
             StoreBusy: Another process re-embedded this store for longer than *wait_s*.
         """
-        checked_progress(progress, told="two numbers of texts")
-        store = open_store(url, mode="rw", durability="full", wait_s=wait_s)
-        try:
-            with alone(store, wait_s=wait_s):
-                return reindex(
-                    store,
-                    space=checked_name(space, "a space"),
-                    knowledge=checked_name(
-                        space if knowledge is None else knowledge, "a knowledge"
-                    ),
-                    embedder=open_embedder(embedder),
-                    progress=progress,
-                )
-        finally:
-            store.close()
+        checked_progress(progress, "two numbers of texts")
+        with closing(open_store(url, wait_s=wait_s)) as store, alone(store, wait_s=wait_s):
+            space, knowledge = checked_names(space, knowledge)
+            opened = open_embedder(embedder)
+            return reindex(
+                store, space=space, knowledge=knowledge, embedder=opened, progress=progress
+            )
 
     def __enter__(self) -> Self:
         return self
@@ -482,7 +415,7 @@ class Memory(Maintenance):
             progress: Called with the number of items embedded since the last call.
         """
         checked_wait(wait_s)
-        checked_progress(progress, told="a number of items")
+        checked_progress(progress, "a number of items")
         began = time.monotonic()
         compacted = self._engine.compactions.worker.settle(wait_s)
         remaining_s = None if wait_s is None else max(0.0, wait_s - (time.monotonic() - began))
@@ -534,7 +467,7 @@ class Memory(Maintenance):
         Raises:
             StoreReadOnly: This user may not delete index files that are no longer needed.
         """
-        checked_progress(progress, told="a number of bytes")
+        checked_progress(progress, "a number of bytes")
         file = sqlite_store(self._engine.store)
         if file is not None:
             file.refuse_closed_index()
@@ -546,6 +479,96 @@ class Memory(Maintenance):
                 progress(step_bytes)
         return freed
 
+    def prune_history(
+        self, *, before: datetime, progress: Callable[[int], None] | None = None
+    ) -> int:
+        """Delete the versions of exact trees from before a time for good; return their number.
+
+        Applies to all keys of the store. Current values stay. So does history from the last day,
+        and history since the begin of the oldest unfinished run. Sets have a separate retention.
+
+        Args:
+            progress: Called with the number of versions deleted since the last call.
+
+        Raises:
+            InvalidInput: *before* is in the future, or only a clock that is ahead says it is past.
+        """
+        checked_progress(progress, "a number of versions")
+        until, removed = microseconds(before, "before"), 0
+        known = self._engine.clock.settle()
+        if until > known + CLOCK_STEP_US:
+            raise InvalidInput(
+                f"before={before} is later than {moment(known)}, up to which the time of this "
+                "store is corroborated; nothing was removed: set the clock right or, if it is, "
+                "try again when the store has been in use for a day"
+            )
+        until = min(until, known - SWEEP_AFTER_US)
+        after: int | None = 0
+        while after is not None:
+            done, after = self._engine.store.prune_history(before=until, after=after)
+            removed += done
+            if progress is not None:
+                progress(done)
+        return removed
+
+    def forget(
+        self,
+        key: str,
+        *,
+        scrub: Scrub | None = None,
+        dry_run: bool = False,
+        idempotency_key: str | None = None,
+    ) -> Receipt:
+        """Erase all data of a key for good; when this returns, no read of any moment finds it.
+
+        Erases its tree, sets, events, runs with their records, items derived from it, and its name.
+        Waiting runs are discarded, and no accepted or finished input runs again. The receipt lists
+        the copies that remain and their location. A second call changes nothing, and its receipt
+        says so.
+
+        Args:
+            scrub: "now" also removes remains in files; "later" leaves this to `scrub`. None means
+                "now" if the store is under 200 MB.
+            dry_run: Only count.
+            idempotency_key: A second call with it erases nothing and returns the same receipt.
+
+        Raises:
+            KeyBusy: A run kept the key busy for `wait_s`.
+        """
+        of = self.key(key)
+        return of.forget(scrub=scrub, dry_run=dry_run, idempotency_key=idempotency_key)
+
+    def scrub(self) -> list[Receipt]:
+        """Remove erased data from the files; return the receipts that waited for this.
+
+        Rewrites the store, in time proportional to its size; writers wait meanwhile. A receipt that
+        is still "pending" names the obstacle; a later call continues.
+        """
+        return scrub(self._engine, self._owners)
+
+    def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
+        """Return the receipts of this space and knowledge, latest first.
+
+        Args:
+            before: Only receipts of commits below this number.
+        """
+        store, most = self._engine.store, counted(limit, "limit", least=0)
+        if before is not None:
+            counted(before, "before", least=0)
+        return receipts_of(store, self._owners, before=before, limit=most)
+
+    def receipt(self, id: str) -> Receipt:
+        """Return a receipt by its id.
+
+        Raises:
+            NotFound: The receipt does not exist.
+        """
+        return receipt_named(self._engine.store, id)
+
+    @property
+    def _owners(self) -> list[str]:
+        return [f"space {self._space}", f"knowledge {self._knowledge}"]
+
     def backup(self, path: str | os.PathLike[str]) -> None:
         """Write a consistent copy of the store to *path*; reads and writes continue meanwhile.
 
@@ -553,9 +576,7 @@ class Memory(Maintenance):
             InvalidInput: *path* exists already.
             Unsupported: The store is in RAM, or on a server.
         """
-        file = sqlite_store(self._engine.store)
-        if file is None:
-            raise Unsupported(f"{self._engine.store.location} has no file to back up; {NO_FILE}")
+        file = file_of(self._engine.store, "back up")
         target = Path(file_path(path, "a backup is named by a path"))
         if os.path.lexists(target):  # a path that is too long fails in the store
             raise InvalidInput(f"{target} exists; choose another path, or move it away")
@@ -621,20 +642,8 @@ class RemoteMemory(Memory):
         for page in key_pages(self._connection, self._space, prefix, after):
             yield from page
 
-    def forget(
-        self,
-        key: str,
-        *,
-        scrub: Scrub | None = None,
-        dry_run: bool = False,
-        idempotency_key: str | None = None,
-    ) -> Receipt:
-        """See `Maintenance.forget`."""
-        of = self.key(key)
-        return of.forget(scrub=scrub, dry_run=dry_run, idempotency_key=idempotency_key)
-
     def receipts(self, *, before: int | None = None, limit: int = 100) -> list[Receipt]:
-        """See `Maintenance.receipts`; returns at most the last 1,000."""
+        """See `Memory.receipts`; returns at most the last 1,000."""
         from alveus.memory.remote.codecs import from_json
 
         if before is not None:

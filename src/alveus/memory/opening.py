@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import sys
 import weakref
-from collections.abc import Callable, Generator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import KW_ONLY, fields
+from datetime import datetime, tzinfo
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NoReturn, cast
@@ -26,6 +27,7 @@ from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.index import Index
 from alveus.search.near_duplicates import Alike
 from alveus.search.query import Searcher
+from alveus.sets.admission import Rule
 from alveus.sets.compaction import Compactions, CompactionTools
 from alveus.sets.writer import Engine
 from alveus.state import Ttl
@@ -35,7 +37,8 @@ from alveus.store.sets import Plan
 from alveus.store.times import DisciplinedClock, elapsed_beside, wall_clock
 from alveus.text import Summariser
 from alveus.values.ids import new_id
-from alveus.values.storable import DEFAULT_SPACE, counted
+from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import DEFAULT_SPACE, checked_kind, checked_name, counted
 from alveus.values.times import Zone
 from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 
@@ -46,13 +49,66 @@ if TYPE_CHECKING:
     from alveus.telemetry import OpenTelemetry
 
 LONGEST_WAIT_S = 366 * 24 * 3600
-NO_FILE = (
-    "a server has its own tools, pg_dump and pg_restore (docs/postgres.md); of RAM, export() a copy"
-)
 DEFAULT_EMBEDDER = "minilm"
 
 WAIT_S: float = 10
 """The default wait for other writers."""
+
+
+CACHE_BYTES = 256 * 1024 * 1024
+"""The default RAM limit of the index, without memory-mapped files."""
+
+_OF_ANY_MEMORY = frozenset({"url", "space", "knowledge", "mode", "timezone", "token", "timeout_s"})
+
+
+@dataclass(frozen=True, slots=True)
+class OpenSettings:
+    """The arguments of `Memory.open`."""
+
+    url: str | os.PathLike[str] = ":memory:"
+    _: KW_ONLY
+    space: str = DEFAULT_SPACE
+    knowledge: str | None = None
+    embedder: str | Embedder | None = None
+    model: ChatModel | None = None
+    reranker: Reranker | None = None
+    mode: Literal["rw", "ro"] = "rw"
+    durability: Literal["full", "normal"] = "full"
+    wait_s: float = WAIT_S
+    limits: Limits | None = None
+    short_term_ttl: Ttl | None = None
+    admission: Sequence[Rule | Callable[..., object]] = ()
+    cache_bytes: int = CACHE_BYTES
+    clock: Callable[[], datetime] | None = None
+    timezone: tzinfo | str | None = None
+    telemetry: OpenTelemetry | None = None
+    token: str | None = None
+    timeout_s: float | None = None
+
+    def for_stores(self) -> list[str]:
+        """Return the names of passed arguments that a memory behind a server does not take."""
+        return [
+            each.name
+            for each in fields(self)
+            if each.name not in _OF_ANY_MEMORY
+            and getattr(self, each.name) not in (each.default, [])
+        ]
+
+    def check(self) -> None:
+        """Refuse settings that do not fit a store, or would fail at the first write."""
+        for name in ("token", "timeout_s"):
+            if getattr(self, name) is not None:
+                raise InvalidInput(
+                    f"{name}= is for the url of a server of alveus, http://host:port"
+                )
+        checked_kind(self.limits, Limits | None, "limits must be a Limits(items=…, bytes=…)")
+        checked_kind(self.short_term_ttl, Ttl | None, "short_term_ttl must be a Ttl(after=…)")
+        counted(self.cache_bytes, "cache_bytes", least=0)
+        checked_reranker(self.reranker)
+        if self.telemetry is not None:
+            from alveus.telemetry import OpenTelemetry
+
+            checked_kind(self.telemetry, OpenTelemetry, "telemetry must be an OpenTelemetry(…)")
 
 
 def refuse_for_server_only(**given: object) -> None:
@@ -83,9 +139,9 @@ def check_settings(
 def open_store(
     url: str | os.PathLike[str],
     *,
-    mode: Literal["rw", "ro"],
-    durability: Literal["full", "normal"],
     wait_s: float,
+    mode: Literal["rw", "ro"] = "rw",
+    durability: Literal["full", "normal"] = "full",
     shared: bool = False,
 ) -> Store:
     """Return the store of a URL; create it if it does not exist.
@@ -174,6 +230,21 @@ def sqlite_store(store: Store) -> SqliteStore | None:
     from alveus.store.sqlite import SqliteStore
 
     return store if isinstance(store, SqliteStore) else None
+
+
+def file_of(store: Store, purpose: str) -> SqliteStore:
+    """Return *store* if it is an SQLite file.
+
+    Raises:
+        Unsupported: The store is in RAM, or on a server.
+    """
+    file = sqlite_store(store)
+    if file is None:
+        raise Unsupported(
+            f"{store.location} has no file to {purpose}; a server has separate tools, pg_dump and "
+            "pg_restore (docs/postgres.md); of RAM, export() a copy"
+        )
+    return file
 
 
 def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
@@ -276,21 +347,14 @@ def embedder_for(
     return embedder
 
 
-def open_engine(  # noqa: PLR0913 - the settings of a memory, by name
-    store: Store,
-    *,
-    space: str,
-    knowledge: str,
-    embedder: str | Embedder | None,
-    model: ChatModel | None,
-    reranker: Reranker | None,
-    wait_s: float,
-    limits: Limits | None,
-    admission: Sequence[Plan],
-    cache_bytes: int,
-    clock: Callable[[], datetime] | None,
-    timezone: Zone,
-    telemetry: OpenTelemetry | None,
+def checked_names(space: str, knowledge: str | None) -> tuple[str, str]:
+    """Return the names of a space and of its knowledge, by default the name of the space."""
+    name = checked_name(space, "a space")
+    return name, checked_name(space if knowledge is None else knowledge, "a knowledge")
+
+
+def open_engine(
+    store: Store, space: str, knowledge: str, settings: OpenSettings, rules: Sequence[Plan] = ()
 ) -> tuple[Engine, Index]:
     """Return the engine of a memory on *store*, with its index.
 
@@ -298,44 +362,44 @@ def open_engine(  # noqa: PLR0913 - the settings of a memory, by name
     which is collected then as well. Items that wait for vectors are embedded from now on.
     """
     check_access(store, space, knowledge)
-    chosen = embedder_for(store, space, knowledge, embedder)
-    now = DisciplinedClock(wall_clock(clock), elapsed_beside(clock), store)
+    chosen = embedder_for(store, space, knowledge, settings.embedder)
+    now = DisciplinedClock(wall_clock(settings.clock), elapsed_beside(settings.clock), store)
     if not store.read_only:
         now.settle()
     expects = tuple((note, chosen.name) for note in embedder_notes(space, knowledge))
-    index = index_for(store, dimensions=chosen.dimensions, budget_bytes=cache_bytes)
+    index = index_for(store, dimensions=chosen.dimensions, budget_bytes=settings.cache_bytes)
     folder = None if store.read_only else side_folder(store)
     worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
     recorder = RecordMaker(chosen)
     tools = CompactionTools(
         store,
         recorder,
-        _extractive_summariser,
-        None if model is None else partial(_model_summariser, model),
+        partial(_summariser, None),
+        None if settings.model is None else partial(_summariser, settings.model),
         now,
         new_id,
         expects,
-        wait_s,
+        settings.wait_s,
     )
     engine = Engine(
         store=store,
         recorder=recorder,
-        recall=Searcher(store, index, chosen, worker, now, expects, reranker=reranker),
+        recall=Searcher(store, index, chosen, worker, now, expects, reranker=settings.reranker),
         alike=Alike(store, index, dimensions=chosen.dimensions),
         worker=worker,
         compactions=Compactions(tools),
         clock=now,
-        limits=limits,
-        wait_s=wait_s,
+        limits=settings.limits,
+        wait_s=settings.wait_s,
         expects=expects,
-        admission=admission,
+        admission=rules,
         knowledge=knowledge,
-        timezone=timezone,
+        timezone=Zone.of(settings.timezone),
     )
-    if telemetry is not None:
+    if settings.telemetry is not None:
         from alveus.telemetry.memory_telemetry import MemoryTelemetry
 
-        store.observer = MemoryTelemetry(telemetry, store, now)
+        store.observer = MemoryTelemetry(settings.telemetry, store, now)
     for each in (worker, engine.compactions.worker):
         weakref.finalize(engine, each.leave).atexit = False  # at exit Python ends them
     if worker.needed and store.pending_vectors(limit=1):
@@ -343,16 +407,10 @@ def open_engine(  # noqa: PLR0913 - the settings of a memory, by name
     return engine, index
 
 
-def _model_summariser(model: ChatModel) -> Summariser:
-    from alveus.text import ModelSummariser
+def _summariser(model: ChatModel | None) -> Summariser:
+    from alveus.text import ExtractiveSummariser, ModelSummariser
 
-    return ModelSummariser(model)
-
-
-def _extractive_summariser() -> Summariser:
-    from alveus.text import ExtractiveSummariser
-
-    return ExtractiveSummariser()
+    return ExtractiveSummariser() if model is None else ModelSummariser(model)
 
 
 # --- access to spaces of a database server --- ---------------------------------------------------
@@ -370,53 +428,35 @@ def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> R
         AccessDenied: The user of the URL does not own the tables.
         InvalidInput: The URL is not a server's, or the server has no such role.
     """
-    with _opened(url) as store:
+    with closing(_server_store(url)) as store:
         return store.grant(role, space=space, knowledge=knowledge)
 
 
 def revoke(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
     """Revoke a grant of `grant`; raises the same errors."""
-    with _opened(url) as store:
+    with closing(_server_store(url)) as store:
         return store.revoke(role, space=space, knowledge=knowledge)
 
 
 def grants(url: str) -> list[RoleGrants]:
     """Return the grants of all roles; raises the same errors as `grant`."""
-    with _opened(url) as store:
+    with closing(_server_store(url)) as store:
         return store.grants()
 
 
-@contextmanager
-def _opened(url: str) -> Generator[PostgresStore]:
+def _server_store(url: str) -> PostgresStore:
     if not is_server(url):
         raise InvalidInput(
             "only a server has users; who may use a file is up to its permissions: chmod 600 FILE"
         )
-    store = open_store(url, mode="rw", durability="full", wait_s=10)
-    try:
-        yield _of_server(store)
-    finally:
-        store.close()
+    return _of_server(open_store(url, wait_s=WAIT_S))
 
 
 def empty_engine() -> Engine:
     """Return the engine of an empty memory in RAM."""
-    engine, _ = open_engine(
-        open_store(":memory:", mode="rw", durability="full", wait_s=WAIT_S),
-        space=DEFAULT_SPACE,
-        knowledge=DEFAULT_SPACE,
-        embedder="words",
-        model=None,
-        reranker=None,
-        wait_s=WAIT_S,
-        limits=None,
-        admission=(),
-        cache_bytes=0,
-        clock=None,
-        timezone=Zone.of(None),
-        telemetry=None,
-    )
-    return engine
+    store = open_store(":memory:", wait_s=WAIT_S)
+    settings = OpenSettings(embedder="words", cache_bytes=0)
+    return open_engine(store, DEFAULT_SPACE, DEFAULT_SPACE, settings)[0]
 
 
 # --- a memory behind a server --------------------------------------------------------------------

@@ -277,9 +277,10 @@ def checked_kind(given: T, kind: type | UnionType, what: str) -> T:
     return given
 
 
-def checked_progress(given: T | None, *, told: str) -> T | None:
-    """Return *given* if it can be called, or None; *told* names its arguments."""
-    return None if given is None else checked_function(given, f"progress is a function of {told}")
+def checked_progress(given: T | None, arguments: str) -> T | None:
+    """Return *given* if it can be called, or None; *arguments* names its arguments."""
+    what = f"progress is a function of {arguments}"
+    return None if given is None else checked_function(given, what)
 
 
 def checked_number(number: object, what: str, *, least: float, most: float = math.inf) -> float:
