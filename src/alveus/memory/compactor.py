@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import cast
 
 from alveus.errors import (
@@ -19,14 +19,14 @@ from alveus.errors import (
 )
 from alveus.errors.short_repr import short_repr
 from alveus.memory.memory import Memory
-from alveus.sets.compaction import Compacted, executor
+from alveus.sets.compaction import executor
 from alveus.sets.compaction.executor import due
 from alveus.sets.compaction.set_snapshot import living
 from alveus.store import SetInfo
 from alveus.store.scope import Scope, SetRef, is_hidden
 from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_function, checked_name, flag, moment
+from alveus.values.storable import checked_name, checked_progress, flag, moment
 
 _LOG = logging.getLogger(__name__)
 
@@ -148,12 +148,11 @@ class Compactor:
                 f"every must be a timedelta above 0, up to a year, not {short_repr(every)}"
             )
         flag(watch, "watch")
-        tell, self._whole = _untold, 0.0
-        if progress is not None:
-            tell = checked_function(progress, "progress is a function of a Look")
-        failure = self._look(tell)
+        report = checked_progress(progress, "a Look") or _no_report
+        self._whole = 0.0
+        failure = self._check(report)
         while watch and not self._stop.wait(every.total_seconds()):
-            self._look(tell)
+            self._check(report)
         if failure is not None and not watch:
             raise failure
         return self._done
@@ -162,16 +161,16 @@ class Compactor:
         """Make `run` return after its current step. A signal handler may call this."""
         self._stop.set()
 
-    def _look(self, tell: Callable[[Look], object]) -> AlveusError | None:
+    def _check(self, report: Callable[[Look], object]) -> AlveusError | None:
         """Compact the due sets once; return a failure, if any."""
         try:
-            return self._seen_to(tell)
+            return self._compact_due(report)
         except (StoreBusy, StoreFull) as error:
             self._seq = None  # so that no add is missed: the next check reads all sets
             _LOG.warning("the sets could not be looked at: %s", type(error).__name__)
             return error
 
-    def _seen_to(self, tell: Callable[[Look], object]) -> AlveusError | None:
+    def _compact_due(self, report: Callable[[Look], object]) -> AlveusError | None:
         now = self._memory.engine.clock()
         executor.beat(self._memory.store, now)
         if not self._in_hours(now):
@@ -180,15 +179,15 @@ class Compactor:
         for info in self._fresh():
             if self._stop.is_set():
                 break
-            failure = self._see_to(info, tell) or failure
-        tell(Look(None, done=self._done))
+            failure = self._compact(info, report) or failure
+        report(Look(None, done=self._done))
         return failure
 
     def _in_hours(self, now: int) -> bool:
         if self._hours is None:
             return True
         first, last = self._hours
-        hour = _local(now).hour
+        hour = moment(now).astimezone().hour
         return first <= hour < last if first < last else hour >= first or hour < last
 
     def _fresh(self) -> Iterator[SetInfo]:
@@ -215,17 +214,18 @@ class Compactor:
             else:  # the set was deleted, or another compactor compacted it
                 self._failed.pop(ref, None)
 
-    def _see_to(self, info: SetInfo, tell: Callable[[Look], object]) -> AlveusError | None:
+    def _compact(self, info: SetInfo, report: Callable[[Look], object]) -> AlveusError | None:
         """Compact one set until it is below its mark; return the failure, if any."""
-        ref, store = info.ref, self._memory.store
+        ref, store, engine = info.ref, self._memory.store, self._memory.engine
         tries, again = self._failed.get(ref, (0, 0.0))
         if time.monotonic() < again:
             return None
         found: SetInfo | None = info
         try:
             while found is not None and self._wants(found) and not self._stop.is_set():
-                tell(Look(ref, found.items, self._done))
-                if self._step(ref) is None:
+                report(Look(ref, found.items, self._done))
+                executor.beat(store, engine.clock())
+                if engine.compactions.step(ref, by="external") is None:
                     break
                 self._done += 1
                 found = store.set_info(ref)
@@ -235,24 +235,18 @@ class Compactor:
             self._left.add(ref)
             return None
         except AlveusError as error:
-            self._fail(info, tries + 1, error)
-            tell(Look(ref, info.items, self._done, error))
+            tries += 1
+            self._failed[ref] = tries, time.monotonic() + executor.pause_after(tries)
+            executor.put_failure(store, info.number, (type(error).__name__, tries))
+            _LOG.warning(
+                "compaction failed, the set is as it was: %s",
+                type(error).__name__,
+                extra={"set": ref.name, "tries": tries},
+            )
+            report(Look(ref, info.items, self._done, error))
             return error
         self._failed.pop(ref, None)
         return None
-
-    def _step(self, ref: SetRef) -> Compacted | None:
-        executor.beat(self._memory.store, self._memory.engine.clock())
-        return self._memory.engine.compactions.step(ref, by="external")
-
-    def _fail(self, info: SetInfo, tries: int, error: AlveusError) -> None:
-        self._failed[info.ref] = tries, time.monotonic() + executor.pause_after(tries)
-        executor.put_failure(self._memory.store, info.number, (type(error).__name__, tries))
-        _LOG.warning(
-            "compaction failed, the set is as it was: %s",
-            type(error).__name__,
-            extra={"set": info.ref.name, "tries": tries},
-        )
 
 
 def are_hours(given: object) -> bool:
@@ -265,9 +259,5 @@ def are_hours(given: object) -> bool:
     return 0 <= first < HOURS and 0 <= last <= HOURS and first != last
 
 
-def _untold(_look: Look) -> None:
+def _no_report(_look: Look) -> None:
     """Do nothing."""
-
-
-def _local(now: int) -> datetime:
-    return moment(now).astimezone()

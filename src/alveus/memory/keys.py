@@ -32,9 +32,8 @@ from alveus.errors import (
     StoreReadOnly,
     Unusable,
 )
-from alveus.errors.short_repr import short_repr
 from alveus.llm import MEMORY_DEFAULT, ChatModel, RerankerChoice
-from alveus.memory.maintenance import Difference, difference
+from alveus.memory.maintenance import Difference, difference, set_names
 from alveus.memory.prompt import Prompts, Sources
 from alveus.search.projection import Colouring, MapPoints
 from alveus.search.query import search_options
@@ -84,10 +83,6 @@ DEFAULT_SET = "default"
 
 SHOWN = 20
 """The most sets, and names of an exact tree, that a notebook shows."""
-
-
-def _rules(admission: Sequence[Rule | Callable[..., object]] | None) -> object:
-    return None if admission is None else plans(admission)
 
 
 def _shown(value: object) -> str:
@@ -237,9 +232,8 @@ class OwnerSets:
             sets = self.sets(prefix=prefix)
         if sets is None:
             return self._scope
-        if not isinstance(sets, (list, tuple)):
-            raise InvalidInput(f"sets must be a list of names, not {short_repr(sets)}")
-        return [SetRef(self._scope, name) for name in dict.fromkeys(map(set_name, sets))]
+        names = dict.fromkeys(map(set_name, set_names(sets)))
+        return [SetRef(self._scope, name) for name in names]
 
 
 def default_set(sets: KeySets) -> MemorySet:
@@ -353,7 +347,8 @@ class KnowledgeMemory(OwnerSets):
         """
         given = {"capacity": capacity, "compaction": compaction, "retention": retention}
         refuse_upkeep(given)
-        made = self._set(name, item_type=item_type, admission=_rules(admission))
+        rules = None if admission is None else plans(admission)
+        made = self._set(name, item_type=item_type, admission=rules)
         assert isinstance(made, KnowledgeSet)  # noqa: S101 - `_make` says so
         return made
 

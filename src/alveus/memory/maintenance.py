@@ -6,7 +6,7 @@ import fcntl
 import os
 import time
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
@@ -22,7 +22,6 @@ from alveus.store import (
     Batch,
     ItemChange,
     Ledger,
-    Node,
     PendingVectors,
     Retire,
     Scope,
@@ -151,12 +150,13 @@ def _tree(store: Store, scope: Scope, a: Moment, b: Moment) -> Iterator[ChangedV
     before, after = _values(store, scope, a), _values(store, scope, b)
     for path in sorted(before.keys() | after.keys()):
         was, found = before.get(path), after.get(path)
-        if path not in before:
-            yield ChangedValue("added", _spelled(path), None, found)
-        elif path not in after:
-            yield ChangedValue("removed", _spelled(path), was, None)
-        elif wire.encode(was) != wire.encode(found):  # NaN equals itself, and 1 differs from 1.0
-            yield ChangedValue("changed", _spelled(path), was, found)
+        kind: Kind = "changed"
+        if path not in before or path not in after:
+            kind = "added" if path in after else "removed"
+        elif wire.encode(was) == wire.encode(found):  # NaN equals itself, and 1 differs from 1.0
+            continue
+        shown = path if any("." in name for name in path) else ".".join(path)
+        yield ChangedValue(kind, shown, was, found)
 
 
 def _values(store: Store, scope: Scope, at: Moment) -> dict[TreePath, Value]:
@@ -169,19 +169,11 @@ def _values(store: Store, scope: Scope, at: Moment) -> dict[TreePath, Value]:
         if not fields and path:
             found[path] = {}
         for name, node in fields:
-            _sort(found, stack, (*path, name), node)
+            if node.is_object:
+                stack.append((*path, name))
+            else:
+                found[*path, name] = node.value
     return found
-
-
-def _sort(found: dict[TreePath, Value], stack: list[TreePath], path: TreePath, node: Node) -> None:
-    if node.is_object:
-        stack.append(path)
-    else:
-        found[path] = node.value
-
-
-def _spelled(path: TreePath) -> DottedPath:
-    return path if any("." in name for name in path) else ".".join(path)
 
 
 # --- sets
@@ -194,10 +186,13 @@ def _items(store: Store, infos: Sequence[SetInfo], a: Moment, b: Moment) -> Iter
         before, after = _live(store, info, a), _live(store, info, b)
         for item_id in sorted(before.keys() | after.keys()):
             was, found = before.get(item_id), after.get(item_id)
-            if was is not None and found is not None and _says_the_same(was, found):
-                continue
             kind: Kind = "added" if was is None else "removed" if found is None else "changed"
-            yield ChangedItem(kind, info.ref.name, item_id, _item(was), _item(found))
+            if was is not None and found is not None:
+                is_later = was.row != found.row
+                if not is_later or (was.first == found.first and was.record == found.record):
+                    continue
+            items = [stored and item_of(stored) for stored in (was, found)]
+            yield ChangedItem(kind, info.ref.name, item_id, *items)
 
 
 def _live(store: Store, info: SetInfo, at: Moment) -> dict[str, StoredItem]:
@@ -209,16 +204,6 @@ def _live(store: Store, info: SetInfo, at: Moment) -> dict[str, StoredItem]:
         last = page[-1]
         after = (last.updated if last.record.time is None else last.record.time, last.first)
     return found
-
-
-def _says_the_same(was: StoredItem, found: StoredItem) -> bool:
-    if was.row == found.row:
-        return True
-    return was.first == found.first and was.record == found.record
-
-
-def _item(stored: StoredItem | None) -> Item | None:
-    return None if stored is None else item_of(stored)
 
 
 BATCH = 64
@@ -370,21 +355,14 @@ def sweep(engine: Engine) -> int:
             gone = Retire(stored.set, stored.record.id, stored.version)
             changes.setdefault(stored.set.scope, []).append(gone)
         for scope, items in changes.items():
-            done += _retired(engine, Batch(scope=scope, time=now, items=items))
+            with suppress(StaleItem):  # another writer changed one of them
+                engine.store.commit(Batch(scope=scope, time=now, items=items))
+                done += len(items)
     while (some := engine.store.sweep(now=now)) >= MAX_SWEPT_VERSIONS:
         done += some
     while engine.store.shrink(keep_free=SPARE):
         pass
     return done + some
-
-
-def _retired(engine: Engine, batch: Batch) -> int:
-    """Return the number of retired items: 0 if another writer changed one of them."""
-    try:
-        engine.store.commit(batch)
-    except StaleItem:
-        return 0
-    return len(batch.items)
 
 
 def dimensions_of(ledger: Ledger) -> Callable[[Scope], int | None]:

@@ -45,7 +45,7 @@ from alveus.values.urls import IMMUTABLE_SUFFIX, is_server, path_of_file
 if TYPE_CHECKING:
     from alveus.store.postgres import PostgresStore
     from alveus.store.postgres.schema import RoleGrants
-    from alveus.store.sqlite import SharedStore, SqliteStore
+    from alveus.store.sqlite import SqliteStore
     from alveus.telemetry import OpenTelemetry
 
 LONGEST_WAIT_S = 366 * 24 * 3600
@@ -249,46 +249,27 @@ def file_of(store: Store, purpose: str) -> SqliteStore:
 
 def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
     """Return the index of a store; handles that share a file share one index."""
-    folder = side_folder(store)
+    file = sqlite_store(store)
 
     def made(finder: Store) -> Index:
         return Index(
             finder,
-            folder=folder and folder / "index",
+            folder=file and file.folder / "index",
             salt=store.salt(),
             writable=not store.read_only,
             budget_bytes=budget_bytes,
-            in_files=folder is not None or not _is_in_ram(store),
+            in_files=store.location != ":memory:",
         )
 
-    shared = shared_store(store)
-    index = (
-        made(store) if shared is None else shared.common((Index, dimensions, budget_bytes), made)
-    )
+    index: Index | None = None
+    if file is not None:
+        from alveus.store.sqlite import SharedStore
+
+        if isinstance(file, SharedStore):
+            index = file.common((Index, dimensions, budget_bytes), made)
+    index = made(store) if index is None else index
     index.join(store)
     return index
-
-
-def _is_in_ram(store: Store) -> bool:
-    """Return whether the data of a store is only in RAM."""
-    from alveus.store.ram import RamStore
-
-    return isinstance(store, RamStore)
-
-
-def shared_store(store: Store) -> SharedStore | None:
-    """Return *store* if it may share an open file in this process, else None."""
-    if sqlite_store(store) is None:
-        return None
-    from alveus.store.sqlite import SharedStore
-
-    return store if isinstance(store, SharedStore) else None
-
-
-def side_folder(store: Store) -> Path | None:
-    """Return the folder of an SQLite store's side files; None for another store."""
-    file = sqlite_store(store)
-    return None if file is None else file.folder
 
 
 def schema_version() -> int:
@@ -368,8 +349,8 @@ def open_engine(
         now.settle()
     expects = tuple((note, chosen.name) for note in embedder_notes(space, knowledge))
     index = index_for(store, dimensions=chosen.dimensions, budget_bytes=settings.cache_bytes)
-    folder = None if store.read_only else side_folder(store)
-    worker = EmbeddingWorker(store, chosen, folder=folder, expects=expects)
+    file = None if store.read_only else sqlite_store(store)
+    worker = EmbeddingWorker(store, chosen, folder=file and file.folder, expects=expects)
     recorder = RecordMaker(chosen)
     tools = CompactionTools(
         store,
