@@ -78,12 +78,7 @@ class CallExecutor(ProcessBound):
                 self._last = self.submitted(call)
                 self.close()
         if self._last is not None:
-            answer = asyncio.wrap_future(self._last)
-            try:
-                await asyncio.shield(answer)
-            except asyncio.CancelledError:
-                await ended(answer)
-                raise
+            await _completed(asyncio.wrap_future(self._last))
 
     def close(self) -> None:
         """Refuse further calls."""
@@ -125,7 +120,11 @@ async def ended(answer: asyncio.Future[R]) -> None:
 
 async def to_its_end(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
     """Run *function* in a thread and return its result; a cancelled task waits for the end."""
-    answer = asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs))
+    return await _completed(asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs)))
+
+
+async def _completed(answer: asyncio.Future[R]) -> R:
+    """Return the result of a call; a cancelled task waits for its end."""
     try:
         return await asyncio.shield(answer)
     except asyncio.CancelledError:

@@ -649,8 +649,8 @@ class RemoteMemory(Memory):
         if before is not None:
             raise unsupported("memory.receipts(before=)", "give a limit of up to 1,000")
         most = counted(limit, "limit", least=0, most=1_000)
-        told = self._connection.get("/v1/receipts", space=self._space, limit=max(1, most))
-        return [from_json(Receipt, each) for each in told["receipts"][:most]]
+        page = self._connection.get("/v1/receipts", space=self._space, limit=max(1, most))
+        return [from_json(Receipt, each) for each in page["receipts"][:most]]
 
     def close(self) -> None:
         """Close the connections. A second call does nothing."""
@@ -679,7 +679,7 @@ class RemoteMemory(Memory):
     prune_history = refused("memory.prune_history")
     scrub = refused("memory.scrub", "run `alveus scrub` on the server's machine")
     receipt = refused("memory.receipt", "ask GET /v1/receipts")
-    subscribe = refused("memory.subscribe", "runs are told of where they run")
+    subscribe = refused("memory.subscribe", "events of runs are sent where they run")
     on_compaction = refused("memory.on_compaction", "ask GET /v1/compactions")
 
 

@@ -406,7 +406,7 @@ def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> R
         knowledge: Grant only this knowledge, and not the space.
 
     Raises:
-        AccessDenied: The user of the URL does not own the tables.
+        AccessDenied: The user of the URL is not the owner of the tables.
         InvalidInput: The URL is not a server's, or the server has no such role.
     """
     with closing(_server_store(url)) as store:

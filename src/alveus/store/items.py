@@ -270,7 +270,7 @@ def item_html(item: Item) -> Html:
     from alveus.values import html
 
     facts = wire.encode(dict(item.metadata)) if item.metadata else ""
-    return html.told(_said(item), item.speaker, html.time_text(item.time), facts)
+    return html.noted(_said(item), item.speaker, html.time_text(item.time), facts)
 
 
 def _said(item: Item) -> str:

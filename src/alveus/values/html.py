@@ -125,7 +125,7 @@ def soft(*children: str) -> Html:
     return element("div", *children, style=_SOFT)
 
 
-def told(text: str, *about: str | None) -> Html:
+def noted(text: str, *about: str | None) -> Html:
     """Return a text on one line, with notes below."""
     below = [element("bdi", one_line(each)) for each in about if each]
     joined = [part for each in below for part in (" · ", each)][1:]

@@ -46,7 +46,7 @@ LEFT_OUT = 50
 
 _REASONS: Mapping[Part, str] = {
     "blocks": "a block that was asked for",
-    "profile": "always told",
+    "profile": "a fact of the named profile",
     "exact": "named by its path",
     "knowledge": "found in knowledge",
     "recent": "one of the last exchanges",

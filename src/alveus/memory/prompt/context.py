@@ -168,7 +168,7 @@ def _pieces_table(pieces: Sequence[Piece]) -> Html:
     from alveus.values import html
 
     rows = [
-        [_TITLES[piece.part], piece.tokens, html.told(piece.text, piece.source, piece.reason)]
+        [_TITLES[piece.part], piece.tokens, html.noted(piece.text, piece.source, piece.reason)]
         for piece in pieces
     ]
     return html.table(["Part", "Tokens", "Piece"], rows) if rows else html.soft("none")
