@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta, tzinfo
-from types import TracebackType
 from typing import (
     TYPE_CHECKING,
     Literal,
@@ -668,12 +667,7 @@ class KeyBatch(KeySets, Prompts):
         self._draft.open = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._tree is None or not self._draft.open:  # the block has not begun, or has ended
             return
         self._draft.open = False

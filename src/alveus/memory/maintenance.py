@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import datetime
+from functools import cache
 from pathlib import Path
 from typing import Literal, TypeAlias, cast
 
@@ -367,17 +368,16 @@ def sweep(engine: Engine) -> int:
 
 def dimensions_of(ledger: Ledger) -> Callable[[Scope], int | None]:
     """Return a function of a scope to its vector length; None if its embedder is not available."""
-    known: dict[str, int | None] = {}
 
-    def dimensions(scope: Scope) -> int | None:
-        name = ledger.note(note_of(scope))
-        if name is None:
+    @cache
+    def of_embedder(name: str) -> int | None:
+        try:
+            return open_embedder(name).dimensions
+        except (EmbedderMissing, InvalidInput):
             return None
-        if name not in known:
-            try:
-                known[name] = open_embedder(name).dimensions
-            except (EmbedderMissing, InvalidInput):
-                known[name] = None
-        return known[name]
 
-    return dimensions
+    def of_scope(scope: Scope) -> int | None:
+        name = ledger.note(note_of(scope))
+        return None if name is None else of_embedder(name)
+
+    return of_scope

@@ -9,7 +9,6 @@ from contextlib import closing
 from datetime import UTC, datetime, tzinfo
 from itertools import islice
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from alveus.embed import Embedder, open_embedder
@@ -261,12 +260,7 @@ class Memory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     if not TYPE_CHECKING:  # else a type checker would accept every name
@@ -668,7 +662,7 @@ class RemoteMemory(Memory):
 
     @property
     def embedder(self) -> NoReturn:
-        """Refused: the server embeds."""
+        """Raise `Unsupported`: the server embeds."""
         raise unsupported("memory.embedder", "`alveus serve --embedder` chooses it")
 
     settle = refused("memory.settle", "a search says in `partial` whether items wait for vectors")

@@ -161,7 +161,14 @@ def open_store(
 
         return RamStore()
     if is_server(location):
-        return _postgres_store()(
+        try:
+            from alveus.store.postgres import PostgresStore
+        except ImportError as error:
+            raise Unsupported(
+                f"PostgreSQL needs the package {error.name}, which is not installed; run: "
+                "pip install 'alveus[postgres]'"
+            ) from None
+        return PostgresStore.open(
             location, read_only=mode == "ro", durability=durability, wait_s=wait_s
         )
     from alveus.store.sqlite import SharedStore, SqliteStore
@@ -198,17 +205,6 @@ def _of_server(store: Store) -> PostgresStore:
 
     assert isinstance(store, PostgresStore)  # noqa: S101 - the only server store
     return store
-
-
-def _postgres_store() -> Callable[..., Store]:
-    try:
-        from alveus.store.postgres import PostgresStore
-    except ImportError as error:
-        raise Unsupported(
-            f"PostgreSQL needs the package {error.name}, which is not installed; run: "
-            "pip install 'alveus[postgres]'"
-        ) from None
-    return PostgresStore.open
 
 
 def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:

@@ -6,7 +6,6 @@ import builtins
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from datetime import UTC, datetime, timedelta
-from types import TracebackType
 from typing import Any, NoReturn, Self, Unpack, cast
 from uuid import uuid4
 
@@ -555,12 +554,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
         self._root = root_of(RemoteTree(self._calls))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._root is None:
             return
         self._calls.open = False
