@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
+from typing import NamedTuple
 
 from alveus.errors import BudgetTooSmall
 from alveus.memory.prompt.context import Context, ContextRequest, Part, Piece, Sources
 from alveus.memory.prompt.prompt_sources import Found, PromptCandidate, PromptSources, Ref, Searched
 from alveus.memory.prompt.quoting import ABSENCE, BEGIN, END, OPENING, SAID, quoted
 from alveus.text.messages import Message
-from alveus.text.statements import Statement, anchor_words, statement
-from alveus.values.lazy import lazy_attribute
+from alveus.text.statements import anchor_words, statement
 from alveus.values.storable import moment
 from alveus.values.times import Zone
 
@@ -392,12 +393,19 @@ def _lines(candidates: Sequence[PromptCandidate]) -> Iterator[str]:
 # --- repeated texts ---------------------------------------------------------------------------
 
 
+class _TakenText(NamedTuple):
+    piece: Piece
+    text: str
+    speaker: str | None = None
+
+
 class TakenTexts:
     """The texts that are in a prompt so far, to find hits that repeat them."""
 
     def __init__(self) -> None:
         self._refs: dict[Ref, str] = {}  # item: why it repeats
         self._taken: dict[frozenset[str], list[_TakenText]] = {}
+        self._statement = cache(statement)
 
     def add(self, candidate: PromptCandidate) -> None:
         """Record a taken piece."""
@@ -409,45 +417,31 @@ class TakenTexts:
             reason = f"it is {_AMONG[piece.part]}: {piece.source}"
             self._refs.update(dict.fromkeys(candidate.refs, reason))
         for message in candidate.messages:
-            self._note(_TakenText(piece, message.content, None))
+            self._note(_TakenText(piece, message.content))
+
+    def _note(self, text: _TakenText) -> None:
+        self._taken.setdefault(frozenset(anchor_words(text.text)), []).append(text)
 
     def repeats(self, candidate: PromptCandidate) -> str | None:
         """Return which text already says the same as a hit, in words; None if none does."""
         if candidate.hit is None:
             return None
-        among = next((self._refs[ref] for ref in candidate.refs if ref in self._refs), None)
-        if among is not None:
-            return among
+        for ref in candidate.refs:
+            if ref in self._refs:
+                return self._refs[ref]
         piece, speaker = candidate.piece, candidate.hit.item.speaker
-        mine = _TakenText(piece, piece.text, speaker)
         for taken in self._taken.get(frozenset(anchor_words(piece.text)), ()):
             is_message = taken.piece.part == "recent"
-            if (is_message or taken.speaker == speaker) and mine.says_the_same(taken):
+            if (is_message or taken.speaker == speaker) and self._is_repeated(piece, taken):
                 if is_message:
                     return f"it is among the last exchanges: {taken.piece.source}"
                 return f"it says what {taken.piece.source} says"
         return None
 
-    def _note(self, text: _TakenText) -> None:
-        self._taken.setdefault(frozenset(anchor_words(text.text)), []).append(text)
-
-
-class _TakenText:
-    """A text of a prompt that hits are compared with; parsed at the first comparison."""
-
-    def __init__(self, piece: Piece, text: str, speaker: str | None) -> None:
-        self.piece, self.text, self.speaker = piece, text, speaker
-
-    @lazy_attribute
-    def statement(self) -> Statement:
-        """The parsed statement of the text."""
-        return statement(self.text)
-
-    def says_the_same(self, other: _TakenText) -> bool:
-        """Return whether another text says the same; "today" matches only on the same day."""
-        if not self.statement.says_the_same(other.statement):
+    def _is_repeated(self, piece: Piece, taken: _TakenText) -> bool:
+        """Return whether a text says the same as a piece; "today" only on the same day."""
+        said = self._statement(piece.text)
+        if not said.says_the_same(self._statement(taken.text)):
             return False
-        mine, theirs = self.piece.time, other.piece.time
-        return not self.statement.is_relative or (mine and mine.date()) == (
-            theirs and theirs.date()
-        )
+        mine, other = piece.time, taken.piece.time
+        return not said.is_relative or (mine and mine.date()) == (other and other.date())
