@@ -81,6 +81,11 @@ class _StrictRequest(Request):
         return json.loads(await self.body(), object_pairs_hook=unique_fields)
 
 
+def operation_id(route: APIRoute) -> str:
+    """Return the id of a route's operation in OpenAPI: the name of its function."""
+    return route.name
+
+
 class PlainRoute(APIRoute):
     """Sends a route's result as plain JSON, without FastAPI's validation of responses.
 
@@ -90,6 +95,7 @@ class PlainRoute(APIRoute):
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
+        facts["generate_unique_id_function"] = operation_id
         super().__init__(path, _sending(endpoint, facts.get("status_code") or 200), **facts)
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:

@@ -18,7 +18,7 @@ from alveus.errors import AlveusError, InvalidInput
 from alveus.llm import ChatModel
 from alveus.memory.memory import Memory
 from alveus.server import call_routes, event_streams, inspector_routes, mem0_protocol, memory_stores
-from alveus.server.answers import PlainRoute, error_answer, problem
+from alveus.server.answers import PlainRoute, error_answer, operation_id, problem
 from alveus.server.callers import Memories, caller_of, memories_for
 from alveus.server.cross_origin import CrossOrigin
 from alveus.server.limits import METHODS, BodyLimit, HeadAnswers, RateLimit, Scope
@@ -78,7 +78,7 @@ def create_app(
         version=__version__,
         summary="Memory for AI agents: exact and vague, changed together, exactly once.",
         lifespan=life,
-        generate_unique_id_function=lambda route: route.name,
+        generate_unique_id_function=operation_id,
         redoc_url=None,
         docs_url=None,  # its page loads third-party scripts
         redirect_slashes=False,  # a redirect would name a scheme and a host
@@ -86,13 +86,10 @@ def create_app(
     app.state.ends = Flag()
     app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
     app.state.origins = origins
-    app.include_router(router)
-    app.include_router(event_streams.router)
-    app.include_router(inspector_routes.router)
-    app.include_router(call_routes.router)
-    app.include_router(mem0_protocol.router)
-    app.include_router(mem0_protocol.described)
-    app.include_router(memory_stores.router)
+    rooms = (event_streams, inspector_routes, call_routes, mem0_protocol, memory_stores)
+    for shared in (router, *(room.router for room in rooms), mem0_protocol.described):
+        # `include_router` would build each route again at the first request.
+        app.router.routes.extend(shared.routes)
     _answer_errors(app)
     _add_health(app, memories)
     app.add_middleware(HeadAnswers)
@@ -188,7 +185,7 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     assert callable(read_metrics)  # noqa: S101 - it is used by name
-    app.include_router(router)
+    app.router.routes.extend(router.routes)
 
 
 def _add_health(app: FastAPI, memories: Memories) -> None:
@@ -209,4 +206,4 @@ def _add_health(app: FastAPI, memories: Memories) -> None:
 
     assert callable(read_health)  # noqa: S101 - they are used by name
     assert callable(read_readiness)  # noqa: S101 - the same
-    app.include_router(router)
+    app.router.routes.extend(router.routes)
