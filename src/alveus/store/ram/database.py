@@ -17,8 +17,7 @@ from alveus.store import ChangeKind, FeatureChange, Scope, StoredItem, StoredRec
 from alveus.store.checks import check_note
 from alveus.store.ledger import UNOBSERVED, Observer
 from alveus.store.ram.items import SetTable
-from alveus.store.ram.journal import Journal
-from alveus.store.ram.rows import ItemRow
+from alveus.store.ram.rows import ItemRow, Journal
 from alveus.store.ram.runs import RunTable
 from alveus.store.ram.tree import TreeRows
 from alveus.values.forks import ProcessBound

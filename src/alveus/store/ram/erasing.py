@@ -19,8 +19,7 @@ from alveus.store.erasing import (
     owner_of,
 )
 from alveus.store.ram.database import RamTables, locked
-from alveus.store.ram.journal import JournalEntry
-from alveus.store.ram.rows import CommitDraft, ItemRow, NodeRow
+from alveus.store.ram.rows import CommitDraft, ItemRow, JournalEntry, NodeRow
 from alveus.store.ram.tree import TreeRows
 from alveus.values.lazy_dataclass import dataclass
 
