@@ -44,8 +44,8 @@ from alveus.store.postgres.dialect import NumberArray, TextArray
 from alveus.store.records import MINUTE_US
 from alveus.store.sql.connection import OwnerRegistry, Query, Row, Write
 from alveus.store.sql.items import HELD, LAST_VERSION, TAKEN_IDS
-from alveus.store.sql.journal import BY_OP
 from alveus.store.sql.lanes import CLAIM_EVENT_ID, INSERT_LANE
+from alveus.store.sql.rows import BY_OP
 from alveus.store.sql.transaction import Transaction, answer_of
 from alveus.store.sql.writer import INSERT_AGENT, INSERT_SCOPE, INSERT_SET, LAST_RUN, WriterCache
 

@@ -18,11 +18,11 @@ from alveus.store import UNFINISHED_NOTE
 from alveus.store.packed_values import as_stored
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.database import SqlDatabase
+from alveus.store.sql.rows import note_text
 
 ROWS = 500
 """Rows of one transaction."""
 
-_NOTE = "SELECT text FROM note WHERE name IS ?"
 _NOTES = "SELECT name, text FROM note"
 _PUT_NOTE = "INSERT INTO note (name, text) VALUES (?, ?)"
 
@@ -197,7 +197,7 @@ def check_source(source: SqlDatabase) -> None:
 
 def _check_source(source: SqlDatabase, db: Connection) -> None:
     source.check_whole(db)
-    if first(db, _NOTE, UNFINISHED_NOTE) is not None:
+    if note_text(db, UNFINISHED_NOTE) is not None:
         raise InvalidInput(
             f"{source.location} is itself a migration that was not finished; finish it first"
         )
@@ -205,13 +205,13 @@ def _check_source(source: SqlDatabase, db: Connection) -> None:
 
 def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
     """Return the state of the target; store the copy's note in an empty one."""
-    salt = first(db, _NOTE, "salt")
+    salt = note_text(db, "salt")
     with _explained(target), target.writing() as there:
         target.check_whole(there)
-        noted = first(there, _NOTE, UNFINISHED_NOTE)
+        noted = note_text(there, UNFINISHED_NOTE)
         if noted == salt:
             return "unfinished"
-        if noted is None and first(there, _NOTE, "salt") == salt:
+        if noted is None and note_text(there, "salt") == salt:
             return "finished"
         if noted is not None or any(table.last_key(there) is not None for table in TABLES):
             held = "a migration from elsewhere" if noted else "a memory"

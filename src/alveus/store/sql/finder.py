@@ -18,7 +18,6 @@ from alveus.store import (
 )
 from alveus.store.sql.connection import Connection, first, query
 from alveus.store.sql.database import SetSnapshot, SqlDatabase, reads, writes
-from alveus.store.sql.journal import expect_notes, note_text, put_note
 from alveus.store.sql.rows import (
     ACCESSED,
     FEATURE_ROW,
@@ -26,7 +25,10 @@ from alveus.store.sql.rows import (
     LIVE_FEATURES,
     OUT_OF_TIME,
     OUT_OF_TIME_AT,
+    expect_notes,
     feature_changes,
+    note_text,
+    put_note,
     sets_of,
 )
 from alveus.store.sql.writer import WriterCache

@@ -42,10 +42,9 @@ from alveus.store import (
 from alveus.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from alveus.store.records import MINUTE_US, read_at
 from alveus.store.sets import DEFAULT
-from alveus.store.sql import journal
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.past import apply_past
-from alveus.store.sql.rows import LIVE_OF_IDS
+from alveus.store.sql.rows import LIVE_OF_IDS, stored_compaction
 from alveus.store.sql.writer import (
     INHERIT_LINKS,
     INHERIT_STUBS,
@@ -536,7 +535,7 @@ class Changes:
     def _undo(self, number: int, change: Undo) -> None:
         self._gathered.flush()
         self._forget_usage(number)
-        done = check_undo(change, journal.compaction(self._db, change.compaction))
+        done = check_undo(change, stored_compaction(self._db, change.compaction))
         versions = self._versions(number, [*done.added, *done.retired])
         same = (
             {}

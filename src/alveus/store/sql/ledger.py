@@ -23,7 +23,7 @@ from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS
 from alveus.store.erasing import Erased, Erasure
 from alveus.store.packed_values import restored
 from alveus.store.scope import NameRange
-from alveus.store.sql import erasing, journal, past
+from alveus.store.sql import erasing, past
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.database import SqlDatabase, reads, writes
 from alveus.store.sql.erasing import DryRunDone, Eraser
@@ -37,14 +37,20 @@ from alveus.store.sql.rows import (
     ITEM,
     REFS,
     VERSIONS,
+    adopted,
     hidden_id,
+    last_commit_at,
+    note_text,
     page_sql,
+    put_note,
     ref_of,
     rows_of,
     scope_id,
     set_number,
     set_refs,
     sets_of,
+    stored_compaction,
+    stored_compactions,
     stored_item,
 )
 from alveus.store.sql.tree import (
@@ -231,7 +237,7 @@ class SqlLedger(SqlDatabase):
     def commit_of_op(
         self, db: Connection, op: bytes, *, request: bytes | None, label: str
     ) -> Commit | None:
-        return journal.adopted(db, op, request=request, label=label)
+        return adopted(db, op, request=request, label=label)
 
     @reads
     def effects(self, db: Connection, number: int) -> Effects | None:
@@ -261,7 +267,7 @@ class SqlLedger(SqlDatabase):
             ),
             positions=[place for _, _, place, _ in put],
             end_commits=[end for *_, end in put],
-            compactions=journal.compactions(
+            compactions=stored_compactions(
                 db, "compaction.id BETWEEN ? AND ? ORDER BY compaction.id", *rows_of(number)
             ),
             undone_compactions=[done for (done,) in query(db, undone, number)],
@@ -279,7 +285,7 @@ class SqlLedger(SqlDatabase):
 
     @reads
     def commit_at(self, db: Connection, time: int) -> int:
-        return journal.commit_at(db, time)
+        return last_commit_at(db, time)
 
     @reads
     def time_of_commit(self, db: Connection, number: int) -> int:
@@ -294,7 +300,7 @@ class SqlLedger(SqlDatabase):
 
     @reads
     def note(self, db: Connection, name: str) -> str | None:
-        return first(db, "SELECT text FROM note WHERE name IS ?", name)
+        return note_text(db, name)
 
     def salt(self) -> bytes:
         """See `Ledger.salt`."""
@@ -462,13 +468,13 @@ class SqlLedger(SqlDatabase):
         where = "set_id = ? AND compaction.id < ? ORDER BY compaction.id DESC LIMIT ?"
         last = (1 << 63) - 1 if before is None else before
         for number in self._set_numbers(db, ref):
-            if done := journal.compactions(db, where, number, last, limit):
+            if done := stored_compactions(db, where, number, last, limit):
                 return done
         return []
 
     @reads
     def compaction(self, db: Connection, compaction: int) -> Compaction | None:
-        return journal.compaction(db, compaction)
+        return stored_compaction(db, compaction)
 
     @reads
     def source_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
@@ -506,7 +512,7 @@ class SqlLedger(SqlDatabase):
         self, db: Connection, name: str, text: str | None, *, expected: str | None
     ) -> bool:
         self._cache = WriterCache()
-        return journal.put_note(db, name, text, expected)
+        return put_note(db, name, text, expected)
 
     # --- deletion -----------------------------------------------------------------------------
 

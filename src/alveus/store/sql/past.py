@@ -18,16 +18,12 @@ from alveus.store import (
 )
 from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS, check_next, check_past
 from alveus.store.erasing import stub_of
-from alveus.store.sql import journal
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.journal import put_note
-from alveus.store.sql.rows import salt_of
+from alveus.store.sql.rows import LAST_COMMIT, last_commit_at, note_text, put_note, salt_of
 from alveus.store.sql.writer import PendingRows
 from alveus.values import wire
 
 ALL = (1 << 62) - 1
-
-_LAST_TIME = "SELECT time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
 
 _NEEDED = """
     SELECT min(n) FROM (
@@ -113,7 +109,7 @@ def purge_items(db: Connection, *, now: int) -> int:
     removed, oldest_needed = 0, None
     for number, retention_us in query(db, _RETAINED):
         oldest_needed = oldest_needed_commit(db) if oldest_needed is None else oldest_needed
-        until = min(journal.commit_at(db, now - retention_us), oldest_needed - 1)
+        until = min(last_commit_at(db, now - retention_us), oldest_needed - 1)
         rows = query(db, _ENDED, number, until, MAX_SWEPT_VERSIONS)
         if rows:
             _purge(db, number, [row for row, _ in rows], last_commit=rows[-1][1])
@@ -123,12 +119,12 @@ def purge_items(db: Connection, *, now: int) -> int:
 
 def count_overdue(db: Connection) -> int:
     """Return the number of versions that their sets no longer keep, as of the last commit."""
-    now = first(db, _LAST_TIME) or 0
+    _, now = first(db, LAST_COMMIT) or (0, 0)
     count, until = 0, dict[int, int]()
     for number, retention_us in query(db, _RETAINED):
         if retention_us not in until:
             until[retention_us] = min(
-                journal.commit_at(db, now - retention_us), oldest_needed_commit(db) - 1
+                last_commit_at(db, now - retention_us), oldest_needed_commit(db) - 1
             )
         count += first(db, _OVERDUE, number, until[retention_us])
     return count
@@ -197,8 +193,8 @@ def expire_nodes(db: Connection, *, now: int) -> int:
 
 def prune_nodes(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
     """Delete versions of nodes that ended before *before*; see `Ledger.prune_history`."""
-    last = first(db, _LAST_TIME) or 0
-    until = journal.commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
+    _, last = first(db, LAST_COMMIT) or (0, 0)
+    until = last_commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
     until = min(until, oldest_needed_commit(db) - 1)
     top = first(db, "SELECT id FROM node WHERE id > ? ORDER BY id LIMIT 1 OFFSET ?", after, limit)
     here = (after, top or ALL, until)
@@ -311,8 +307,8 @@ def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool 
         sees_all: Whether this user sees all spaces, and so may store the progress.
     """
     done = expire_nodes(db, now=now - SWEEP_AFTER_US) + purge_items(db, now=now)
-    last = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
-    old = journal.commit_at(db, now - OP_RETENTION_US)
+    last, _ = first(db, LAST_COMMIT) or (0, 0)
+    old = last_commit_at(db, now - OP_RETENTION_US)
     done += _forget_ops(db, until=min(old, last - ops_kept), sees_all=sees_all)
     db.execute("DELETE FROM change WHERE seq <= (SELECT max(seq) FROM change) - ?", (CHANGES_KEPT,))
     return done
@@ -326,7 +322,7 @@ def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int
             stored.
     """
     if corroborated is None:
-        noted = first(db, "SELECT text FROM note WHERE name IS ?", CORROBORATED_TIME_NOTE)
+        noted = note_text(db, CORROBORATED_TIME_NOTE)
         if noted is None:
             return 0
         corroborated = int(noted)
@@ -335,8 +331,7 @@ def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int
 
 def _forget_ops(db: Connection, *, until: int, sees_all: bool) -> int:
     """Delete the op names up to a commit. Return their number; see `OPS_SWEPT`."""
-    noted = "SELECT text FROM note WHERE name IS ?"
-    since = first(db, noted, OPS_SWEPT) if sees_all else None
+    since = note_text(db, OPS_SWEPT) if sees_all else None
     if until <= int(since or 0):
         return 0
     query(

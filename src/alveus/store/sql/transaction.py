@@ -15,7 +15,7 @@ from alveus.store.packed_values import packed
 from alveus.store.sql import past
 from alveus.store.sql.connection import Connection, OwnerRegistry, Query, first, query
 from alveus.store.sql.items import Changes
-from alveus.store.sql.journal import adopted, expect_notes
+from alveus.store.sql.rows import LAST_COMMIT, adopted, expect_notes
 from alveus.store.sql.runs import RunWriter
 from alveus.store.sql.tree import apply_tree, lookups
 from alveus.store.sql.writer import PendingRows, RunRow, ScopeRows, WriterCache
@@ -29,8 +29,6 @@ _LIVE_IDS = """
 """
 
 _HEAD = "SELECT head FROM scope WHERE id = ?"
-
-_LAST_COMMIT = "SELECT n, time FROM journal AS every_commit ORDER BY n DESC LIMIT 1"
 
 
 class Transaction:
@@ -62,7 +60,7 @@ class Transaction:
 
     def _look_up_last(self) -> None:
         if self.cache.number is None:
-            row = self._db.execute(_LAST_COMMIT).get
+            row = self._db.execute(LAST_COMMIT).get
             self.cache.number, self.cache.time = row or (0, 0)
 
     def reset(self) -> None:
