@@ -51,8 +51,8 @@ from alveus.store.postgres.connection import PostgresConnection
 from alveus.store.postgres.database import REDRAFTS
 from alveus.store.postgres.drafting import DraftConnection, DraftNumber, Known, NotADraft
 from alveus.store.records import MINUTE_US
-from alveus.store.sql import items, lanes
-from alveus.store.sql.lanes import InputWriter
+from alveus.store.sql import items
+from alveus.store.sql.lanes import InputWriter, SqlLanes
 from alveus.store.sql.writer import WriterCache
 from alveus.testing import ADA, NOTES, NOW, add, write
 from alveus.testing.batches import record, upsert
@@ -414,9 +414,10 @@ def test_consumers_read_on_while_others_commit(agents, monkeypatch):
     with interrupted(here, lambda: there.advance_consumer("agent", "app", "mail", 9)):
         here.advance_consumer("agent", "app", "mail", 8)
     assert there.consumer_position("agent", "app", "mail") == 9
+    advance = SqlLanes.advance_consumer.__wrapped__
     group = [
         CommitTicket(
-            lambda tx, to=to: lanes.advance(tx.connection, "agent", "app", "mail", to),
+            lambda tx, to=to: advance(here, tx, "agent", "app", "mail", to),
             (), raises=True, drafts=True,
         )
         for to in (12, 11)

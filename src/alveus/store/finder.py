@@ -1,4 +1,4 @@
-"""The data that search reads of items, their changes, and the errors of a damaged file."""
+"""The data that search reads of items, its changes, and the errors of a damaged file."""
 
 from __future__ import annotations
 
@@ -26,10 +26,7 @@ ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
 
 
 class Feature(NamedTuple):
-    """The data that search reads of one version of an item; see `ItemRecord` and `StoredItem`.
-
-    A tuple, because reading a large set makes a million of them.
-    """
+    """The data that search reads of a version; a tuple, as reading a large set makes a million."""
 
     row: int
     first: int
@@ -91,9 +88,9 @@ class SearchCache(NamedTuple):
     """Data that a searcher has read before.
 
     Attributes:
-        seq: The line of the change log up to which it knows the changes.
+        seq: The last line of the change log that it knows.
         sets: Numbers of the sets whose features it has.
-        notes: Names of the notes that it is going to read.
+        notes: Names of the notes that it will read.
     """
 
     seq: int = 0
@@ -105,15 +102,12 @@ class SearchView(NamedTuple):
     """The first reads of a search, of one moment; unread parts are empty, or None.
 
     Attributes:
-        seq: See `Finder.seq`.
         sets: The requested sets that exist.
-        since: The line after which *changes* begin.
-        changes: The result of `Finder.changes`, up to *seq*.
-        changed_features: Live features named by *changes*, by row, if they are of *sets*.
+        changes: `Finder.changes` after *since*, up to *seq*.
+        changed_features: Live features of *sets* named by *changes*, by row.
         features: All live features of some of *sets*, by number, in order of rows.
-        notes: Some notes by name.
-        epoch: Changes when a server crashed or restarted: earlier reads may be lost, and numbers of
-            lines, commits, rows and sets may have another meaning.
+        epoch: Changes when a server crashed or restarted: numbers of lines, commits, rows and sets
+            that were read before may have another meaning.
     """
 
     seq: int
@@ -127,13 +121,10 @@ class SearchView(NamedTuple):
 
 
 class LargeSet(NamedTuple):
-    """A set that is too large for a caller's RAM, so that its store chooses candidates.
+    """The figures of the live items of a set whose store chooses candidates.
 
     Attributes:
-        documents: Live items.
-        passages: Passages of their texts, as `tokens`.
-        counts: The number of live items that contain each requested term.
-        speakers: The speakers in it.
+        counts: The number of items that contain each requested term.
     """
 
     documents: int
@@ -148,13 +139,12 @@ class CandidateQuery(NamedTuple):
 
     Attributes:
         counts: The terms of the question, and how many items contain each.
-        vector: Its meaning, with a length of one; empty: words only.
-        speaker: A speaker whose items are looked for separately. None means no speaker.
-        role: The same for a role.
+        vector: The meaning of the question, of unit length; empty: words only.
+        speaker, role: Items of this speaker, and of this role, are also selected separately.
         where: Only items that match it, and the best of all by words.
         vectors: How many are chosen by meaning.
         texts: Roughly how many are chosen by words.
-        scan: Choose by *where* alone: it leaves so few that each can be looked up.
+        scan: Choose by *where* alone, which few items match.
     """
 
     counts: Mapping[int, int]
@@ -171,45 +161,30 @@ class Finder(Protocol):
     """Features of items, and their changes."""
 
     def seq(self) -> int:
-        """Return the number of the last line of the change log; 0: none yet. Cheap."""
+        """Return the number of the last line of the change log; 0: no line. Cheap."""
         ...
 
     def sync(self) -> None:
-        """Make all commits until now survive loss of power, whatever the durability.
-
-        For a caller that writes data derived from them to a disk.
-        """
+        """Make all commits until now survive loss of power, whatever the durability."""
         ...
 
     def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
-        """Return `seq`, and those *sets* (or sets of a scope, by name) that exist. Cheap.
-
-        Both are of one moment.
-        """
+        """Return `seq`, and the existing *sets*, of a scope by name, as of one moment. Cheap."""
         ...
 
     def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:
-        """Return the result of `seq_and_sets`, with the reads that a search is likely to need next.
-
-        A remote store reads all of it in one round trip.
-        """
+        """Return `seq_and_sets`, and the likely next reads, if they cost no more round trips."""
         ...
-
-    # If a set is too large for a searcher's RAM, a store may choose candidates itself.
 
     @property
     def large_items(self) -> int | None:
-        """The number of live items from which `large_set` is to be called. None means never."""
+        """The number of live items from which a search calls `large_set`. None means never."""
         ...
 
     def large_set(
         self, set_number: int, terms: Sequence[int], *, dimensions: int
     ) -> LargeSet | None:
-        """Return the figures of a large set that a search needs, or None to read its features.
-
-        Args:
-            dimensions: Dimensions of the embedder.
-        """
+        """Return the figures of a large set, or None if the caller must read all its features."""
         ...
 
     def candidates(
@@ -219,20 +194,20 @@ class Finder(Protocol):
         ...
 
     def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
-        """Return live items around each of *rows*, of a large set, that has a session.
+        """Return, for each of *rows* with a session, the rows around it in that session.
 
-        Up to two before it in its session, itself, and up to two after it, by (time, first).
+        Up to two live items before it, itself, and up to two after it, by (time, first).
         """
         ...
 
     def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
-        """Return lines past *since*, in order; None if the log no longer goes back that far."""
+        """Return lines past *since*, in order; None if the log begins later."""
         ...
 
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None
     ) -> Iterator[Feature]:
-        """Yield features of live items with rows past *after*, by row; as after *at* if given."""
+        """Yield features of live items past row *after*, by row; after commit *at* if given."""
         ...
 
     def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
@@ -248,22 +223,18 @@ class Finder(Protocol):
     ) -> list[int]:
         """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
 
-        As of after commit *at* if given. An item is valid from `valid_from` on, up to but not at
-        `valid_to`. None means always.
+        After commit *at* if given. An item is valid from `valid_from` on, until before `valid_to`.
         """
         ...
 
     def access_times(self, set_number: int) -> list[tuple[int, int]]:
-        """Return (row, time of the last read) of the live items of a set that were ever read.
-
-        The time of the call is proportional to the set. It may lag, as `Ledger.touch` says.
-        """
+        """Return (row, time of the last read; see `Ledger.touch`) of live items that were read."""
         ...
 
     def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
-        """Return versions that wait for their vectors, live ones and earlier ones first."""
+        """Return versions that wait for their vectors, live ones first, then by row."""
         ...
 
     def count_pending(self) -> int:
@@ -273,27 +244,22 @@ class Finder(Protocol):
     def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """Fill in vectors, as (set number, row, vectors). Makes no commit.
-
-        A row that does not exist, or has vectors already, is skipped.
+        """Fill in missing vectors, as (set number, row, vectors); skip other rows. No commit.
 
         Raises:
             EmbedderConflict: A note has another text than expected; nothing was filled in.
         """
         ...
 
-    # A space changes its embedder in two steps: vectors of the new one are staged beside the
-    # old ones, which search still reads, and then replace them all at once.
-
     def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
-        """Return versions of sets that have no staged vectors yet, live ones first.
-
-        Only versions that have meaning: with vectors, a text that is not blank, or a caption.
-        """
+        """Return versions without staged vectors that can have some, live ones first."""
         ...
 
     def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        """Keep vectors beside the current ones, as (set number, row, vectors)."""
+        """Keep vectors of a new embedder, as (set number, row, vectors), beside the current ones.
+
+        Search reads the current ones until `use_staged_vectors` replaces all of them at once.
+        """
         ...
 
     def drop_staged_vectors(self) -> None:
@@ -307,15 +273,15 @@ class Finder(Protocol):
         notes: Sequence[tuple[str, str | None, str]],
         scopes: Sequence[Scope] = (),
     ) -> bool:
-        """Replace the vectors of sets by the staged ones, and change notes.
+        """Replace the vectors of sets by the staged ones, and change notes. Atomic.
 
-        Notes are (name, expected text, new text). Atomic. A version of these sets without staged
-        vectors waits for the embedder from then on. Returns False, and changes nothing, if a note
-        does not have the expected text. Staged vectors are deleted.
+        A version without staged vectors waits for the embedder from then on. Staged vectors are
+        deleted.
 
         Args:
-            scopes: Knowledge, and spaces, each by any key: all their sets are included, also sets
-                that were made since the numbers were read.
+            notes: As (name, expected text, new text). If a text is not as expected, nothing
+                changes, and the result is False.
+            scopes: Knowledge, and spaces, each by any key: all their sets are included.
         """
         ...
 
@@ -360,7 +326,7 @@ POSSIBLE_DAMAGE = (
     TypeError,
     ValueError,
 )
-"""Errors that our mistakes raise, and also rows that differ from what was written."""
+"""Errors that faults of alveus raise, and also rows of a damaged file."""
 
 
 @runtime_checkable
@@ -394,10 +360,7 @@ H = TypeVar("H", bound=_Holder)
 
 
 def raising_damage(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
-    """Make a method raise `StoreDamaged` for any error that a damaged file causes.
-
-    Over a sound file another error is a fault of ours, and is raised as it is.
-    """
+    """Make a method raise `StoreDamaged` for `POSSIBLE_DAMAGE` if the store's file is damaged."""
 
     @functools.wraps(method)
     def call(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:

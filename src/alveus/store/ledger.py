@@ -1,8 +1,7 @@
 """The protocols `Ledger`, for commits, and `Lanes`, for runs; and the `Observer` of a store.
 
-`Observer` is the hook for telemetry: stores, searches, compactions and runners call it. The
-observer of a store does nothing until another is assigned to `Store.observer`. Each method that
-returns an `Observed` is called as the work begins, and used as a context manager around the work.
+Stores, searches, compactions and runners call the observer of a store, which does nothing until
+another is assigned to `Store.observer`. An `Observed` is used as a context manager around the work.
 """
 
 from __future__ import annotations
@@ -33,20 +32,16 @@ OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
 """A repetition of an op is recognised for at least this long."""
 
 SWEEP_AFTER_US = 24 * 3600 * 1_000_000
-"""An expired node is kept this long for work that began while it was there."""
-
+"""An expired node is kept this long, for work that began before it expired."""
 
 MAX_SWEPT_VERSIONS = 2_000
 """The most ended versions of a set's items that one sweep removes."""
 
 OPS_KEPT = 10_000
-"""The ops of the store's last commits, this many, are recognised whatever their age."""
+"""The ops of this many last commits are recognised, however old they are."""
 
 CLOCK_STEP_US = 60 * 1_000_000
-"""If a clock is behind the last commit by at most this, the commit keeps the last time.
-
-If the clock is further behind, the commit gets the time of the clock.
-"""
+"""A clock that is at most this far behind the last commit counts as equal; see `commit_time`."""
 
 CORROBORATED_TIME_NOTE = "corroborated time"
 """The note with the time that a sweep may use when no caller gives one."""
@@ -63,11 +58,9 @@ class StoreStats:
     """Figures of a store.
 
     Attributes:
-        pending: Items that wait for their vectors.
-        oldest_pending: When the longest waiting one was committed.
+        pending: Items that wait for their vectors; the first was committed at *oldest_pending*.
         wal_bytes: Bytes of the write-ahead log that are not in the main file yet.
         free_bytes: Unused bytes of the file, which `Ledger.shrink` gives back.
-        runs_waiting: Accepted runs that have not ended and are not parked.
         runs_ended: Runs that are done, discarded or retried, and are kept.
     """
 
@@ -90,7 +83,7 @@ class StoreStats:
 
 
 SMALL_BYTES = 1_000
-"""Larger values are left out where many are read because one is likely to be needed."""
+"""`Ledger.few_fields` may omit larger values."""
 
 
 class Ledger(Protocol):
@@ -124,8 +117,8 @@ class Ledger(Protocol):
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
         """Apply batches in order, in one transaction, and return an answer for each.
 
-        A refused batch changes nothing, and its answer is the error that `commit` would raise; the
-        others stand. An error that concerns all of them is raised, and none is applied.
+        A refused batch changes nothing, and its answer is the error that `commit` would raise. An
+        error that concerns all batches is raised, and none is applied.
         """
         ...
 
@@ -139,7 +132,7 @@ class Ledger(Protocol):
         ...
 
     def head(self, scope: Scope) -> int:
-        """Return the number of the last commit that changed the tree of *scope*; 0: none did."""
+        """Return the last commit that changed the tree of *scope*; 0: none did."""
         ...
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
@@ -152,19 +145,15 @@ class Ledger(Protocol):
     def children(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, Node]]:
-        """Return the direct fields of the object at *path*, in the order in which they were made.
-
-        The time is proportional to their number, whatever else the tree holds.
-        """
+        """Return the fields of the object at *path*, oldest first, in time proportional to them."""
         ...
 
     def few_fields(
         self, scope: Scope, path: Path, *, at: int | None, most: int
     ) -> dict[str, Node | None] | None:
-        """Return the direct fields of the object at *path*, or None if there are more than *most*.
+        """Return the fields of the object at *path*, expired ones too; None: more than *most*.
 
-        Fields that have expired are among them. A field whose value takes over `SMALL_BYTES` may be
-        None; `node` returns it. A file reads hardly more than the fields that are returned.
+        A field whose value takes over `SMALL_BYTES` may be None; `node` returns it.
         """
         ...
 
@@ -177,17 +166,11 @@ class Ledger(Protocol):
     def names_in_range(
         self, scope: Scope, path: Path, chosen: NameRange, *, at: int | None, now: int
     ) -> list[str]:
-        """Return the names of the direct fields that *chosen* selects, in the order of names.
-
-        In a file the time is proportional to the number of names that are returned.
-        """
+        """Return the names of the fields that *chosen* selects, in time proportional to them."""
         ...
 
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
-        """Return the kept commits that put or removed a node at *path*, rising.
-
-        Of the root: those that put or removed any node.
-        """
+        """Return the kept commits that put or removed the node at *path*, of the root any node."""
         ...
 
     def effects(self, number: int) -> Effects | None:
@@ -195,10 +178,7 @@ class Ledger(Protocol):
         ...
 
     def scopes_of_commits(self, after: int, *, limit: int = 1000) -> list[tuple[int, Scope]]:
-        """Return the numbers of the commits past *after* and their scopes, in order.
-
-        The scope of a key that was forgotten since has no known name.
-        """
+        """Return the commits past *after* and their scopes, in order, without forgotten names."""
         ...
 
     def commit_at(self, time: int) -> int:
@@ -210,27 +190,24 @@ class Ledger(Protocol):
         ...
 
     def live_items_by_commit(self) -> list[tuple[int, int]]:
-        """Return how many live items each commit added, as (commit, items), rising.
-
-        The time is proportional to the number of items.
-        """
+        """Return how many live items each commit added, as (commit, items), in order."""
         ...
 
     def history_start(self, scope: Scope) -> tuple[int, int]:
-        """Return the commit and the time from which on the past of a tree is complete.
+        """Return the commit and the time from which the past of a tree is complete.
 
-        `prune_history` and `sweep` remove the past before; (0, 0): nothing was removed.
+        `prune_history` and `sweep` delete what came before; (0, 0): nothing was deleted.
         """
         ...
 
     def prune_history(
         self, *, before: int, after: int = 0, limit: int = 10_000
     ) -> tuple[int, int | None]:
-        """Remove versions of nodes that ended before the time *before*, in bounded steps.
+        """Delete versions of nodes that ended before *before*, among *limit* ones past *after*.
 
-        Versions that ended within `SWEEP_AFTER_US` of the last commit, or since a run began that
-        has not ended, stay. Looks at *limit* versions past *after*; returns how many were removed,
-        and where to go on. None means that the end was reached. Makes no commit.
+        Versions that ended within `SWEEP_AFTER_US` of the last commit, or since an unfinished run
+        began, stay. Returns how many were deleted, and the next *after*; None: none is left. Makes
+        no commit.
         """
         ...
 
@@ -257,17 +234,11 @@ class Ledger(Protocol):
         ...
 
     def sets_of_item(self, space: str, item_id: str) -> list[SetRef]:
-        """Return the sets of keys of *space* that have a version of an item of this id, in order.
-
-        The time is proportional to the number of sets of the space.
-        """
+        """Return the sets of keys of *space* with a version of an item of this id, in order."""
         ...
 
     def sets_with_metadata(self, space: str, name: str, text: str) -> list[SetRef]:
-        """Return the sets called *name*, of keys of *space*, that match *text*, in order of keys.
-
-        A set matches if the metadata of a live item hold *text*. The time is proportional to the
-        number of items in such sets.
+        """Return the sets called *name* with *text* in a live item's metadata, in order of keys.
 
         Args:
             text: A part of the metadata in wire form, case-sensitive.
@@ -315,26 +286,26 @@ class Ledger(Protocol):
         ...
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """Note that items (by `StoredItem.first`) were read; written with a later commit.
+        """Note that items (by `StoredItem.first`) were read; a later commit writes it.
 
-        Reads of this handle see it at once. It may be lost by a kill, or in a process that commits
-        nothing and reads very many items. Makes no commit.
+        Reads of this handle see it at once. A kill loses it, and so may a process that commits
+        nothing and reads very many items.
         """
         ...
 
     def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
         """Make live versions of items (by row) expire later; return how many did. Durable.
 
-        It makes no version and no commit. Versions that never expire, have expired by *now*, expire
-        later anyway or have ended stay as they are.
+        Makes no version and no commit. Versions that never expire, have expired by *now* or expire
+        later anyway stay unchanged.
         """
         ...
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        """Take the right to run *scope* for *owner*, or return None while a live owner has it.
+        """Take the lease of *scope* for *owner*, or return None while another live owner has it.
 
-        The owner that has it gets the same lease again. A dead owner's lease is taken over at once,
-        under a higher epoch.
+        Its holder gets the same lease again. A dead holder's lease is taken over at once, under a
+        higher epoch.
         """
         ...
 
@@ -351,24 +322,20 @@ class Ledger(Protocol):
         ...
 
     def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
-        """Remove nodes that expired `SWEEP_AFTER_US` ago, and ops older than `OP_RETENTION_US`.
+        """Delete nodes that expired `SWEEP_AFTER_US` ago, and ops older than `OP_RETENTION_US`.
 
-        Ops of the last *ops_kept* commits stay. Also removes, up to `MAX_SWEPT_VERSIONS` of a set,
-        versions that ended longer ago than the set's retention, with their features and links,
-        unless they ended since a run began that has not ended. Returns how much was removed. Makes
-        no commit and changes no read of the present; the start of a history says how far back the
-        past is complete.
+        Ops of the last *ops_kept* commits stay. Also deletes, up to `MAX_SWEPT_VERSIONS` of a set,
+        versions that ended before the set's retention, unless they ended since an unfinished run
+        began. Returns how many of all were deleted. Makes no commit, and changes no read of the
+        present.
 
         Args:
-            now: A corroborated time, since nothing that is removed comes back.
+            now: A corroborated time, since nothing that is deleted comes back.
         """
         ...
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
-        """Return free space to the disk, up to *limit* bytes. Return the number of bytes.
-
-        0 means that nothing is left to return. A short transaction, which changes no data. The file
-        becomes smaller once no reader needs its end.
+        """Give up to *limit* unused bytes back to the disk; return how many, 0: none are left.
 
         Args:
             keep_free: Share of the file that may stay free.
@@ -380,14 +347,12 @@ class Ledger(Protocol):
     def erase(self, erasure: Erasure) -> Erased:
         """Erase items or a key, in one commit: they are in no read of any time when this returns.
 
-        Of a whole key: its tree, sets, and records of runs; waiting runs are discarded, and no
-        event id or op of it is accepted again. Its numbers go on under a digest of its name, by
-        which they are found when the key is used again. Of items: all versions, and the records of
-        ended runs that wrote or read one.
+        Of a whole key: its tree, sets, and records of runs. Waiting runs are discarded, and no
+        event id or op of the key is accepted again; a digest of its name keeps its numbers. Of
+        items: all versions, and the records of ended runs that wrote or read one.
 
-        Items that were derived from erased ones, to any depth, are erased with them; their other
-        sources come back if only that compaction had retired them. If there is nothing to erase,
-        there is no commit and no receipt.
+        Items derived from erased ones are erased too; their other sources come back if only that
+        compaction had retired them. Without anything to erase there is no commit and no receipt.
 
         Raises:
             KeyBusy: A live owner runs the key: work under way may have read the items.
@@ -396,13 +361,12 @@ class Ledger(Protocol):
         ...
 
     def scrub(self, *, now: int) -> list[str]:
-        """Remove the remains of erasures from the files of the store, and complete their receipts.
+        """Remove the remains of erasures from the store's files, and complete their receipts.
 
-        First the records of runs that were open at an erasure are deleted, if the runs have ended.
-        Makes no commit; the time is proportional to the store.
+        Also deletes the records of runs that have ended since an erasure. Makes no commit; takes
+        time proportional to the store.
 
         Returns: The hindrances, in words, which the receipts hold too; a later call continues.
-            Empty means that the scrub is complete.
         """
         ...
 
@@ -427,7 +391,7 @@ class Ledger(Protocol):
         ...
 
     def stats(self) -> StoreStats:
-        """Return figures of the store. Most are counted, in time proportional to its contents."""
+        """Return figures of the store, in time proportional to its contents."""
         ...
 
     def size_bytes(self) -> int:
@@ -439,10 +403,7 @@ class Ledger(Protocol):
         ...
 
     def close(self) -> None:
-        """Write pending access times, and close. Later calls raise `StoreClosed`.
-
-        A second `close` does nothing.
-        """
+        """Write pending access times, and close. Other calls then raise `StoreClosed`."""
         ...
 
 
@@ -466,8 +427,7 @@ class Observed:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
-        """End the observation, with the error that the work raised, if any."""
+    def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None: ...
 
 
 class RunObserver:
@@ -484,10 +444,7 @@ class RunObserver:
         """Note the error that parks the run."""
 
     def end(self, outcome: Outcome) -> None:
-        """Record that this process has finished with the run, for now or for ever.
-
-        A second call does nothing.
-        """
+        """Record that this process has finished with the run; a second call does nothing."""
 
 
 class Observer:
@@ -529,14 +486,13 @@ class Observer:
 
 
 IGNORED, IGNORED_RUN, UNOBSERVED = Observed(), RunObserver(), Observer()
-"""Observe nothing; `UNOBSERVED` is the observer of every store that has no other."""
+"""Observe nothing."""
 
 
 class Lanes(Protocol):
-    """The runs of a store. A lane is the queue of one agent and key.
+    """The runs of a store. A lane is the queue of one agent, named by its runner, and one key.
 
-    An agent's name is that of its runner, in a space. Runs of a lane are numbered from 0 without
-    gaps, in the order their inputs were accepted.
+    Its runs are numbered from 0 without gaps, in the order in which their inputs were accepted.
     """
 
     def accept(
@@ -578,20 +534,16 @@ class Lanes(Protocol):
     def queued_runs(
         self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
     ) -> list[Run]:
-        """Return the runs of a lane that wait or are parked, in order.
-
-        Args:
-            past_parked: Only waiting ones.
-        """
+        """Return the runs of a lane that wait or are parked, in order; or only waiting ones."""
         ...
 
     def waiting_lanes(
         self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
     ) -> list[Scope]:
-        """Return the scopes of an agent's lanes where a run waits, by its id.
+        """Return the scopes of lanes whose first open run waits, in the order of these runs.
 
         Args:
-            past_parked: Also lanes where an earlier run is parked.
+            past_parked: Ignore parked runs.
         """
         ...
 
@@ -606,13 +558,11 @@ class Lanes(Protocol):
     def retry_run(
         self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
     ) -> int:
-        """Let a parked run wait again, as it is; return its id.
-
-        Only a *named* retry makes a commit, which keeps the name, and the id for a repetition.
+        """Let a parked run wait again; return its id. A *named* retry makes a commit.
 
         Args:
-            last: A new run takes its input over instead, at the end of the lane; its id is
-                returned, and the parked one is "retried".
+            last: A new run at the end of the lane takes its input over; its id is returned, and
+                the parked run is "retried".
 
         Raises:
             NotFound: There is no such run.
@@ -635,15 +585,14 @@ class Lanes(Protocol):
         ...
 
     def consumer_position(self, agent: str, space: str, name: str) -> int:
-        """Return the position up to which a consumer has read.
+        """Return the position up to which a consumer has read; make the consumer if it is new.
 
-        A new consumer begins after the outputs that were pruned. From then on outputs past its
-        position are kept.
+        It begins after the outputs that were pruned; outputs past its position are kept.
         """
         ...
 
     def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
-        """Move a consumer up to *position*; durable. It never moves back.
+        """Move a consumer up to *position*, never back; durable.
 
         Raises:
             NotFound: There is no such consumer.
@@ -657,10 +606,10 @@ class Lanes(Protocol):
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
     ) -> int:
-        """Remove up to *limit* ended runs that *retain* no longer keeps, with their records.
+        """Delete up to *limit* runs that *retain* no longer keeps, and up to *limit* event ids.
 
-        Their changes of memory stay. Runs go in the order they ended, up to the first with outputs
-        that a consumer has yet to read; up to *limit* ids of events go, too. Returns the number of
-        runs. Makes no commit.
+        Runs are deleted in the order in which they ended, up to the first with outputs that a
+        consumer has yet to read. Their changes of memory stay. Returns the number of runs. Makes no
+        commit.
         """
         ...

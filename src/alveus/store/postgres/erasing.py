@@ -19,7 +19,7 @@ from alveus.store.postgres import large_sets
 from alveus.store.postgres.connection import PostgresConnection
 from alveus.store.postgres.large_sets import GIVE_MEMORY
 from alveus.store.sql.connection import Connection, first, query
-from alveus.store.sql.erasing import ErasedSources, Eraser
+from alveus.store.sql.erasing import Eraser
 
 READERS_S = 0.5
 """Longest wait for transactions that may still see erased rows."""
@@ -111,22 +111,19 @@ _SHARED = """
 class GuestEraser(Eraser):
     """Erases for a user who does not see all spaces."""
 
-    def _find(
-        self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
-    ) -> tuple[list[int], ErasedSources]:
+    def _find(self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]) -> None:
         """See `Eraser._find`.
 
         Raises:
             AccessDenied: Items are in a knowledge that other spaces share and may have used.
         """
-        found = super()._find(asked_rows, derived_from_purged)
+        super()._find(asked_rows, derived_from_purged)
         sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
         for (name,) in query(self._db, _SHARED, sets):
             raise AccessDenied(
                 f"knowledge {name!r} is shared with spaces that this user cannot see, where "
                 "something may have come of it; have the owner of the tables forget it"
             )
-        return found
 
 
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:

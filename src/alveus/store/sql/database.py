@@ -338,6 +338,6 @@ def queued(method: Callable[Concatenate[F, Transaction, P], R]) -> Callable[Conc
 
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        return self.in_queue(lambda tx: method(self, tx, *args, **kwargs), drafts=False)
+        return self.in_queue(lambda tx: method(self, tx, *args, **kwargs))
 
     return call

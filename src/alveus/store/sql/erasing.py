@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 
@@ -51,17 +51,12 @@ _FORGET = """
 
 
 MAX_SEARCHED_IDS = 32
-"""Up to this number of ids, a text is searched for each id before the text is decoded."""
+"""Of up to so many ids, a text must contain one to be decoded."""
 
 
 @dataclass(slots=True)
 class ErasedRuns:
-    """Runs whose records are deleted, and their commits.
-
-    Attributes:
-        open_runs: Runs whose records are deleted once the runs have ended.
-        tree_commits: Commits of the runs whose values remain in an exact tree that is kept.
-    """
+    """Runs whose records are deleted, and their outputs; see `Erased` for the other fields."""
 
     runs: Sequence[int] = ()
     open_runs: Sequence[int] = ()
@@ -69,15 +64,6 @@ class ErasedRuns:
     unread: int = 0
     delivered: int = 0
     outputs: list[tuple[int, int]] = field(default_factory=list[tuple[int, int]])
-
-
-def runs_of_scope(db: Connection, scope: int) -> ErasedRuns:
-    """Return all runs of a key, except runs that were erased before."""
-    sql = (
-        "SELECT run.id FROM run JOIN lane ON lane.id = run.lane "
-        "WHERE lane.scope = ? AND run.erased IS NULL ORDER BY run.id"
-    )
-    return _gone(db, [number for (number,) in query(db, sql, scope)])
 
 
 def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
@@ -89,8 +75,9 @@ def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
         ids.setdefault(version.set_id, set()).add(version.id)
     refs = set_refs(db, sorted(ids))
     named = {refs[number]: some for number, some in ids.items()}
+    every_id = set[str]().union(*ids.values())
+    few = [wire.encode(i)[1:-1] for i in every_id] if len(every_id) <= MAX_SEARCHED_IDS else None
     found: set[int] = set()
-    few = _few_forms(named)
     for run, commit, looked, space, key in db.execute(_READ_SET):
         if run in found:
             continue
@@ -105,12 +92,6 @@ def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
     commits = [n for run in gone.runs for n, _ in _steps(db, run)]
     gone.tree_commits = [n for n in commits if first(db, _PUTS, *rows_of(n))]
     return gone
-
-
-def _few_forms(named: Mapping[SetRef, Collection[str]]) -> list[str] | None:
-    """Return the wire forms of ids, to skip decoding of most texts. None means too many ids."""
-    ids = {item_id for some in named.values() for item_id in some}
-    return [wire.encode(item_id)[1:-1] for item_id in ids] if len(ids) <= MAX_SEARCHED_IDS else None
 
 
 def _with_heirs(db: Connection, runs: Collection[int]) -> set[int]:
@@ -177,15 +158,10 @@ def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int)
 
 _ALL = "SELECT id, owner, asked, erased, state, open, held, scrubbed FROM receipt"
 
-
-def insert_receipt(db: Connection, receipt: str, owner: str, request: str, erased: Erased) -> None:
-    """Store a new receipt."""
-    query(
-        db,
-        "INSERT INTO receipt (id, n, owner, asked, erased, state, open, held) "
-        "VALUES (?, ?, ?, ?, ?, 0, ?, '[]')",
-        *(receipt, erased.commit, owner, request, erased.to_json(), json.dumps([*erased.open])),
-    )
+_NEW_RECEIPT = """
+    INSERT INTO receipt (id, n, owner, asked, erased, state, open, held)
+    VALUES (?, ?, ?, ?, ?, 0, ?, '[]')
+"""
 
 
 def stored_receipts(db: Connection, where: str, *bindings: object) -> list[StoredReceipt]:
@@ -297,6 +273,11 @@ _STUBS_OF_SCOPE = """
     SELECT DISTINCT row FROM stub WHERE set_id IN (SELECT id FROM memory_set WHERE scope = ?)
 """
 
+_RUNS = """
+    SELECT run.id FROM run JOIN lane ON lane.id = run.lane
+    WHERE lane.scope = ? AND run.erased IS NULL ORDER BY run.id
+"""
+
 _PURGED = "SELECT added FROM compaction WHERE id BETWEEN ? AND ? AND purged"
 
 _COMPACTIONS = """
@@ -351,7 +332,10 @@ class Eraser:
         self._time = max(erasure.time, tx.cache.time)
         self._counts: dict[str, int] = {}
         self._rows: dict[int, VersionRow] = {}
-        self._compactions: dict[int, Row] = {}
+        self._compactions: list[Row] = []
+        self._derived: list[int] = []
+        self._restorable: list[VersionRow] = []
+        self._lost = 0
 
     def run(self) -> Erased:
         """Erase. If anything is erased, also write a line of the journal and a receipt."""
@@ -376,9 +360,9 @@ class Eraser:
         number = existing_scope or self._tx.rows.scope_row_of(scope)
         asked_rows = [row for (row,) in query(db, _OF_SCOPE, number)]
         derived_from_purged = [row for (row,) in query(db, _STUBS_OF_SCOPE, number)]
-        derived, sources = self._find(asked_rows, derived_from_purged)
-        erased_runs_of_key, answers = (runs_of_scope(db, number), self._commits_to_erase())
-        self._forget_runs(erased_runs_of_key)
+        self._find(asked_rows, derived_from_purged)
+        answers = self._commits_to_erase()
+        runs = self._forget_runs(_gone(db, [run for (run,) in query(db, _RUNS, number)]))
         self._count("nodes", "DELETE FROM node WHERE scope = ?", number)
         self._delete_items()
         shared = first(db, _SHARED, number)
@@ -390,7 +374,7 @@ class Eraser:
         self._count("sets", "DELETE FROM memory_set WHERE scope = ?", number)
         self._count("commits", _FORGET_COMMITS, number, self._number)
         self._count("commits", _FORGET_RESULTS, self._db.numbers(answers), self._number)
-        restored = self._restore(sources)
+        restored = self._restore()
         sql = "UPDATE scope SET head = ?, floor = 0, since = 0 WHERE id = ?"
         query(db, sql, self._number, number)
         query(
@@ -400,27 +384,26 @@ class Eraser:
             scope.key,
         )
         rename(db, scope, hidden_scope(scope, self._salt))
-        return self._finish(number, derived, sources, restored, erased_runs_of_key, shared=shared)
+        return self._finish(number, restored, runs, shared=shared)
 
     def _erase_items(self) -> Erased:
-        items = self._erasure.items
-        asked_rows = [row for ref, ids in items for row in self._rows_of_ids(ref, ids)]
-        derived_from_purged = [
-            row for ref, ids in items for row in self._derived_from_purged(ref, ids)
-        ]
+        asked_rows: list[int] = []
+        derived_from_purged: list[int] = []
+        for ref, ids in self._erasure.items:
+            asked_rows += self._rows_of_ids(ref, ids)
+            derived_from_purged += self._derived_from_purged(ref, ids)
         if not asked_rows and not derived_from_purged:
             return Erased(None, self._time)
         self._check_not_running()
-        derived, sources = self._find(asked_rows, derived_from_purged)
+        self._find(asked_rows, derived_from_purged)
         runs_to_erase = runs_of_items(self._db, self._rows.values())
-        self._count(
-            "commits", _FORGET_RESULTS, self._db.numbers(self._commits_to_erase()), self._number
-        )
+        answers = self._db.numbers(self._commits_to_erase())
+        self._count("commits", _FORGET_RESULTS, answers, self._number)
         self._forget_runs(runs_to_erase)
         self._delete_items()
-        restored = self._restore(sources)
+        restored = self._restore()
         number = self._tx.rows.scope_row_of(self._erasure.scope)
-        return self._finish(number, derived, sources, restored, runs_to_erase)
+        return self._finish(number, restored, runs_to_erase)
 
     def _check_not_running(self) -> None:
         """Raise while a live owner runs the key: an action may hold data read from the key."""
@@ -430,27 +413,25 @@ class Eraser:
             raise KeyBusy(scope.owner, wait_s=0)
 
     def _rows_of_ids(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
-        place = ref.scope.space, ref.scope.key or ""
+        scope = ref.scope.space, ref.scope.key or ""
         for item_id in dict.fromkeys(ids):
-            yield from (row for (row,) in query(self._db, _OF_ID, *place, item_id, ref.name))
+            yield from (row for (row,) in query(self._db, _OF_ID, *scope, item_id, ref.name))
 
     def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
-        """Yield the rows derived from items that were purged since, and whose links are deleted."""
-        place = ref.scope.space, ref.scope.key or "", ref.name
+        """Yield the rows derived from items that were purged since, and so left no links."""
+        names = ref.scope.space, ref.scope.key or "", ref.name
         for item_id in dict.fromkeys(ids):
-            found = query(self._db, _STUBS, *place, stub_of(item_id, self._salt))
+            found = query(self._db, _STUBS, *names, stub_of(item_id, self._salt))
             yield from (row for (row,) in found)
-        purged = query(self._db, _PURGED_OF, *place)
+        purged = query(self._db, _PURGED_OF, *names)
         firsts = {row for _, added in purged for row in wire.decode_plain(added)}
         for number in {number for number, _ in purged}:
             for row, begun, sources in query(self._db, _MADE, number):
                 if begun in firsts and not set(ids).isdisjoint(wire.decode_plain(sources)):
                     yield row
 
-    def _find(
-        self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]
-    ) -> tuple[list[int], ErasedSources]:
-        """Find all rows to delete. Return the derived items, and their other sources."""
+    def _find(self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]) -> None:
+        """Find all rows to delete, the derived ones among them, and the sources to restore."""
         erased_rows = {*asked_rows, *derived_from_purged}
         derived, unvisited = sorted(erased_rows.difference(asked_rows)), list(erased_rows)
         while unvisited:
@@ -460,9 +441,17 @@ class Eraser:
             unvisited = [row for row in derived_rows if row not in erased_rows]
             erased_rows.update(unvisited)
             derived.extend(unvisited)
+        self._derived = derived
         self._rows = {version.row: version for version in self._versions(sorted(erased_rows))}
-        self._find_compactions()
-        return derived, self._sources(derived)
+        commits = {v.begin_commit for v in self._rows.values()}
+        commits.update(v.end_commit for v in self._rows.values() if v.end_commit is not None)
+        self._compactions = query(self._db, _COMPACTIONS, self._db.numbers(sorted(commits)))
+        sql = "SELECT DISTINCT source FROM link WHERE row IN (SELECT value FROM carray(?))"
+        sources = {row for (row,) in query(self._db, sql, self._db.numbers(derived))}
+        others = self._versions(sorted(sources.difference(self._rows)))
+        self._restorable = [version for version in others if self._can_be_restored(version)]
+        firsts = {self._rows[row].first for row in derived}
+        self._lost = sum(map(self._came_from_purged, firsts))
 
     def _commits_to_erase(self) -> list[int]:
         """Return the commits that wrote the erased rows, or that returned an erased id."""
@@ -487,24 +476,7 @@ class Eraser:
                     commits.add(commit)
         return sorted(commits)
 
-    def _find_compactions(self) -> None:
-        """Find the compactions that retired or added any of the erased rows."""
-        commits = {v.begin_commit for v in self._rows.values()}
-        commits.update(v.end_commit for v in self._rows.values() if v.end_commit is not None)
-        rows = query(self._db, _COMPACTIONS, self._db.numbers(sorted(commits)))
-        self._compactions.update({row[0]: row for row in rows})
-
     # --- restored items
-
-    def _sources(self, derived: Sequence[int]) -> ErasedSources:
-        sql = "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?))"
-        pairs = [
-            p for p in query(self._db, sql, self._db.numbers(derived)) if p[1] not in self._rows
-        ]
-        others = self._versions(sorted({source for _, source in pairs}))
-        firsts = {self._rows[row].first for row in derived}
-        lost = sum(self._came_from_purged(row) for row in firsts)
-        return ErasedSources([v for v in others if self._can_be_restored(v)], lost)
 
     def _versions(self, rows: Sequence[int]) -> list[VersionRow]:
         """Return the versions among *rows* that still exist."""
@@ -523,8 +495,8 @@ class Eraser:
         retired = any(version.row in wire.decode_plain(row[2]) for row in rows)
         return retired and bool(first(self._db, _LAST, version.set_id, version.id, version.row))
 
-    def _restore(self, sources: ErasedSources) -> list[SetRef]:
-        restored = sorted(sources.restorable)
+    def _restore(self) -> list[SetRef]:
+        restored = sorted(self._restorable)
         refs = set_refs(self._db, sorted({v.set_id for v in restored}))
         if restored:
             changes = [Revive(refs[version.set_id], version.row) for version in restored]
@@ -540,18 +512,14 @@ class Eraser:
         A compaction can still be undone if only its results were erased and its sources stay
         retired.
         """
-        for number, _, retired, added in self._compactions.values():
-            lists: tuple[list[int], list[int]] = (
-                wire.decode_plain(retired),
-                wire.decode_plain(added),
-            )
-            if self._rows.keys().isdisjoint((*lists[0], *lists[1])):
+        for number, _, retired_json, added_json in self._compactions:
+            retired, added = wire.decode_plain(retired_json), wire.decode_plain(added_json)
+            if self._rows.keys().isdisjoint((*retired, *added)):
                 continue
-            left = [row for row in lists[0] if row not in restored_rows]
-            lost = not self._rows.keys().isdisjoint(lists[1])
+            left = [row for row in retired if row not in restored_rows]
             nothing = (
-                lost
-                and not any(self._row_exists(row) for row in lists[1])
+                not self._rows.keys().isdisjoint(added)
+                and not self._versions(added)
                 and not any(map(self._can_be_restored, self._versions(left)))
             )
             query(
@@ -560,9 +528,6 @@ class Eraser:
                 "undone = CASE WHEN ? THEN coalesce(undone, ?) ELSE undone END WHERE id = ?",
                 *(ERASED_HOW, json.dumps(left), nothing, self._number, number),
             )
-
-    def _row_exists(self, row: int) -> bool:
-        return first(self._db, "SELECT 1 FROM item WHERE row = ?", row) is not None
 
     # --- deletion
 
@@ -574,18 +539,19 @@ class Eraser:
         if count:
             self._counts[kind] = self._counts.get(kind, 0) + count
 
-    def _forget_runs(self, runs_to_erase: ErasedRuns) -> None:
-        counts = forget_runs(self._db, runs_to_erase, number=self._number, time=self._time)
+    def _forget_runs(self, runs: ErasedRuns) -> ErasedRuns:
+        counts = forget_runs(self._db, runs, number=self._number, time=self._time)
         for kind, count in counts.items():
             self._add(kind, count)
+        return runs
 
     def _delete_items(self) -> None:
         db, rows = self._db, sorted(self._rows)
         listed = self._db.numbers(rows)
         for table in ("staged", "stub"):
             query(db, f"DELETE FROM {table} WHERE row IN (SELECT value FROM carray(?))", listed)  # noqa: S608 - ours
-        places = [(v.set_id, v.end_commit or 0, v.row) for v in self._rows.values()]
-        db.write(("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", places))
+        features = [(v.set_id, v.end_commit or 0, v.row) for v in self._rows.values()]
+        db.write(("DELETE FROM feature WHERE set_id = ? AND ended = ? AND row = ?", features))
         self._count(
             "links",
             "DELETE FROM link WHERE row IN (SELECT value FROM carray(?1)) "
@@ -604,29 +570,22 @@ class Eraser:
         )
 
     def _finish(
-        self,
-        scope: int,
-        derived: Sequence[int],
-        sources: ErasedSources,
-        restored: list[SetRef],
-        runs_to_erase: ErasedRuns,
-        *,
-        shared: int = 0,
+        self, scope: int, restored: list[SetRef], runs: ErasedRuns, *, shared: int = 0
     ) -> Erased:
         erasure = self._erasure
         erased = Erased(
             commit=self._number,
             time=self._time,
             counts=dict(sorted(self._counts.items())),
-            derived=len({(self._rows[r].set_id, self._rows[r].id) for r in derived}),
-            restored=len(sources.restorable),
-            lost=sources.lost_count,
-            unread=runs_to_erase.unread,
-            delivered=runs_to_erase.delivered,
+            derived=len({(self._rows[r].set_id, self._rows[r].id) for r in self._derived}),
+            restored=len(self._restorable),
+            lost=self._lost,
+            unread=runs.unread,
+            delivered=runs.delivered,
             shared=shared,
             sets=tuple(sorted({version.set_id for version in self._rows.values()})),
-            puts=tuple(runs_to_erase.tree_commits),
-            open=tuple(runs_to_erase.open_runs),
+            puts=tuple(runs.tree_commits),
+            open=tuple(runs.open_runs),
             unsure=tuple(erasure.uncertain_runs),
             marks=tuple(restored),
         )
@@ -636,15 +595,10 @@ class Eraser:
             *(self._number, self._time, scope, op_of_erasure(erasure, self._salt)),
             None if erasure.named is None else erasure.named.request,
         )
-        insert_receipt(self._db, erasure.receipt, owner_of(erasure.scope), erasure.request, erased)
+        names = erasure.receipt, self._number, owner_of(erasure.scope), erasure.request
+        open_runs = json.dumps([*erased.open])
+        query(self._db, _NEW_RECEIPT, *names, erased.to_json(), open_runs)
         return erased
-
-
-class ErasedSources(NamedTuple):
-    """The other sources of derived items that are erased."""
-
-    restorable: list[VersionRow]
-    lost_count: int
 
 
 class DryRunDone(Exception):

@@ -1,4 +1,4 @@
-"""The tables that search reads, and the vectors that are stored after their items."""
+"""The reads of search, and the vectors that are stored after their items, as SQL."""
 
 from __future__ import annotations
 
@@ -60,68 +60,16 @@ _SWAP = f"""
     WHERE set_id IN (SELECT value FROM carray(?)) AND {_MEANT}
 """  # noqa: S608 - ours
 
-_UNSTAGED = f"""{_PENDING}
-    WHERE feature.set_id IN (SELECT value FROM carray(?2)) AND {_MEANT}
-    AND NOT EXISTS (SELECT 1 FROM staged WHERE staged.row = feature.row)
-    ORDER BY feature.ended, feature.row LIMIT ?1
+_IN_SETS = " AND feature.set_id IN (SELECT value FROM carray(?2))"
+
+_UNSTAGED = f"""
+    {_MEANT} AND NOT EXISTS (SELECT 1 FROM staged WHERE staged.row = feature.row)
 """  # noqa: S608 - ours
-
-
-def pending_vectors(
-    db: Connection, set_numbers: Sequence[int] | None, limit: int
-) -> list[PendingVectors]:
-    """Return versions that wait for their vectors; live versions and lower rows first."""
-    where, sets = "vectors IS NULL", ()
-    if set_numbers is not None:
-        where += " AND feature.set_id IN (SELECT value FROM carray(?2))"
-        sets = (db.numbers(set_numbers),)
-    sql = f"{_PENDING} WHERE {where} ORDER BY feature.ended, feature.row LIMIT ?1"
-    return _waiting(db, sql, (limit, *sets))
-
-
-def unstaged_vectors(
-    db: Connection, set_numbers: Sequence[int], limit: int
-) -> list[PendingVectors]:
-    """Return versions that search by meaning can find and that have no staged vectors."""
-    return _waiting(db, _UNSTAGED, (limit, db.numbers(set_numbers)))
-
-
-def _waiting(db: Connection, sql: str, bindings: tuple[object, ...]) -> list[PendingVectors]:
-    rows = query(db, sql, *bindings)
-    return [
-        PendingVectors(set_id, row, text or "", metadata) for set_id, row, text, metadata in rows
-    ]
-
-
-def swap_vectors(
-    db: Connection,
-    set_numbers: Sequence[int],
-    notes: Sequence[tuple[str, str | None, str]],
-    scopes: Sequence[Scope],
-) -> bool:
-    """Replace vectors by the staged ones and change notes. False means an unexpected note."""
-    for name, expected, _ in notes:
-        if note_text(db, name) != expected:
-            return False
-    for name, expected, text in notes:
-        put_note(db, name, text, expected)
-    of_scopes = {number for scope in scopes for number in _sets_beside(db, scope)}
-    query(db, _SWAP, db.numbers(sorted(of_scopes.union(set_numbers))))
-    db.execute("DELETE FROM staged")
-    return True
-
 
 _SETS_OF_SPACE = """
     SELECT memory_set.id, scope.key FROM scope JOIN memory_set ON memory_set.scope = scope.id
     WHERE scope.space IS ?
 """
-
-
-def _sets_beside(db: Connection, scope: Scope) -> list[int]:
-    """Return the sets of a knowledge; for a key, the sets of all keys of its space."""
-    found = query(db, _SETS_OF_SPACE, scope.space)
-    return [number for number, key in found if bool(key) == (scope.key is not None)]
-
 
 FEATURES = 5_000
 """Features that are read at a time."""
@@ -232,13 +180,14 @@ class SqlFinder(WholeSets, SqlDatabase):
     def pending_vectors(
         self, db: Connection, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
-        return pending_vectors(db, set_numbers, limit)
+        sets = () if set_numbers is None else (db.numbers(set_numbers),)
+        return _waiting(db, f"vectors IS NULL{_IN_SETS if sets else ''}", limit, *sets)
 
     @reads
     def versions_to_stage(
         self, db: Connection, set_numbers: Sequence[int], *, limit: int
     ) -> list[PendingVectors]:
-        return unstaged_vectors(db, set_numbers, limit)
+        return _waiting(db, f"{_UNSTAGED}{_IN_SETS}", limit, db.numbers(set_numbers))
 
     @writes
     def store_vectors(
@@ -269,4 +218,23 @@ class SqlFinder(WholeSets, SqlDatabase):
         scopes: Sequence[Scope] = (),
     ) -> bool:
         self._cache = WriterCache()
-        return swap_vectors(db, set_numbers, notes, scopes)
+        if any(note_text(db, name) != expected for name, expected, _ in notes):
+            return False
+        for name, expected, text in notes:
+            put_note(db, name, text, expected)
+        numbers = set(set_numbers)
+        for scope in scopes:
+            found = query(db, _SETS_OF_SPACE, scope.space)
+            numbers |= {number for number, key in found if bool(key) == (scope.key is not None)}
+        query(db, _SWAP, db.numbers(sorted(numbers)))
+        db.execute("DELETE FROM staged")
+        return True
+
+
+def _waiting(db: Connection, where: str, *bindings: object) -> list[PendingVectors]:
+    """Return versions that meet an SQL condition, live ones first, then by row."""
+    sql = f"{_PENDING} WHERE {where} ORDER BY feature.ended, feature.row LIMIT ?1"
+    return [
+        PendingVectors(number, row, text or "", metadata)
+        for number, row, text, metadata in query(db, sql, *bindings)
+    ]

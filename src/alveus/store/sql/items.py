@@ -43,13 +43,15 @@ from alveus.store.checks import ROW_BITS, check_limits, check_rules, check_undo,
 from alveus.store.records import MINUTE_US, read_at
 from alveus.store.sets import DEFAULT
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.past import apply_past
+from alveus.store.sql.past import ALL, apply_past
 from alveus.store.sql.rows import LIVE_OF_IDS, stored_compaction
 from alveus.store.sql.writer import (
+    COUNT,
     INHERIT_LINKS,
     INHERIT_STUBS,
     INSERT_ACCESS,
     INSERT_LINK,
+    LOG_ADDED,
     PendingRows,
     ScopeRows,
 )
@@ -207,8 +209,6 @@ KeyUsage: TypeAlias = tuple[int, int]
 SetUsage: TypeAlias = tuple[int, int, int]
 """Number of unexpired items in a set, their tokens and bytes."""
 
-FOREVER_US = 1 << 62
-
 
 class LiveVersion(NamedTuple):
     """A version of an item that has not ended."""
@@ -243,12 +243,7 @@ class _Version(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Changes:
-    """The item changes of one batch. Rows are collected and inserted many at a time.
-
-    Args:
-        _number: The number of the commit to make; `_time` is its time.
-        _next_row: The row of the next version.
-    """
+    """The item changes of one batch, which becomes commit *number* at *time*."""
 
     _db: Connection
     _rows: ScopeRows
@@ -276,7 +271,7 @@ class Changes:
     def run(self) -> list[int]:
         """Apply definitions, item changes, capacities and limits. Return the rows that ended."""
         batch, items = self._batch, self._batch.items
-        redefined = self._define_all(batch.define) if batch.define else ()
+        redefined = [one for define in batch.define if (one := self._define(define))]
         if batch.admission_checks:
             self._check_admission(batch.admission_checks)
         if batch.limits is not None or self._gathered.key_usages:
@@ -294,11 +289,8 @@ class Changes:
             self._gathered.item_scopes.add(batch.scope)
         return self._ended_rows
 
-    def _define_all(self, defines: Sequence[Define]) -> list[_Redefined]:
-        return [found for define in defines if (found := self._define(define))]
-
     def _define(self, define: Define) -> _Redefined | None:
-        """Make or change a set. Return the set if its new definition requires it to be empty."""
+        """Make or change a set. Return it if its new definition requires it to be empty."""
         set_row = self._rows.set_row(define.set)
         is_different = set_row is not None and set_row[1] != define.definition
         if (
@@ -337,10 +329,11 @@ class Changes:
             self._begin_set(change)
         number = self._last_number
         match change:
-            case Add():
-                self._add(number, change)
-            case Replace():
-                self._replace_or_upsert(number, change)
+            case Add() | Replace(upsert=True):
+                self._add(number, change if isinstance(change, Add) else upserted(change))
+            case Replace(record=record, version=version):
+                live = self._live(number, record.id, version)
+                self._replace(number, live, record, change.links)
             case Retire(id=item_id, version=version):
                 self._end_live(number, self._live(number, item_id, version))
             case Compact():
@@ -350,8 +343,8 @@ class Changes:
             case Past():
                 self._retired.clear()
                 self._forget_usage(number)
-                self._ended_rows.extend(
-                    apply_past(self._db, self._gathered, number, change, self._number)
+                self._ended_rows += apply_past(
+                    self._db, self._gathered, number, change, self._number
                 )
             case Revive():
                 self._revive_row(number, change)
@@ -403,13 +396,12 @@ class Changes:
             self._gathered.add(INSERT_ACCESS, (row, add.accessed))
         return row
 
-    def _new_records(self) -> list[ItemRecord]:
-        """Return the records of a batch that only adds new items to one set.
-
-        None means that an add needs a look-up: of its sources, or of a live item with its id.
-        """
+    def _add_all_new(self) -> bool:
+        """Add items of one set whose ids are all new. Else return False and add nothing."""
         adds = self._batch.items
-        ref = adds[0].set
+        ref, self._taken_ids = adds[0].set, self._find_taken_ids()
+        if self._taken_ids != set():
+            return False
         records = [
             change.record
             for change in adds
@@ -418,32 +410,17 @@ class Changes:
             and not change.links
             and change.accessed is None
         ]
-        return records if len(records) == len(adds) else []
-
-    def _add_all_new(self) -> bool:
-        """Add items of one set whose ids are all new. Else return False and add nothing."""
-        self._taken_ids = self._find_taken_ids()
-        records = self._new_records() if self._taken_ids == set() else []
-        if not records:
+        if len(records) < len(adds):
             return False
-        first = self._batch.items[0]
-        self._begin_set(first)
+        self._begin_set(adds[0])
         number = self._last_number
-        self._sets_added_to[number] = first.set, self._last_definition
+        self._sets_added_to[number] = ref, self._last_definition
         row, now = self._take_rows(len(records)), self._time
         minute = now // MINUTE_US
         read = [r if r.minute is None or r.minute == minute else read_at(r, now) for r in records]
         self._gathered.add_items(number, self._number, read, row, now)
         self._count_last(number, len(records))
         return True
-
-    def _replace_or_upsert(self, number: int, change: Replace) -> None:
-        """Begin the next version of an item, or add the item if it is missing and may be added."""
-        if change.upsert:
-            self._add(number, upserted(change))
-            return
-        live = self._live(number, change.record.id, change.version)
-        self._replace(number, live, change.record, change.links)
 
     def _add_existing(self, number: int, add: Add, row: int) -> int:
         """Handle an add whose id a live item already has."""
@@ -465,7 +442,6 @@ class Changes:
     def _replace(
         self, number: int, live: LiveVersion, record: ItemRecord, links: Sequence[Link]
     ) -> int:
-        """End a live version, and begin the next one."""
         sources = self._sources(links) if links else ()
         self._end_live(number, live)
         new = self._insert(
@@ -480,7 +456,6 @@ class Changes:
         self._gathered.add(INSERT_LINK, *[(row, source) for source in sources])
 
     def _sources(self, links: Sequence[Link]) -> set[int]:
-        """Return the rows of the sources of an item."""
         source_rows: set[int] = set()
         for link in links:
             set_row = self._rows.set_row(link.set)
@@ -517,7 +492,8 @@ class Changes:
             again = None if item_id in retired else live.get(item_id)  # the second time it is stale
             retired[item_id] = self._checked(number, item_id, version, again)
         rows = [ended.row for ended in retired.values()]
-        self._end_all(number, list(retired.values()))
+        self._end_rows(number, rows)
+        self._count_out(number, list(retired.values()))
         self._retired |= {(number, item_id): ended.row for item_id, ended in retired.items()}
         added = [self._add(number, add) for add in change.added]
         self._db.execute(
@@ -537,11 +513,7 @@ class Changes:
         self._forget_usage(number)
         done = check_undo(change, stored_compaction(self._db, change.compaction))
         versions = self._versions(number, [*done.added, *done.retired])
-        same = (
-            {}
-            if not done.added
-            else dict(query(self._db, _SAME_CONTENTS, self._db.numbers(done.added)))
-        )
+        same = dict(query(self._db, _SAME_CONTENTS, self._db.numbers(done.added)))
         ending: dict[int, None] = {}
         for row in done.added:  # it may have been compacted, and brought back
             if same.get(row) is None or same[row] in ending:
@@ -562,7 +534,7 @@ class Changes:
         return {row[0]: _Version(*row) for row in found}
 
     def _revive(self, number: int, versions: Sequence[_Version]) -> None:
-        """Begin the next version of each item as a copy of an earlier one."""
+        """Begin versions that are copies of earlier ones."""
         for version in versions:
             self._retired.pop((number, version.id), None)
         count, old = len(versions), self._db.numbers([version.row for version in versions])
@@ -570,11 +542,9 @@ class Changes:
         self._db.execute(_REVIVE_ITEMS, (first, self._number, old))
         for statement in (_REVIVE_FEATURES, _REVIVE_LINKS, _REVIVE_STUBS):
             self._db.execute(statement, (first, first + (count - 1), old))
-        self._gathered.count_copies(
-            *(number, first, count),
-            size=sum(version.size for version in versions),
-            tokens=sum(version.tokens for version in versions),
-        )
+        size, tokens = sum(v.size for v in versions), sum(v.tokens for v in versions)
+        self._db.execute(LOG_ADDED, (number, first, count))
+        self._db.execute(COUNT, (number, count, size, tokens))
 
     def _find_taken_ids(self) -> set[tuple[int, str]] | None:
         """Return the added ids that already have a version, by one query for all.
@@ -618,7 +588,7 @@ class Changes:
         return {item_id: tuple(live) for item_id, *live in rows}
 
     def _checked(self, number: int, item_id: str, version: int, live: Row | None) -> LiveVersion:
-        """Return the live version, which must have the number *version*."""
+        """Return a row of `_LIVE` as the live version, which must have the number *version*."""
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
         was_replaced = (number, item_id) in self._replaced_ids
@@ -661,17 +631,10 @@ class Changes:
         self._ended_rows.append(row)
 
     def _end_live(self, number: int, live: LiveVersion) -> None:
-        """End a version, and subtract it from the usage."""
         self._end(number, live.row)
         self._count_out(number, [live])
 
-    def _end_all(self, number: int, versions: Sequence[LiveVersion]) -> None:
-        """End several versions, and subtract them from the usage."""
-        self._end_rows(number, [live.row for live in versions])
-        self._count_out(number, versions)
-
     def _end_rows(self, number: int, rows: Sequence[int]) -> None:
-        """End several rows."""
         if not rows:
             return
         self._db.execute(_END_ITEMS, (self._number, self._db.numbers(rows)))
@@ -688,23 +651,23 @@ class Changes:
         if is_new:
             self._usage[number] = (0, 0, 0)
             return
-        if self._gathered.has_items_of(number):
+        if number in self._gathered.item_ids:
             self._gathered.flush()
         self._usage[number] = self._db.execute(_USAGE, (number, self._time)).get
 
     def _forget_usage(self, number: int) -> None:
-        """Drop the usage of a set, to read it after all writes: copied versions are not counted."""
+        """Read the usage of a set after all writes: copied versions are not counted."""
         self._usage[number] = self._held = None
 
     def _count_last(self, number: int, count: int) -> None:
         """Add the items collected last to the usage."""
         if self._held is not None:
-            self._count_held(self._last_set, count, self._gathered.size_of_last())
+            self._count_held(self._last_set, count, self._gathered.usage_of_last[2])
         usage = self._usage.get(number)
         if usage is None:
             return
-        added = self._gathered.usage_of_last(self._time)
-        self._usage[number] = None if added is None else _sum(usage, added)
+        has_expired = self._gathered.has_expired(count, self._time)
+        self._usage[number] = None if has_expired else _sum(usage, self._gathered.usage_of_last)
 
     def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
         """Subtract ended versions from the usage, which does not include expired items."""
@@ -733,7 +696,7 @@ class Changes:
             kept = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
             if definition.exceeded_capacity(*kept):  # the items of this commit are among the oldest
                 self._gathered.flush()
-                kept = self._trim(number, definition, kept, FOREVER_US, 0)
+                kept = self._trim(number, definition, kept, ALL, 0)
             self._count_held(ref, kept[0] - usage[0], kept[2] - usage[2])
 
     def _trim(
@@ -742,9 +705,9 @@ class Changes:
         """Retire the oldest written items until the set is within its capacity.
 
         Args:
-            until: Retire only items that are not later than this time, *less* so many microseconds.
+            until: Retire only items up to this time, *less* so many microseconds.
         """
-        last = (-FOREVER_US, 0)
+        last = (-ALL, 0)
         while definition.exceeded_capacity(*usage):
             over = usage[0] - (definition.capacity or 0)  # else tokens or bytes limit the number
             most = min(TRIM_BATCH, over) if over > 0 else TRIM_BATCH

@@ -81,17 +81,20 @@ class InputWriter:
     def _accept(self, queued: QueuedInput, owner: str | None) -> Accepted:
         lane = self._lane(queued.scope)
         run = self._cache.next_run(self._db)
-        if queued.event_id is not None and not self._claim_event_id(
-            queued, queued.event_id, run, lane
-        ):
-            self._cache.last_run = run - 1  # no run took it
-            return self._repeated(queued, queued.event_id, owner)
+        if queued.event_id is not None:
+            self._db.execute(
+                CLAIM_EVENT_ID,
+                (self._agent, queued.event_id, run, lane.next_number, queued.request, queued.time),
+            )
+            if not self._db.changes():
+                self._cache.last_run = run - 1  # no run took it
+                return self._repeated(queued, queued.event_id, owner)
         number, is_first = lane.next_number, lane.open_runs == 0
-        self.insert(run, lane, queued)
+        self._insert(run, lane, queued)
         lease = None if owner is None else self._tx.runs.acquire_lease(lane.scope, owner)
         return Accepted(run, number, repeated=False, lease=lease, first=is_first)
 
-    def insert(
+    def _insert(
         self, run: int, lane: LaneRow, queued: QueuedInput, *, origin: int | None = None
     ) -> None:
         """Put a run at the end of a lane."""
@@ -108,7 +111,7 @@ class InputWriter:
         """Add a new run with the input of *run* at the end of its lane; return the new run's id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._cache.next_run(self._db)
-        self.insert(heir, self._lane(scope), QueuedInput(scope, restored(event), time), origin=run)
+        self._insert(heir, self._lane(scope), QueuedInput(scope, restored(event), time), origin=run)
         self._flush()
         return heir
 
@@ -121,16 +124,6 @@ class InputWriter:
                 found = self._db.execute(INSERT_LANE, place).get, 0, 0
             lane_row = self._cache.lanes[self._agent, scope] = LaneRow(scope, *found)
         return lane_row
-
-    def _claim_event_id(
-        self, queued: QueuedInput, event_id: bytes, run: int, lane: LaneRow
-    ) -> bool:
-        """Store an event id; return whether it is new."""
-        self._db.execute(
-            CLAIM_EVENT_ID,
-            (self._agent, event_id, run, lane.next_number, queued.request, queued.time),
-        )
-        return self._db.changes() > 0
 
     def _repeated(self, queued: QueuedInput, event_id: bytes, owner: str | None) -> Accepted:
         run, number, request = self._db.execute(
@@ -195,6 +188,8 @@ _OUTPUTS_OF = f"""
     WHERE step.id BETWEEN ?2 AND ?3 ORDER BY output.id
 """
 _AGENT = "(SELECT id FROM agent WHERE space IS ? AND name IS ?)"
+_POSITION = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
+
 _NEW_CONSUMER = "INSERT INTO consumer (agent, name, position) VALUES (?, ?, ?)"
 
 _ADVANCE = f"UPDATE consumer SET position = ? WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
@@ -219,6 +214,9 @@ _ENDED = """
 """
 
 _COMMITS = "SELECT n FROM step WHERE id BETWEEN ? AND ?"
+
+_LAST_OUTPUT = "SELECT max(id) FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
+
 FOREVER = 1 << 62
 
 
@@ -344,19 +342,13 @@ class SqlLanes(SqlDatabase):
         ]
         # fmt: on
 
-    @queued
     def retry_run(
-        self, tx: Transaction, run: int, *, last: bool, time: int, named: NamedRequest | None = None
+        self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
     ) -> int:
-        if named is None:
-            return _retry(tx, run, last=last, time=time)[0]
-        db = tx.connection
-        done = adopted(db, named.op, request=named.request, label=named.label)
-        if done is not None:
-            return cast("int", done.result)
-        heir, scope = _retry(tx, run, last=last, time=time)
-        tx.apply(named.answered(heir, scope=scope, time=time))
-        return heir
+        """See `Lanes.retry_run`."""
+        return self.in_queue(
+            lambda tx: _retry(tx, run, last=last, time=time, named=named), drafts=False
+        )
 
     # --- outputs ------------------------------------------------------------------------------
 
@@ -382,66 +374,50 @@ class SqlLanes(SqlDatabase):
     def consumer_position(self, agent: str, space: str, name: str) -> int:
         """See `Lanes.consumer_position`."""
         position = self._position(agent, space, name)
-        return self._new_consumer(agent, space, name) if position is None else position
+        return self._make_consumer(agent, space, name) if position is None else position
 
     @reads
     def _position(self, db: Connection, agent: str, space: str, name: str) -> int | None:
-        return _position(db, agent, space, name)
+        return first(db, _POSITION, space, agent, name)
 
-    def _new_consumer(self, agent: str, space: str, name: str) -> int:
-        return self.in_queue(lambda tx: _make_consumer(tx, agent, space, name))
+    @queued
+    def _make_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> int:
+        number = tx.cache.runs.agent(tx.connection, space, agent)
+        position = first(tx.connection, _POSITION, space, agent, name)
+        if position is None:
+            position = first(tx.connection, "SELECT floor FROM agent WHERE id = ?", number) or 0
+            query(tx.connection, _NEW_CONSUMER, number, name, position)
+        return position
 
-    def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
-        """See `Lanes.advance_consumer`."""
-        self.in_queue(lambda tx: advance(tx.connection, agent, space, name, position))
+    @queued
+    def advance_consumer(
+        self, tx: Transaction, agent: str, space: str, name: str, position: int
+    ) -> None:
+        before = first(tx.connection, _POSITION, space, agent, name)
+        if before is None:
+            raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
+        if position > before:
+            query(tx.connection, _ADVANCE, position, space, agent, name)
 
-    def drop_consumer(self, agent: str, space: str, name: str) -> bool:
-        """See `Lanes.drop_consumer`."""
-        return self.in_queue(lambda tx: _drop(tx.connection, agent, space, name))
+    @queued
+    def drop_consumer(self, tx: Transaction, agent: str, space: str, name: str) -> bool:
+        is_there = first(tx.connection, _POSITION, space, agent, name) is not None
+        if is_there:
+            query(tx.connection, _DROP, space, agent, name)
+        return is_there
 
     def prune_runs(
         self, agent: str, space: str, retain: Retain, *, now: int, limit: int = 1000
     ) -> int:
         """See `Lanes.prune_runs`."""
         pruning = self._pruning(agent, space, retain, now=now, limit=limit)
-        return self.in_queue(pruning.run, drafts=False) if pruning.is_needed else 0
+        return self.in_queue(pruning.run, drafts=False) if pruning.ids or pruning.runs else 0
 
     @reads
     def _pruning(
         self, db: Connection, agent: str, space: str, retain: Retain, *, now: int, limit: int
     ) -> Pruning:
         return Pruning(db, agent, space, retain, now=now, limit=limit)
-
-
-def _position(db: Connection, agent: str, space: str, name: str) -> int | None:
-    sql = f"SELECT position FROM consumer WHERE agent = {_AGENT} AND name IS ?"  # noqa: S608 - ours
-    return first(db, sql, space, agent, name)
-
-
-def _make_consumer(tx: Transaction, agent: str, space: str, name: str) -> int:
-    """Return the position of a consumer; make the consumer if it does not exist."""
-    number = tx.cache.runs.agent(tx.connection, space, agent)
-    position = _position(tx.connection, agent, space, name)
-    if position is None:
-        position = first(tx.connection, "SELECT floor FROM agent WHERE id = ?", number) or 0
-        query(tx.connection, _NEW_CONSUMER, number, name, position)
-    return position
-
-
-def advance(db: Connection, agent: str, space: str, name: str, position: int) -> None:
-    """Store that a consumer has read up to a position, unless it has read further."""
-    before = _position(db, agent, space, name)
-    if before is None:
-        raise NotFound(f"agent {agent!r} has no consumer {name!r}; name it first")
-    if position > before:
-        query(db, _ADVANCE, position, space, agent, name)
-
-
-def _drop(db: Connection, agent: str, space: str, name: str) -> bool:
-    is_there = _position(db, agent, space, name) is not None
-    if is_there:
-        query(db, _DROP, space, agent, name)
-    return is_there
 
 
 def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
@@ -451,17 +427,22 @@ def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
     ]
 
 
-def _retry(tx: Transaction, run: int, *, last: bool, time: int) -> tuple[int, Scope]:
-    """Let a parked run wait again, or add a run that replaces it. Return the run and its key."""
+def _retry(tx: Transaction, run: int, *, last: bool, time: int, named: NamedRequest | None) -> int:
+    """Let a parked run wait again, or add a run that replaces it; return its id."""
+    if named is not None:
+        done = adopted(tx.connection, named.op, request=named.request, label=named.label)
+        if done is not None:
+            return cast("int", done.result)
     parked = tx.runs.get(run)
     check_status(run, parked.scope, parked.status, "parked")
     tx.runs.change_status(parked, run, "retried" if last else "waiting", time=time)
     tx.pending_rows.flush()
-    if not last:
-        return run, parked.scope
-    agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
-    lane = InputWriter(tx, agent, parked.scope.space)
-    return lane.take_over(run, parked.scope, time), parked.scope
+    if last:
+        agent = first(tx.connection, "SELECT name FROM agent WHERE id = ?", parked.agent)
+        run = InputWriter(tx, agent, parked.scope.space).take_over(run, parked.scope, time)
+    if named is not None:
+        tx.apply(named.answered(run, scope=parked.scope, time=time))
+    return run
 
 
 def _run(row: Row) -> Run:
@@ -488,21 +469,16 @@ class Pruning:
     ) -> None:
         self._agent = first(db, "SELECT id FROM agent WHERE space IS ? AND name IS ?", space, agent)
         self._limit, self._ids_until = limit, now - retain.dedupe_us
-        self._runs: list[int] = []
-        self._ids, self._last_id = False, 0
+        self.runs: list[int] = []
+        self.ids, self._last_id = False, 0
         if self._agent is not None:
-            self._runs = self._ended(db, retain, now)
+            self.runs = self._ended(db, retain, now)
             self._last_id = (first(db, LAST_RUN) or 0) - retain.dedupe_count
-            self._ids = first(db, _ANY_OLD_ID, *self._old_ids, 1) is not None
+            self.ids = first(db, _ANY_OLD_ID, *self._old_ids, 1) is not None
 
     @property
     def _old_ids(self) -> tuple[object, ...]:
         return self._agent, self._ids_until, self._last_id
-
-    @property
-    def is_needed(self) -> bool:
-        """Whether there is anything to delete."""
-        return self._ids or bool(self._runs)
 
     def _ended(self, db: Connection, retain: Retain, now: int) -> list[int]:
         last = (-FOREVER if retain.age_us is None else now - retain.age_us, FOREVER)
@@ -522,11 +498,12 @@ class Pruning:
         db = tx.connection
         last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
         floor, removed = 0, list[int]()
-        for number in self._runs:
+        for number in self.runs:
             if first(db, "SELECT 1 FROM run WHERE id = ?", number) is None:
                 continue
             commits = [n for (n,) in query(db, _COMMITS, *task_rows(number))]
-            last = self._last_output(db, commits)
+            ends = (first(db, _LAST_OUTPUT, self._agent, *rows_of(n)) for n in commits)
+            last = max((end for end in ends if end is not None), default=0)
             if last_read is not None and last > last_read:
                 break
             self._drop(db, number, commits if last else ())
@@ -537,11 +514,6 @@ class Pruning:
             query(db, sql, floor, max(removed), self._agent)
         query(db, _FORGET_IDS, *self._old_ids, self._limit)
         return len(removed)
-
-    def _last_output(self, db: Connection, commits: Sequence[int]) -> int:
-        sql = "SELECT max(id) FROM output WHERE agent = ? AND id BETWEEN ? AND ?"
-        ends = (first(db, sql, self._agent, *rows_of(number)) for number in commits)
-        return max((end for end in ends if end is not None), default=0)
 
     def _drop(self, db: Connection, number: int, commits: Sequence[int]) -> None:
         for commit in commits:

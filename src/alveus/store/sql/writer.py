@@ -159,74 +159,64 @@ class PendingRows:
             version: Its row, the row of its first version, its number, and when the item was
                 created and updated.
         """
-        row, first, n, created, updated = version
-        # fmt: off
-        item = (
-            row, number, r.id, first, n, commit, r.time, created, updated,
-            None if r.value is None else packed(r.value), r.text, r.metadata, r.importance,
-            r.speaker, r.role, r.session, json.dumps(r.sources) if r.sources else None,
-            int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
-        )
-        self._features.append((
-            number, 0, row, first, r.id, commit, r.time, r.importance, r.speaker, r.role,
-            r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
-        ))
-        # fmt: on
-        self._items.append(item)
-        self._added.append((number, commit, row, 1, r.tokens, _size((item,))))
+        self._add_versions(number, commit, [(version, r)])
         self.item_ids.setdefault(number, set()).add(r.id)
 
     def add_items(
         self, number: int, commit: int, records: list[ItemRecord], row: int, now: int
     ) -> None:
         """Add the first versions of items, made by one commit at one time, from *row* on."""
+        rows = [row + index for index in range(len(records))]  # a range would drop a row's type
+        versions = [(row, row, 1, now, now) for row in rows]
+        self._add_versions(number, commit, list(zip(versions, records, strict=True)))
         self.item_ids.setdefault(number, set()).update([r.id for r in records])
-        rows = [row + place for place in range(len(records))]  # a range would drop a row's type
+
+    def _add_versions(
+        self,
+        number: int,
+        commit: int,
+        versions: list[tuple[tuple[int, int, int, int, int], ItemRecord]],
+    ) -> None:
         # fmt: off
-        self._items += [
+        items = [
             (
-                row, number, r.id, row, 1, commit, r.time, now, now,
+                row, number, r.id, first, n, commit, r.time, created, updated,
                 None if r.value is None else packed(r.value), r.text, r.metadata, r.importance,
                 r.speaker, r.role, r.session, json.dumps(r.sources) if r.sources else None,
                 int(r.compacted), r.tokens, r.until, r.expires, r.valid_from, r.valid_to,
             )
-            for row, r in zip(rows, records, strict=True)
+            for (row, first, n, created, updated), r in versions
         ]
         self._features += [
             (
-                number, 0, row, row, r.id, commit, r.time, r.importance, r.speaker, r.role,
-                r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, now,
+                number, 0, row, first, r.id, commit, r.time, r.importance, r.speaker, r.role,
+                r.session, r.metadata, r.terms, r.tokens, r.temporal, r.vectors, updated,
             )
-            for row, r in zip(rows, records, strict=True)
+            for (row, first, _, _, updated), r in versions
         ]
         # fmt: on
-        tokens, size = sum([r.tokens for r in records]), _size(self._items[-len(records) :])
-        self._added.append((number, commit, row, len(records), tokens, size))
-
-    def has_items_of(self, number: int) -> bool:
-        """Return whether items of a set are pending."""
-        return number in self.item_ids
+        self._items += items
+        tokens, size = sum([r.tokens for _, r in versions]), _size(items)
+        self._added.append((number, commit, versions[0][0][0], len(versions), tokens, size))
 
     def has_item(self, number: int, item_id: str) -> bool:
         """Return whether an item with this id is pending, in a set."""
         return number in self.item_ids and item_id in self.item_ids[number]
 
-    def usage_of_last(self, now: int) -> tuple[int, int, int] | None:
-        """Return the count, tokens and bytes of the last added items; None if one has expired."""
-        usage = self._added[-1][3:]
-        for row in self._items[-usage[0] :]:
-            if row[_EXPIRES] is not None and row[_EXPIRES] <= now:
-                return None
-        return usage
+    @property
+    def usage_of_last(self) -> tuple[int, int, int]:
+        """The count, tokens and bytes of the items that the last call added."""
+        return self._added[-1][3:]
 
-    def size_of_last(self) -> int:
-        """Return the bytes of the items that were added last."""
-        return self._added[-1][5]
+    def has_expired(self, count: int, now: int) -> bool:
+        """Return whether one of the last *count* items has expired."""
+        expiries = (row[_EXPIRES] for row in self._items[-count:])
+        return any(expires is not None and expires <= now for expires in expiries)
 
     def until(self, number: int, now: int) -> tuple[int, int]:
-        """Return the time up to which all written items of a set are older than the pending ones.
+        """Return a time, and microseconds to subtract from it.
 
-        The result is a time, and the microseconds to subtract from it.
+        All written items of a set up to then are older than the pending ones.
         """
         rows = [row for row in self._items if row[1] == number]
         times = [row[6] for row in rows]
@@ -234,11 +224,6 @@ class PendingRows:
             return 1 << 62, 0
         is_version = any(row[3] != row[0] for row in rows)  # maybe older than its time
         return min([now if time is None else time for time in times]), int(is_version)
-
-    def count_copies(self, number: int, row: int, count: int, *, size: int, tokens: int) -> None:
-        """Count and log items that were inserted from *row* on as copies of earlier versions."""
-        self.connection.execute(LOG_ADDED, (number, row, count))
-        self.connection.execute(COUNT, (number, count, size, tokens))
 
     def add_commit(self, row: Row) -> None:
         """Add a row of the journal, which begins (n, time, scope, op, …)."""
