@@ -78,9 +78,9 @@ class Refresh:
 
 
 TreeDelta: TypeAlias = Create | Put | Delete | Clear | Refresh
-"""Deltas are applied in order. The parent of a created or put node is an object by then.
+"""A change of a tree. Deltas are applied in order, and ignore expiries.
 
-Expiry is ignored when they are applied: their maker deletes nodes that had expired for it.
+The maker of the deltas deletes nodes that had expired. Created and put nodes have an object above.
 """
 
 
@@ -91,21 +91,17 @@ Expiry is ignored when they are applied: their maker deletes nodes that had expi
 class ItemRecord:
     """The contents of one version of an item, ready to be stored.
 
+    See `alveus.store.items.Item` for the other fields.
+
     Attributes:
-        id: Its id in the set.
         value: In wire form. None means that it is the str `text`.
-        text: The text that search reads. None means no text.
         metadata: In wire form; ``"{}"`` if empty.
         time: None means the time of the commit.
-        until: The end of the span of time that the item covers; `time` is its beginning.
         expires: From this time on the item is in no read of the present.
-        valid_from: When its statement began to hold. None means always.
-        valid_to: When its statement ceased to hold. None means that it holds.
-        terms: The terms of search by words: `words.pack`ed term hashes and counts.
-        tokens: The number of tokens of the words.
+        terms: `words.pack`ed hashes and counts of the terms; *tokens* is their number.
         temporal: The number of temporal words in the text, 0..255.
-        minute: Where `time` is None: the minute since 1970 whose words are among the terms; a
-            commit in another minute reads them again. None means that the terms have no such words.
+        minute: If `time` is None: the minute since 1970 whose words are among the terms; a commit
+            in another minute reads them again. None means that the terms have no such words.
         vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never embedded.
     """
 
@@ -147,8 +143,8 @@ class Add:
 
     Attributes:
         existing: "keep" keeps a live item of the id, "update" replaces it, whatever its version.
-            Later changes of the batch to a replaced item need name no version; to a kept one they
-            are `StaleItem`.
+            Later changes in the batch of a kept item are `StaleItem`, of a replaced one need no
+            version.
         links: Its sources, of its key or of knowledge; `NotFound` if one does not exist. Later
             versions of the item keep them.
         accessed: When it counts as last read: a summary takes the time of its sources.
@@ -189,12 +185,11 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """Set the definition of a set: of a new one, or with *replace* of an existing one.
+    """Set the definition of a new set, or with *replace* of an existing one.
 
-    Without *replace*, a set that exists with another definition is a `SetDefinitionConflict`; but
-    an empty set takes the definition that comes with its next add. A set is empty if the batch
-    leaves no live item from before it, expired ones aside. A set that gets its first item without
-    this has the default definition.
+    Without *replace*, another definition of an existing set is a `SetDefinitionConflict`, unless
+    the batch adds to the set and leaves no live, unexpired item from before it. A set without this
+    change has the default definition.
     """
 
     set: SetRef
@@ -230,10 +225,9 @@ class Compact:
 class Undo:
     """Restore the items that compaction *compaction* of a set retired, and retire its summaries.
 
-    Each item returns as the next version of its id, with all fields of the retired version; erased
-    items do not return. `CompactionChanged` if the compaction was undone before, if a summary was
-    changed, or if an id is live again. A summary that was compacted since, and restored by undoing
-    that, counts as unchanged. `NotFound` for a compaction of the same batch.
+    Each item returns as the next version of its id; erased items do not return. The undo is
+    `CompactionChanged` if it was made before, if a summary has changed, or if an id is live again.
+    A summary that was compacted and restored since counts as unchanged.
 
     Attributes:
         erased: How many retired and added items had been erased when the undo was made; `SetMoved`
@@ -260,18 +254,14 @@ class Revive:
 class Past:
     """Apply the changes that a commit of another store made to a set; used to import a history.
 
-    Rows and ids of compactions are complete: (commit number << 20 | index). New rows and
-    compactions must be of the commit that contains this (`InvalidInput` else; see `Batch.after`),
-    versions of an id must grow (`InvalidInput`), and a new id must not be live (`DuplicateItem`). A
-    `first` may be a row that is not kept. Capacities are ignored.
+    New rows and compactions must be numbered by the commit that contains this, and versions of an
+    id must grow (`InvalidInput` else; see `Batch.after`); a new id must not be live
+    (`DuplicateItem`). Capacities are ignored.
 
     Attributes:
         begun_items: Versions as they were begun, in the order of their rows.
         ended_rows: Rows that end; rows of this commit among them were never live.
-        links: (row, source's row); also of rows that were begun before. A link is skipped if a
-            sweep deleted one of the two rows.
-        compactions: The compactions of the commit; the rows that were `erased` are not known.
-        undone_compactions: Ids of compactions that were undone.
+        links: (row, source's row); a link of a row that no longer exists is skipped.
         history_start: The commit from which the past of the set is complete, unless the set has a
             later one.
     """
@@ -342,29 +332,26 @@ class Limits:
 class Batch:
     """All changes of one action, as one value: committed whole, or not at all.
 
-    It has one key (or is of knowledge alone); its item changes may also reach knowledge.
+    A batch belongs to one key or to knowledge; its item changes may also reach knowledge.
 
     Attributes:
-        time: The time of the caller's clock; `commit_time` computes the commit's time from it.
-        corroborated: The time up to which that clock is corroborated: items that expired by then
-            are ended if room is needed. None means all of *time*.
-        op: Digest of its name. None means no name. A second commit with a name changes nothing.
-        request: Digest of the caller's request. With an op, a second commit must carry an equal one
+        time: The time of the caller's clock; see `commit_time`.
+        corroborated: Items that expired by this time may be ended if room is needed. None means
+            *time*.
+        op: Digest of its name, if any. A second commit with the name changes nothing.
+        request: Digest of the caller's request. A second commit with the op must carry an equal one
             (else `IdempotencyConflict`, which names *label*). None means that it may carry any.
-        expects: Notes that must have these texts, as (name, text): the embedder that made the
-            vectors in *items*.
-        base: The tree's commit number that *state* was computed from; required with state, and
-            checked whenever given.
-        epoch: The lease's epoch under which this was made; None: made outside a run.
-        run: The progress of a run. A step and a call have other names, and *op* is None.
+        expects: Notes that must have these texts, as (name, text): the embedder of the vectors.
+        base: The commit of the tree from which *state* was computed; required with state.
+        epoch: The epoch of the lease of the run. None means that no run made the batch.
+        run: The progress of a run; then *op* is None, as a step and a call have other names.
         release: This commit releases the lease of *epoch*.
         fences: Leases that must be held, whatever their scopes; `StaleRun` else.
-        admission_checks: The checks of its adds and replacements, for each set with rules of
-            admission; `SetMoved` if one is missing or outdated. None: they pass every set's rules,
-            as a restored item does.
-        after: The commit that must be the store's last, 0: there must be none; `StaleRun` else.
-        history_start: The commit and the time from which on the past of the tree is complete,
-            unless the tree has later ones: an exported history may lack what came before.
+        admission_checks: The checks of adds and replacements for each set with rules of admission;
+            `SetMoved` if one is missing or outdated. None: the rules do not apply.
+        after: The commit that must be the store's last; `StaleRun` else. 0 means no commit.
+        history_start: The commit and the time from which the past of the tree is complete, unless
+            the tree has later ones.
         result: The answer to a repetition.
     """
 
@@ -392,7 +379,7 @@ class Batch:
     def __post_init__(self) -> None:
         """Raise if a batch contradicts itself."""
         if self.op is not None and not (self.run is None or isinstance(self.run, StatusChange)):
-            raise InvalidInput("what a run does is named by its place in it, and has no op")
+            raise InvalidInput("what a run does is named by its position in it, and has no op")
         if self.epoch is None and not (self.run is None or isinstance(self.run, StatusChange)):
             raise InvalidInput("what a run does is committed under the epoch of its key's lease")
         if self.epoch is None and self.release:
@@ -401,10 +388,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class NamedRequest:
-    """A name under which work that is no `Batch` is done once; see there.
-
-    The work and the name are one transaction. A second request of that name changes nothing.
-    """
+    """A name under which work that is no `Batch` is done once; the fields are those of `Batch`."""
 
     op: bytes
     request: bytes
@@ -412,14 +396,8 @@ class NamedRequest:
 
     def answered(self, result: Value, *, scope: Scope, time: int) -> Batch:
         """Return the batch that claims the name, and stores the answer for repetitions."""
-        return Batch(
-            scope=scope,
-            time=time,
-            op=self.op,
-            request=self.request,
-            label=self.label,
-            result=result,
-        )
+        op, request, label = self.op, self.request, self.label
+        return Batch(scope=scope, time=time, op=op, request=request, label=label, result=result)
 
 
 def expiry_cutoff(batch: Batch, time: int) -> int:
@@ -428,10 +406,7 @@ def expiry_cutoff(batch: Batch, time: int) -> int:
 
 
 def unchecked_sets(batch: Batch) -> set[SetRef]:
-    """Return the sets that *batch* adds to or replaces items in without an admission check.
-
-    The store refuses the batch if one of these sets has rules of admission.
-    """
+    """Return the changed sets without an admission check: none may have rules of admission."""
     if batch.admission_checks is None:
         return set()
     checked = {screened.set for screened in batch.admission_checks}
@@ -477,9 +452,7 @@ class Commit:
     """The answer to a batch.
 
     Attributes:
-        number: Its commit number; of the first one if *adopted*.
-        adopted: The batch's op, or its position in a run, was taken; nothing was changed now.
-        result: The first batch's result.
+        adopted: The batch repeats this earlier commit; nothing was changed now.
         sets_to_compact: Sets that it added to and that now need compaction.
     """
 
@@ -495,14 +468,11 @@ class Effects:
     """The changes of a commit, read through its journal row.
 
     Attributes:
-        put_nodes: Nodes, an object before its fields; fields of one object in their order.
-            Placeholders of nodes that are no longer kept are included here, and not among the
-            removed.
-        positions: For each node: the number that orders it among its siblings (commit << 20 |
-            index); a value that replaces another keeps its number.
+        put_nodes: An object before its fields, in their order; placeholders too, which are not
+            among the removed.
+        positions: For each node: the number that orders it among its siblings; a value that
+            replaces another keeps its number.
         end_commits: For each node: the commit that replaced or removed it, or None.
-        compactions: Its compactions.
-        undone_compactions: Ids of the compactions that it undid.
     """
 
     commit: Commit
@@ -545,11 +515,10 @@ class Compaction:
 
     Attributes:
         id: Unique in the store, rising: the commit's number << 20, plus its index there.
-        retired: Rows of the versions it retired that were not erased since.
-        added: Rows of the versions it added that were not erased since.
+        retired, added: Rows of the versions that it retired and added, as far as they are kept.
         erased: How many of either were erased or purged since.
-        undo_commit: The commit that undid it. None means that no commit did.
-        purged: Its set kept ended versions for a time that is over: it cannot be undone.
+        undo_commit: The commit that undid it, if any.
+        purged: A version that it retired was purged, so that it cannot be undone.
     """
 
     id: int

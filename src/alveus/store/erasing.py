@@ -1,18 +1,7 @@
 """Erasures, their results, and the reads of a step: frozen values, no I/O.
 
-An erasure leaves no content in the store: only counts, numbers of rows and commits, and digests.
-Comparing the digests requires the store's salt and the erased text.
-
-A step keeps the paths and items that it looked up as `StepDone.read_set`, in wire form; empty parts
-may be omitted::
-
-    {
-        "short_term": [path, …], "sensory": [path, …],
-        "items": [[owner, set, [id, …]], …],
-        "searches": [[owner, [set, …], query, [[set, id], …]], …]
-    }
-
-The owner of a set is null for the key of the run, or the name of a knowledge.
+An erasure leaves no content in the store: only counts, numbers of rows and commits, and salted
+digests.
 """
 
 from __future__ import annotations
@@ -41,12 +30,14 @@ class Searched:
 
 @dataclass(frozen=True, slots=True)
 class ReadSet:
-    """The items and paths that a step looked up.
+    """The paths and items that a step looked up.
 
-    Attributes:
-        short_term: Paths.
-        sensory: Paths.
-        items: Ids, by set; an item that was looked up twice is listed twice.
+    `StepDone.read_set` has them in wire form; empty parts may be omitted::
+
+        {"short_term": [path, …], "sensory": [path, …], "items": [[owner, set, [id, …]], …],
+         "searches": [[owner, [set, …], query, [[set, id], …]], …]}
+
+    The owner of a set is null for the key of the run, or the name of a knowledge.
     """
 
     short_term: Sequence[Path]
@@ -99,7 +90,6 @@ class UnreachableCopy(NamedTuple):
     """A possible copy of erased data outside the reach of a store.
 
     Attributes:
-        what: A name for it.
         note: How much of it, or what to do.
         until: When it ends, if the store can know that; else "".
     """
@@ -118,15 +108,12 @@ class Erasure:
     """An erasure to be done.
 
     Attributes:
-        scope: A key, or knowledge.
         receipt: The id of the receipt; a second erasure under it changes nothing.
         request: The request that the receipt keeps: JSON without content.
-        whole_key: All of the key, with its name.
-        items: Else ids by set, with all their versions.
-        uncertain_runs: Runs that may hold some of it, which no store can know; see `Erased`.
+        whole_key: All of the key, with its name; else *items*, as ids by set.
+        uncertain_runs: See `Erased.unsure`.
         dry_run: Only return what would be erased.
-        named: The op that the erasure takes; a second one of that name changes nothing. It has the
-            same receipt.
+        named: The op of the erasure; a second one of that name has the same receipt.
     """
 
     scope: Scope
@@ -146,19 +133,18 @@ class Erased:
 
     Attributes:
         commit: Its number. None means that there was nothing to erase, or it was a dry run.
-        counts: Numbers of erased things by kind; no zeros.
+        counts: Numbers of erased rows by kind; no zeros.
         derived: Erased items that were derived from others.
-        restored: Items that came back: sources of the derived ones.
+        restored: Live sources of the derived items, which came back.
         lost: Derived items that cannot be made again: some of their sources were purged before.
         unread: Erased outputs that a consumer had yet to read.
         delivered: Erased outputs that consumers had read.
         shared: Items of knowledge that commits of the key wrote, and that stay.
         sets: Numbers of the sets that lost rows.
         puts: Commits of erased runs that put values into an exact tree, which stay.
-        open: Runs that wrote or read erased items and have not ended: their records stay until
-            then.
-        unsure: Runs that failed in a task: their errors and durable results may hold some of it.
-        marks: Sets that items came back to.
+        open: Unfinished runs that wrote or read erased items, and keep their records until the end.
+        unsure: Runs that failed in a task: their errors and durable results may hold erased data.
+        marks: Sets of the restored items.
     """
 
     commit: int | None
@@ -198,10 +184,10 @@ class StoredReceipt:
     """A receipt, as a store keeps it.
 
     Attributes:
-        owner: Its space or knowledge, see `owner_of`.
-        open_runs: Runs whose records are still to be erased, once they have ended.
+        owner: See `owner_of`.
+        open_runs: Runs whose records are erased once they have ended.
         blocked_by: The hindrances of the last scrub, in words.
-        scrubbed: When the scrub was done. None means that it is still to be done.
+        scrubbed: When the scrub was completed, if it was.
     """
 
     id: str
@@ -269,10 +255,7 @@ def has_read(
 def mentions_erased(
     result: Value, erased_ids: Collection[str], written_ids: Collection[str]
 ) -> bool:
-    """Return whether an answer names an erased item; *written_ids* are of items its commit wrote.
-
-    An id of both stays: it is also that of an item of another set.
-    """
+    """Return whether an answer names an erased item, and none of that id that its commit wrote."""
     return any(name in erased_ids and name not in written_ids for name in names_in(result))
 
 

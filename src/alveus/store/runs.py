@@ -1,7 +1,6 @@
-"""The records of runs in a store; the protocol `Lanes` in `ledger` reads and writes them.
+"""The records of runs, which `Lanes` reads and writes.
 
-Values are frozen and do no I/O. Texts marked *wire* are storable values in wire form, which the
-store does not interpret. Times are microseconds since 1970 in UTC, as int.
+Texts marked *wire* are storable values in wire form, which the store does not interpret.
 """
 
 from __future__ import annotations
@@ -23,10 +22,7 @@ MAX_POSITIONS = 1 << 20
 """The number of tasks of a run, durable calls of a task and outputs of a step is below this."""
 
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
-"""Waiting: accepted and not ended. Parked: failed, until a user decides.
-
-Retried: it was parked, and a later run took its input over.
-"""
+"""Parked: failed, until a user decides. Retried: a later run took the input of the parked run."""
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -40,9 +36,8 @@ class QueuedInput:
 
     Attributes:
         event: Wire.
-        event_id: Digest of the id that its sender gave it; a second input of the agent with an
-            equal one is not accepted again. None means that it has none.
-        request: Digest of the request; with an event id, a repetition must carry an equal one.
+        event_id: Digest of the id that its sender gave it, if any; the agent accepts it once.
+        request: Digest of the request, which must be equal in a repetition.
         label: Names the event id in an error.
     """
 
@@ -61,8 +56,7 @@ class Accepted:
     Attributes:
         run: The id of its run; of the first one if *repeated*. None means that it was pruned.
         number: Its index among all runs of the agent and key, from 0.
-        lease: The right to run the key, if it was requested and free; None for a repeated input
-            whose run no longer waits.
+        lease: The lease of the key, if it was requested and free, and the run waits.
         first: The run waits, and no earlier one of the agent and key waits or is parked.
     """
 
@@ -98,11 +92,9 @@ class Run:
         id: Unique in the store, never reused, rising in the order inputs were accepted.
         number: Its index among all runs of the agent and key, from 0.
         event: Wire: the input.
-        accepted: When the input was accepted.
-        now: The run's time. None means that no part of it is committed yet.
-        actions: Names of the actions that the input triggered. None means the same as for *now*.
-        ended: When it was done, discarded or taken over.
-        error: Wire: the error that parked it. None means that it never was parked.
+        now, actions: The run's time, and the actions that the input triggered. None means that no
+            part of the run is committed yet.
+        error: Wire: the error that parked it, if any.
         origin: The run whose input this one took over.
         forgotten: Its records were erased: *event* is empty, and it has no steps or outputs.
     """
@@ -122,9 +114,6 @@ class Run:
     forgotten: bool = False
 
 
-# --- a run's changes in a batch ----------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Begin:
     """The time of a run, and the actions that its input triggers; stored by its first commit."""
@@ -135,15 +124,13 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished task. Its batch and this step are its only records.
-
-    Its name is (run, ordinal): a second step of that name changes nothing, nor does its batch.
+    """A finished task, named by (run, ordinal): a second batch with that step changes nothing.
 
     Attributes:
         ordinal: Its index among the tasks of the run, from 0.
         sent: Wire: the events it sent, each with the actions that the event triggers.
         sensory: Wire: its changes of sensory memory; deleted when the run ends.
-        read_set: Wire: its reads. None means that they are not kept.
+        read_set: See `ReadSet`. None means that its reads are not kept.
         outputs: Wire, each: its events for the world, in order.
         skipped: Wire: the error that its agent skipped; the step changed nothing else.
         begin: With the first commit of a run.
@@ -163,8 +150,8 @@ class Step:
 
     def __post_init__(self) -> None:
         """Raise if a position is too large."""
-        if not 0 <= self.ordinal < MAX_POSITIONS or len(self.outputs) > MAX_POSITIONS:
-            _check_position(self.ordinal, "tasks of a run")
+        _check_position(self.ordinal, "tasks of a run")
+        if len(self.outputs) > MAX_POSITIONS:
             _check_position(len(self.outputs) - 1, "outputs of a task")
 
 
@@ -175,15 +162,14 @@ CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 class DurableCall:
     """A durable call of a task: begun, or completed.
 
-    A second one at the same position replaces a pending one. A completed one stays, and a batch
-    that carries another changes nothing.
+    It replaces a pending call at its position; if that is completed, the batch changes nothing.
 
     Attributes:
         position: Its index among the durable calls of the task, from 0.
         name: Name of the function.
         digest: Digest of its arguments.
         outcome: Wire: its result, or the error it raised; None while pending.
-        truncate: Delete the call at this position and all later ones first.
+        truncate: Delete the calls at this position and later ones first.
     """
 
     run: int
@@ -208,7 +194,7 @@ class StatusChange:
     """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
 
     Attributes:
-        error: Wire: why it is parked, or None to keep the stored error. Finished runs have none.
+        error: Wire: why it is parked. None keeps the stored error, which "done" deletes.
     """
 
     run: int
@@ -229,9 +215,6 @@ Progress: TypeAlias = Step | DurableCall | StatusChange
 def _check_position(position: int, what: str) -> None:
     if not 0 <= position < MAX_POSITIONS:
         raise TooLarge(f"there are at most {MAX_POSITIONS:,} {what}")
-
-
-# --- reads ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,15 +254,12 @@ class Retain:
     """How long ended runs are kept; older ones are pruned in the background.
 
     A run is pruned once *age* has passed since it ended, or *count* others of its agent have ended
-    later; never before every named consumer has read its outputs, and those of runs that ended
+    later; but after every named consumer has read its outputs, and those of runs that ended
     earlier.
 
     Attributes:
-        age: None means no limit.
-        count: None means no limit.
-        dedupe_for: Ids of events are recognised for at least this long, and until their run has
-            ended.
-        dedupe_count: Ids of the store's last inputs, this many, are recognised, however old.
+        dedupe_for: Event ids are recognised for at least this long, and until their run has ended.
+        dedupe_count: Event ids of this many last inputs are recognised, however old.
     """
 
     age: timedelta | None = timedelta(days=7)
@@ -288,11 +268,7 @@ class Retain:
     dedupe_count: int = 10_000
 
     def __post_init__(self) -> None:
-        """Refuse values out of range.
-
-        Raises:
-            InvalidInput: A duration or a count is negative or of another type.
-        """
+        """Raise `InvalidInput` if a duration or a count is negative, or of another type."""
         for name, value in (("age", self.age), ("dedupe_for", self.dedupe_for)):
             is_valid = isinstance(value, timedelta) and value >= timedelta(0)
             if not (is_valid or (value is None and name == "age")):

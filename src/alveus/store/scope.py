@@ -17,10 +17,7 @@ HIDDEN = "\x1a"
 
 @holds_text
 class Scope(NamedTuple):
-    """The owner of memory: a key of a space, or a knowledge (`key` is None, `space` its name).
-
-    A tuple, because nearly everything is looked up by it.
-    """
+    """The owner of memory: a key of a space, or a knowledge (`key` is None, `space` its name)."""
 
     space: str
     key: str | None
@@ -33,7 +30,7 @@ class Scope(NamedTuple):
 
 @holds_text
 class SetRef(NamedTuple):
-    """A named set in a scope; a tuple, as `Scope` is one."""
+    """A named set in a scope."""
 
     scope: Scope
     name: str
@@ -48,7 +45,7 @@ def set_name(name: str) -> str:
     """Return the name of a set that a user may have.
 
     Raises:
-        InvalidName: It is no name, or a name of an internal set.
+        InvalidName: *name* is no name, or a name of an internal set.
     """
     if checked_name(name, "a set's name").startswith(HIDDEN):
         raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
@@ -98,7 +95,6 @@ class NameRange:
     """A range of names, in their order: code points, a dot before a backslash.
 
     Attributes:
-        prefix: The beginning of the names.
         after: The name before the first, in the direction of reading. None means no bound.
         limit: The most names. None means all.
         newest_first: Read from the last name to the first.

@@ -660,10 +660,10 @@ class MovingTransaction(Transaction):
             raise NotADraft
         return DraftTime(time, self._use)
 
-    def _ended(self, nodes: list[int], items: list[int]) -> str:
-        if any(map(is_moving, (*nodes, *items))):
+    def _ended(self, ended: dict[str, list[int]]) -> str | None:
+        if any(is_moving(row) for rows in ended.values() for row in rows):
             raise NotADraft
-        return super()._ended(nodes, items)
+        return super()._ended(ended)
 
 
 def only_adds(group: Sequence[CommitTicket]) -> bool:

@@ -1,4 +1,4 @@
-"""Erasing from a `RamStore`: a plan is made first, so that a dry run changes nothing."""
+"""Erasing from a `RamStore`: it is planned first, so that a dry run changes nothing."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
 
 from alveus.errors import KeyBusy
-from alveus.store import Batch, Commit, Revive, Run, Scope, SetRef, StoredItem, StoredOutput
+from alveus.store import Batch, Commit, Revive, Run, Scope, SetRef, StoredItem
 from alveus.store.erasing import (
     ERASED_HOW,
     Erased,
@@ -19,7 +19,7 @@ from alveus.store.erasing import (
     owner_of,
 )
 from alveus.store.ram.database import RamTables, locked
-from alveus.store.ram.rows import CommitDraft, ItemRow, JournalEntry, NodeRow
+from alveus.store.ram.rows import CommitDraft, ItemRow, NodeRow
 from alveus.store.ram.tree import TreeRows
 from alveus.values.lazy_dataclass import dataclass
 
@@ -45,8 +45,7 @@ class ErasurePlan:
 class RamErasing(RamTables):
     """The erasing methods of `alveus.store.Ledger`."""
 
-    @locked
-    def erase(self, erasure: Erasure) -> Erased:
+    def _erase(self, erasure: Erasure) -> Erased:
         earlier = self._receipts.get(erasure.receipt)
         if earlier is not None:
             return earlier.erased
@@ -57,13 +56,9 @@ class RamErasing(RamTables):
         erased = self._result(erasure, plan, time)
         if not erasure.dry_run:
             self._carry_out(erasure, plan, time)
-            owner = owner_of(erasure.scope)
-            receipt = StoredReceipt(
-                erasure.receipt, owner, erasure.request, erased, "erased", erased.open
-            )
-            self._receipts[erasure.receipt] = replace(
-                receipt, erased=Erased.from_json(erased.to_json())
-            )
+            names = erasure.receipt, owner_of(erasure.scope), erasure.request
+            kept = Erased.from_json(erased.to_json())
+            self._receipts[erasure.receipt] = StoredReceipt(*names, kept, "erased", erased.open)
         return erased
 
     # --- the plan
@@ -79,7 +74,12 @@ class RamErasing(RamTables):
                 self._rows[n] for n in self._rows_with_stub(lambda ref, _: ref.scope == scope)
             ]
         else:
-            rows = [row for ref, ids in erasure.items for row in self._versions_of(ref, ids)]
+            rows = [
+                row
+                for ref, ids in erasure.items
+                for item_id in dict.fromkeys(ids)
+                for row in self._sets.rows_of(ref).versions.get(item_id, [])
+            ]
             derived_from_purged = [
                 row for ref, ids in erasure.items for row in self._derived_from_purged(ref, ids)
             ]
@@ -89,12 +89,8 @@ class RamErasing(RamTables):
         if owner is not None and self._alive(owner):
             raise KeyBusy(scope.owner, wait_s=0)
         asked_rows = {row.row for row in rows}
-        derived = [
-            r
-            for r in {row.row: row for row in derived_from_purged}.values()
-            if r.row not in asked_rows
-        ]
-        plan = ErasurePlan([*rows, *derived], derived)
+        others = {row.row: row for row in derived_from_purged if row.row not in asked_rows}
+        plan = ErasurePlan([*rows, *others.values()], [*others.values()])
         self._add_derived(plan)
         self._add_sources(plan)
         if erasure.whole_key:
@@ -109,10 +105,6 @@ class RamErasing(RamTables):
             plan.open_runs = [run for run in touching if run.ended is None]
             plan.entries = self._commits_to_erase(plan)
         return plan
-
-    def _versions_of(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
-        for item_id in dict.fromkeys(ids):
-            yield from self._sets.rows_of(ref).versions.get(item_id, [])
 
     def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
         """Yield versions derived from items that were purged since and left no links."""
@@ -142,15 +134,12 @@ class RamErasing(RamTables):
             entry = self._journal[number - 1]
             ids = ids_by_scope.get(None, set()) | ids_by_scope.get(entry.scope, set())
             written_ids = {row.record.id for row in entry.begun_items if row.row not in erased_rows}
-            if self._says(entry) and (
-                number in begun or mentions_erased(entry.commit.result, ids, written_ids)
-            ):
+            result = entry.commit.result
+            if entry.erased is not None or (result is None and number not in self._ops.values()):
+                continue
+            if number in begun or mentions_erased(result, ids, written_ids):
                 commits.append(number)
         return commits
-
-    def _says(self, entry: JournalEntry) -> bool:
-        named = entry.commit.number in self._ops.values()
-        return entry.erased is None and (named or entry.commit.result is not None)
 
     def _add_derived(self, plan: ErasurePlan) -> None:
         lineage, removed = self._sets, plan.numbers
@@ -208,8 +197,12 @@ class RamErasing(RamTables):
     def _result(self, asked: Erasure, plan: ErasurePlan, time: int) -> Erased:
         removed, lineage = plan.numbers, self._sets
         links = {(r, s) for r, found in lineage.sources.items() for s in found}
-        outputs = [output for run in plan.runs for output in self._outputs(run)]
-        read = [self._is_read(run, output) for run, output in outputs]
+        read: list[bool | None] = []  # of each output: by all consumers, or None without consumers
+        for run in plan.runs:
+            lanes = self._runs.agent_of(run)
+            last_read = min(lanes.consumers.values(), default=None)
+            outputs = lanes.outputs_of(run.id)
+            read += [None if last_read is None else o.position <= last_read for o in outputs]
         tree = self._trees.get(asked.scope)
         sets = self._sets.sets_of_scope(asked.scope) if asked.whole_key else []
         refs = {set_rows.ref for set_rows in sets}
@@ -220,7 +213,7 @@ class RamErasing(RamTables):
             "items": len({(row.set_rows.number, row.record.id) for row in plan.rows}),
             "links": sum(row in removed or source in removed for row, source in links),
             "nodes": _size(tree.root) if asked.whole_key and tree is not None else 0,
-            "outputs": len(outputs),
+            "outputs": len(read),
             "runs": len(plan.runs),
             "sets": len(sets),
             "steps": sum(len(self._runs.steps(run.id)) for run in plan.runs),
@@ -238,19 +231,13 @@ class RamErasing(RamTables):
             delivered=read.count(True),
             shared=self._shared(asked.scope, removed) if asked.whole_key else 0,
             sets=tuple(sorted({row.set_rows.number for row in plan.rows})),
-            puts=() if asked.whole_key else tuple(n for n in commits if self._puts(n)),
+            puts=()
+            if asked.whole_key
+            else tuple(n for n in commits if self._journal[n - 1].put_nodes),
             open=tuple(run.id for run in plan.open_runs),
             unsure=tuple(asked.uncertain_runs),
             marks=tuple(dict.fromkeys(row.set_rows.ref for row in plan.restored_rows)),
         )
-
-    def _outputs(self, run: Run) -> list[tuple[Run, StoredOutput]]:
-        return [(run, output) for output in self._runs.agent_of(run).outputs_of(run.id)]
-
-    def _is_read(self, run: Run, output: StoredOutput) -> bool | None:
-        """Return whether every consumer has read an output; None without consumers."""
-        read = min(self._runs.agent_of(run).consumers.values(), default=None)
-        return None if read is None else output.position <= read
 
     def _shared(self, scope: Scope, removed: Collection[int]) -> int:
         begun = {
@@ -262,9 +249,6 @@ class RamErasing(RamTables):
             and row.row not in removed
         }
         return len(begun)
-
-    def _puts(self, number: int) -> bool:
-        return bool(self._journal[number - 1].put_nodes)
 
     # --- carrying it out
 

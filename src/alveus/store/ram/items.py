@@ -149,34 +149,24 @@ class SetTable:
     # --- the changes of a batch
 
     def apply(self, batch: Batch, draft: CommitDraft) -> None:
-        """Apply the definitions and item changes of *batch* in order, then check capacities.
+        """Apply the definitions and item changes of *batch*, then check capacities and limits.
 
         Raises:
-            StaleItem: An item to replace or retire has another live version, or none.
-            DuplicateItem: An id to add is live.
-            SetDefinitionConflict: A set to define exists with another definition.
-            SetMoved: Adds were not checked by the rules of the set, or the set changed since.
-            CompactionChanged: A compaction to undo was changed since.
-            NotFound: A compaction, version or source does not exist.
-            SetFull: A set that the batch adds to would exceed its capacity, and refuses.
-            KeyFull: The key exceeds its limits, and the batch adds to it.
+            AlveusError: The batch is refused; see `Ledger.commit`.
         """
         redefined = [found for d in batch.define if (found := self._define(d, batch, draft))]
         self._check_admission(batch)
         unchecked = unchecked_sets(batch)
         for change in batch.items:
-            self._refuse_unchecked(change, unchecked)
+            ref = change.set
+            if ref in unchecked and self.rows_of(ref).definition.admission is not None:
+                raise SetMoved(ref.name, what="rules")
             self._change(change, draft)
         until = expiry_cutoff(batch, draft.time)
         _check_redefined(redefined, draft, until)
         for set_rows in draft.sets_added_to.values():
             _enforce_capacity(set_rows, draft, until)
         self._check_limits(batch, draft)
-
-    def _refuse_unchecked(self, change: ItemChange, unchecked: set[SetRef]) -> None:
-        """Raise `SetMoved` if the batch adds unchecked items to a set with rules."""
-        if change.set in unchecked and self.rows_of(change.set).definition.admission is not None:
-            raise SetMoved(change.set.name, what="rules")
 
     def _check_admission(self, batch: Batch) -> None:
         for check in batch.admission_checks or ():
@@ -212,10 +202,8 @@ class SetTable:
 
     def _change(self, change: ItemChange, draft: CommitDraft) -> None:
         match change:
-            case Add():
-                self._add(change, draft)
-            case Replace(upsert=True):
-                self._add(upserted(change), draft)
+            case Add() | Replace(upsert=True):
+                self._add(change if isinstance(change, Add) else upserted(change), draft)
             case Replace(set=ref, version=version, record=record, links=links):
                 self._replace(self._live(ref, record.id, version, draft), record, links, draft)
             case Retire(set=ref, id=item_id, version=version):
@@ -227,13 +215,10 @@ class SetTable:
             case Past():
                 self._apply_past(change, draft)
             case Revive(set=ref, row=number):
-                self._revive(self._kept(ref, number), draft)
-
-    def _kept(self, ref: SetRef, number: int) -> ItemRow:
-        found = self.rows_of(ref).find_row(number)
-        if found is None:
-            raise NotFound(f"set {ref.name!r} has no version of row {number}")
-        return found
+                found = self.rows_of(ref).find_row(number)
+                if found is None:
+                    raise NotFound(f"set {ref.name!r} has no version of row {number}")
+                self._revive(found, draft)
 
     def _replace(
         self, last: ItemRow, record: ItemRecord, links: Sequence[Link], draft: CommitDraft

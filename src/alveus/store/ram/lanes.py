@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import islice
+from operator import itemgetter
 
-from alveus.errors import NotFound
+from alveus.errors import NotFound, OutputsPruned
 from alveus.store import (
     Accepted,
     DurableCall,
@@ -88,7 +90,9 @@ class RamLanes(RamTables):
             number=number,
             repeated=earlier is not None,
             lease=lease,
-            first=run is not None and self._runs.is_next(run),
+            first=run is not None
+            and run.status == "waiting"
+            and self._runs.agent_of(run).open_runs[run.scope][0] == run.id,
         )
 
     @locked
@@ -128,7 +132,7 @@ class RamLanes(RamTables):
         return found[:limit]
 
     def _agent(self, agent: str, space: str) -> AgentLanes:
-        return self._runs.agents.get((space, agent)) or AgentLanes(agent, space)
+        return self._runs.agents.get((space, agent)) or AgentLanes()
 
     @locked
     def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
@@ -165,8 +169,7 @@ class RamLanes(RamTables):
         found = sorted(self._runs.calls.get(run, {}).items(), key=lambda pair: pair[0])
         return [call for (task, _), (call, _) in found if task == ordinal]
 
-    @locked
-    def retry_run(self, run: int, *, last: bool, time: int) -> int:
+    def _retry(self, run: int, *, last: bool, time: int) -> int:
         found = self._runs.get(run)
         if found is None:
             raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
@@ -184,7 +187,11 @@ class RamLanes(RamTables):
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
-        return self._agent(agent, space).outputs_after(after, limit)
+        lanes = self._agent(agent, space)
+        if after < lanes.pruned_position:
+            raise OutputsPruned(agent, after=after, floor=lanes.pruned_position)
+        start = bisect_right(lanes.outputs, after, key=itemgetter(0))
+        return [StoredOutput(*row) for row in lanes.outputs[start : start + limit]]
 
     @locked
     def run_outputs(self, run: int) -> list[StoredOutput]:

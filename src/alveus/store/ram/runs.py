@@ -1,16 +1,13 @@
-"""The runs of a `RamStore`: lanes, steps, durable calls and outputs, and the changes of a batch.
-
-Steps, outputs and ended runs are kept as plain tuples, as the entries of the journal are.
-"""
+"""The runs of a `RamStore`: lanes, steps, durable calls and outputs, and the changes of a batch."""
 
 from __future__ import annotations
 
-from bisect import bisect_right, insort
+from bisect import insort
 from dataclasses import field, replace
-from operator import attrgetter, itemgetter
+from operator import attrgetter
 from typing import Any
 
-from alveus.errors import IdempotencyConflict, NotFound, OutputsPruned
+from alveus.errors import IdempotencyConflict, NotFound
 from alveus.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
 from alveus.store.checks import ROW_BITS, check_run
 from alveus.store.ram.rows import CommitDraft, UndoSteps
@@ -40,8 +37,6 @@ class AgentLanes:
         scopes: One object for each scope, which all its runs share.
     """
 
-    name: str
-    space: str
     pruned_position: int = 0
     scopes: dict[Scope, Scope] = field(default_factory=dict[Scope, Scope])
     next_numbers: dict[Scope, int] = field(default_factory=dict[Scope, int])
@@ -49,13 +44,6 @@ class AgentLanes:
     events: dict[bytes, EventId] = field(default_factory=dict[bytes, EventId])
     outputs: list[tuple[Any, ...]] = field(default_factory=list[tuple[Any, ...]])
     consumers: dict[str, int] = field(default_factory=dict[str, int])
-
-    def outputs_after(self, after: int, limit: int) -> list[StoredOutput]:
-        """Return outputs after a position."""
-        if after < self.pruned_position:
-            raise OutputsPruned(self.name, after=after, floor=self.pruned_position)
-        start = bisect_right(self.outputs, after, key=itemgetter(0))
-        return [StoredOutput(*row) for row in self.outputs[start : start + limit]]
 
     def outputs_of(self, run: int) -> list[StoredOutput]:
         """Return the outputs of a run."""
@@ -71,10 +59,7 @@ def _changed(
     error: str | None = None,
     ended: int | None = None,
 ) -> Run:
-    """Return a run with changes, and with these values of *error* and *ended*.
-
-    `replace` would take as long as the rest of a commit.
-    """
+    """Return a run with changes; `replace` would take as long as the rest of a commit."""
     # fmt: off
     return Run(
         run.id, run.agent, run.scope, run.number, status or run.status, run.event, run.accepted,
@@ -102,13 +87,7 @@ def _run(row: tuple[Any, ...]) -> Run:
 
 
 class RunTable:
-    """All runs of a store, with their steps and durable calls.
-
-    A change appends the steps that undo it to *undo*.
-
-    Attributes:
-        last_id: The id of the last run.
-    """
+    """All runs of a store, with their steps and durable calls."""
 
     def __init__(self) -> None:
         self.agents: dict[tuple[str, str], AgentLanes] = {}
@@ -129,7 +108,7 @@ class RunTable:
         """Return an agent; a new one is created."""
         found = self.agents.get((space, name))
         if found is None:
-            found = self.agents[space, name] = AgentLanes(name, space)
+            found = self.agents[space, name] = AgentLanes()
         return found
 
     def get(self, number: int) -> Run | None:
@@ -161,10 +140,6 @@ class RunTable:
     def agent_of(self, run: Run) -> AgentLanes:
         """Return the agent of a run."""
         return self.agents[run.scope.space, run.agent]
-
-    def is_next(self, run: Run) -> bool:
-        """Return whether a run waits, and no unfinished run of its lane is before it."""
-        return run.status == "waiting" and self.agent_of(run).open_runs[run.scope][0] == run.id
 
     # --- inputs
 
@@ -261,18 +236,15 @@ class RunTable:
         draft.undo.put(self._steps, _step_id(step.run, step.ordinal), row)
         draft.undo.put(self._next_ordinals, step.run, following)
         if step.outputs:
-            self._append_outputs(run, step, draft)
+            outputs = self.agent_of(run).outputs
+            draft.undo.append((outputs.__delitem__, slice(len(outputs), None)))
+            start, key = draft.number << ROW_BITS, run.scope.key or ""
+            outputs.extend(
+                (start + i, run.id, run.number, step.ordinal, key, event, draft.time)
+                for i, event in enumerate(step.outputs)
+            )
         if step.done:
             self.change_status(step.run, "done", None, draft.time, draft.undo)
-
-    def _append_outputs(self, run: Run, step: Step, draft: CommitDraft) -> None:
-        outputs = self.agent_of(run).outputs
-        count = len(outputs)
-        start, key = draft.number << ROW_BITS, run.scope.key or ""
-        for i, event in enumerate(step.outputs):
-            row = (start + i, run.id, run.number, step.ordinal, key, event, draft.time)
-            outputs.append(row)
-        draft.undo.append((outputs.__delitem__, slice(count, None)))
 
     def _call(self, call: DurableCall, draft: CommitDraft) -> None:
         calls, call_key = dict(self.calls.get(call.run, {})), (call.ordinal, call.position)

@@ -1,8 +1,8 @@
-"""The store in the memory of a process: everything is lost when the process ends.
+"""The store in the memory of a process.
 
 Random tests compare other stores with this store, so each part is the simplest that keeps the
-promise: rows with the commits at which they began and ended, one lock, and a list of steps that
-undoes a failed batch.
+promise: rows with the commits at which they began and ended, one lock, and steps that undo a failed
+batch.
 """
 
 from __future__ import annotations
@@ -107,47 +107,45 @@ class RamStore(WholeSets, RamLanes, RamErasing):
             raise IdempotencyConflict(label)
         return _repeated(entry)
 
+    @locked
     def retry_run(
         self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
     ) -> int:
-        """See `Lanes.retry_run`."""
-        with self.ready():
-            if named is None:
-                return super().retry_run(run, last=last, time=time)
+        if named is not None:
             done = self.commit_of_op(named.op, request=named.request, label=named.label)
             if done is not None:
                 return cast("int", done.result)
-            heir = super().retry_run(run, last=last, time=time)
+        heir = self._retry(run, last=last, time=time)
+        if named is not None:
             scope = self._runs.open_run(heir).scope
             self._commit(named.answered(heir, scope=scope, time=time))
-            return heir
+        return heir
 
+    @locked
     def erase(self, erasure: Erasure) -> Erased:
-        """See `Ledger.erase`."""
-        with self.ready():
-            if (named := erasure.named) is not None and erasure.receipt not in self._receipts:
-                done = self.commit_of_op(named.op, request=named.request, label=named.label)
-                if done is not None:
-                    return Erased(None, done.time)
-            return super().erase(erasure)
+        if (named := erasure.named) is not None and erasure.receipt not in self._receipts:
+            done = self.commit_of_op(named.op, request=named.request, label=named.label)
+            if done is not None:
+                return Erased(None, done.time)
+        return self._erase(erasure)
 
     def commit_many(self, batches: Sequence[Batch]) -> list[Commit | AlveusError]:
         """See `Ledger.commit_many`."""
         with self.observer.commit(batches) as observed, self.ready():
-            return observed.answered([self._try(batch) for batch in batches])
-
-    def _try(self, batch: Batch) -> Commit | AlveusError:
-        try:
-            return self._commit(batch)
-        except AlveusError as error:
-            return error
+            answers: list[Commit | AlveusError] = []
+            for batch in batches:
+                try:
+                    answers.append(self._commit(batch))
+                except AlveusError as error:
+                    answers.append(error)
+            return observed.answered(answers)
 
     def _check(self, batch: Batch) -> None:
         self._check_notes(batch.expects)
         check_batch(batch, len(self._journal))
         check_leases(batch, self._holder, self._alive)
         self._runs.check(batch)
-        check_base(batch, self._head(batch.scope))
+        check_base(batch, self._tree(batch.scope).head)
         if max(len(batch.state), len(batch.items)) >> ROW_BITS:
             raise TooLarge(f"a batch holds at most {1 << ROW_BITS:,} changes; commit in parts")
 
@@ -194,14 +192,9 @@ class RamStore(WholeSets, RamLanes, RamErasing):
     def _tree(self, scope: Scope) -> TreeRows:
         return self._trees.get(scope) or TreeRows()
 
-    def _head(self, scope: Scope) -> int:
-        tree = self._trees.get(scope)
-        return 0 if tree is None else tree.head
-
+    @locked
     def head(self, scope: Scope) -> int:
-        """See `Ledger.head`."""
-        with self.ready():
-            return self._head(scope)
+        return self._tree(scope).head
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
         """See `Ledger.node`."""
@@ -303,7 +296,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
     def prune_history(
         self, *, before: int, after: int = 0, limit: int = 10_000
     ) -> tuple[int, int | None]:
-        """Remove versions of nodes that ended before *before*, all at once."""
+        """See `Ledger.prune_history`; prunes all at once."""
         del after, limit
         last = self._journal[-1].commit.time if self._journal else 0
         until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
@@ -611,7 +604,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         return len(late) + purged + len(removed)
 
     def _purge(self, set_rows: SetRows, now: int) -> int:
-        """Remove versions of items that ended before the retention of their set."""
+        """Delete versions of items that ended before the retention of their set."""
         retention_us = set_rows.definition.retention_us
         if retention_us is None:
             return 0

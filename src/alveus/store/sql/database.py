@@ -58,11 +58,7 @@ class SetSnapshot(NamedTuple):
 
 
 class KnownRows:
-    """Cached rows, valid until another connection commits.
-
-    Attributes:
-        trees: None means no cache: a commit may be lost, and its number given to another one.
-    """
+    """Cached rows, valid until another connection commits."""
 
     def __init__(self) -> None:
         self.cache = WriterCache()
@@ -165,7 +161,7 @@ class SqlDatabase(ProcessBound, ABC):
         return self.commit_queue.do(CommitTicket(work, drafts=drafts, caller=caller))
 
     def _commit_observed(self, group: list[CommitTicket]) -> None:
-        if self.observer is UNOBSERVED:
+        if self.observer is UNOBSERVED:  # as mostly
             self._commit_group(group)
             return
         with self.observer.transaction([ticket.caller for ticket in group]):
@@ -236,8 +232,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     def _touches(self) -> dict[int, int]:
         """Return the access times that the next group of commits will write."""
-        times = self._touch_times
-        return dict(list(times.items())[:TOUCHES]) if times else times.copy()
+        return dict(list(self._touch_times.items())[:TOUCHES]) if self._touch_times else {}
 
     def _note_touches(self, rows: Sequence[int], time: int) -> None:
         """Collect access times, which a later commit writes."""
@@ -247,7 +242,7 @@ class SqlDatabase(ProcessBound, ABC):
             self._drop_touches(dict(by_time[: WAITING_TOUCHES // 10]))
 
     def _flush_touches(self, db: Connection, *, all_of: bool = False) -> dict[int, int]:
-        """Write access times; return them, for `_drop_touches` once they are committed."""
+        """Write access times; return them, for `_drop_touches` after the commit."""
         rows = self._touch_times.copy() if all_of else self._touches()
         if rows:
             db.write((self.touch_sql, list(rows.items())))
@@ -290,7 +285,7 @@ def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concat
 
     @explaining
     def go_on(self: F, failed: Exception, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Try again after the first try failed; a separate function keeps the common path short."""
+        """Try again; apart, so that the common path stays short."""
         for _ in range(TRIES - 1):
             if not self.is_worth_another_try(failed):
                 break
@@ -319,16 +314,14 @@ def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Conca
     @explaining
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        def work(db: Connection) -> R:
-            return method(self, db, *args, **kwargs)
-
-        for _ in range(TRIES - 1):
+        tries_left = TRIES
+        while True:
+            tries_left -= 1
             try:
-                return call_within(self.writing(), work)
+                return call_within(self.writing(), lambda db: method(self, db, *args, **kwargs))
             except Exception as error:
-                if not self.is_worth_another_try(error):
+                if not (tries_left and self.is_worth_another_try(error)):
                     raise
-        return call_within(self.writing(), work)
 
     return call
 

@@ -89,6 +89,8 @@ _SETS_WITH_METADATA = """
     ORDER BY key
 """
 
+_LINKS = "SELECT row, source FROM link WHERE {} IN (SELECT value FROM carray(?)) ORDER BY 1, 2"
+
 _SPACES = """
     WITH RECURSIVE each (name) AS (
         SELECT min(space) FROM scope
@@ -100,6 +102,11 @@ _SPACES = """
     ORDER BY name
 """
 """Finds spaces by skipping from space to space, without reading their keys."""
+
+_RENEW = """
+    UPDATE item SET expires = ?2
+    WHERE row = ?1 AND ended IS NULL AND expires > ?3 AND expires < ?2 RETURNING row
+"""
 
 _EXPIRED_ITEMS = """
     WITH RECURSIVE expiring (number) AS (
@@ -265,7 +272,7 @@ class SqlLedger(SqlDatabase):
             ended_items=_items(
                 db, "item.row IN (SELECT value FROM carray(?))", db.numbers(ids.get("items", []))
             ),
-            positions=[place for _, _, place, _ in put],
+            positions=[position for _, _, position, _ in put],
             end_commits=[end for *_, end in put],
             compactions=stored_compactions(
                 db, "compaction.id BETWEEN ? AND ? ORDER BY compaction.id", *rows_of(number)
@@ -373,8 +380,10 @@ class SqlLedger(SqlDatabase):
     def get(
         self, db: Connection, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
-        if at is None and len(ids) >= MIN_BULK_IDS and "\0" not in "".join(ids):
-            return self._get_many(db, ref, ids)
+        if at is None and len(ids) >= MIN_BULK_IDS and "\0" not in "".join(ids):  # as in a carray
+            found = self._first_found(db, ref, BY_IDS, db.texts(ids))
+            by_id = {one.record.id: one for one in found}
+            return [by_id.get(item_id) for item_id in ids]
         sql, moment = (BY_ID, ()) if at is None else (BY_ID_AT, (at,))
         for number in self._set_numbers(db, ref):
             if len(ids) == 1:  # a separate path: reads of one id are the most frequent
@@ -382,16 +391,10 @@ class SqlLedger(SqlDatabase):
                 if row is not None:
                     return [self._stored(row, ref)]
                 continue
-            found = db.query_all(*[(sql, (number, item_id, *moment)) for item_id in ids])
-            if any(found):
-                return [self._stored(rows[0], ref) if rows else None for rows in found]
+            rows_of_ids = db.query_all(*[(sql, (number, item_id, *moment)) for item_id in ids])
+            if any(rows_of_ids):
+                return [self._stored(rows[0], ref) if rows else None for rows in rows_of_ids]
         return [None] * len(ids)
-
-    def _get_many(self, db: Connection, ref: SetRef, ids: Sequence[str]) -> list[StoredItem | None]:
-        """Return live versions in the order of *ids*; a carray ends its texts at a NUL."""
-        stored = self._first_found(db, ref, BY_IDS, db.texts(ids))
-        found = {one.record.id: one for one in stored}
-        return [found.get(item_id) for item_id in ids]
 
     @reads
     def page(
@@ -428,10 +431,7 @@ class SqlLedger(SqlDatabase):
         return []
 
     def _set_numbers(self, db: Connection, ref: SetRef) -> Iterator[int]:
-        """Yield the cached number of a set; if no items are found there, yield its current number.
-
-        Another process may have forgotten the set, and a later add may have made a new one.
-        """
+        """Yield the cached number of a set, then the current one: it may have been made again."""
         cached = self._cache.sets.get(ref)
         if cached is not None:
             yield cached[0]
@@ -478,26 +478,13 @@ class SqlLedger(SqlDatabase):
 
     @reads
     def source_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
-        sql = (
-            "SELECT row, source FROM link WHERE row IN (SELECT value FROM carray(?)) ORDER BY 1, 2"
-        )
-        return query(db, sql, db.numbers(rows))
+        return query(db, _LINKS.format("row"), db.numbers(rows))
 
     @reads
     def derived_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
-        sql = (
-            "SELECT row, source FROM link WHERE source IN (SELECT value FROM carray(?)) "
-            "ORDER BY 1, 2"
-        )
-        return query(db, sql, db.numbers(rows))
+        return query(db, _LINKS.format("source"), db.numbers(rows))
 
-    # --- writing ---------------------------------------------------------------------------
-
-    def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """See `Ledger.touch`."""
-        self.check_open()
-        if not self._read_only:
-            self._note_touches(rows, time)
+    # --- writing ------------------------------------------------------------------------------
 
     @writes
     def renew(self, db: Connection, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
@@ -505,16 +492,12 @@ class SqlLedger(SqlDatabase):
             len(list(query(db, _RENEW, row, expires, now))) for row, expires in sorted(expiries)
         )
 
-    # --- vectors and notes --------------------------------------------------------------------
-
     @writes
     def put_note(
         self, db: Connection, name: str, text: str | None, *, expected: str | None
     ) -> bool:
         self._cache = WriterCache()
         return put_note(db, name, text, expected)
-
-    # --- deletion -----------------------------------------------------------------------------
 
     @writes
     def sweep(self, db: Connection, *, now: int, ops_kept: int = OPS_KEPT) -> int:
@@ -550,8 +533,8 @@ def _nodes(
 ) -> list[tuple[TreePath, Node, int, int | None]]:
     sql = f"SELECT parent, name, value, expires, place, ended FROM node WHERE {where}"  # noqa: S608 - ours
     return [
-        ((*split(parent), *split(name)), node_of(value, expires), place, end)
-        for parent, name, value, expires, place, end in query(db, sql, *bindings)
+        ((*split(parent), *split(name)), node_of(value, expires), position, end)
+        for parent, name, value, expires, position, end in query(db, sql, *bindings)
     ]
 
 
@@ -559,12 +542,6 @@ def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
     rows = query(db, f"{ITEM} WHERE {where} ORDER BY item.row", *bindings)
     refs = set_refs(db, sorted({row[19] for row in rows}))
     return [stored_item(row, refs[row[19]]) for row in rows if row[19] in refs]
-
-
-_RENEW = """
-    UPDATE item SET expires = ?2
-    WHERE row = ?1 AND ended IS NULL AND expires > ?3 AND expires < ?2 RETURNING row
-"""
 
 
 def table_stats(db: Connection) -> StoreStats:

@@ -35,9 +35,7 @@ class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
     The transaction updates `cache`. After a rollback, the caller must drop the cache, or call
-    `reset`. Before `flush`, writes and refusals are not final. After a commit, `begun` makes the
-    object usable
-    again: making a new one takes longer than a short write.
+    `reset`. After a commit, `begun` makes the object usable again: a new one takes longer to make.
     """
 
     def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
@@ -98,18 +96,17 @@ class Transaction:
             expect_notes(self._db, batch.expects, self.cache.notes)
             self.cache.expected = batch.expects
         run = self._check(batch, scope, number)
-        ended_nodes: list[int] = []
-        ended_items: list[int] = []
+        ended: dict[str, list[int]] = {}
         sets_to_compact: Sequence[SetRef] = ()
         if batch.state:
             live = self.cache.nodes.setdefault(scope, {})
-            ended_nodes = apply_tree(
+            ended["nodes"] = apply_tree(
                 self._db, self.pending_rows, scope, batch.state, number=number, live=live
             )
             self.cache.trim(scope)
         if batch.items or batch.define:
             changes = self.changes_of(batch, number=number, time=time)
-            ended_items = self._run(changes, batch, number)
+            ended["items"] = self._run(changes, batch, number)
             sets_to_compact = tuple(changes.sets_to_compact)
         if batch.run is not None and run is not None:
             self.runs.apply(run, batch.run, number=number, time=time)
@@ -117,16 +114,9 @@ class Transaction:
             past.raise_history_start(self._db, scope, batch.history_start)
         if batch.release and batch.epoch is not None:
             self.runs.release_lease(batch.scope, batch.epoch)
+        result = None if batch.result is None else packed(wire.encode(batch.result))
         self.pending_rows.add_commit(
-            (
-                number,
-                time,
-                scope,
-                batch.op,
-                batch.request,
-                None if batch.result is None else packed(wire.encode(batch.result)),
-                self._ended(ended_nodes, ended_items) if ended_nodes or ended_items else None,
-            )
+            (number, time, scope, batch.op, batch.request, result, self._ended(ended))
         )
         self.cache.number, self.cache.time = number, time
         return Commit(
@@ -168,10 +158,10 @@ class Transaction:
             return self.runs.repeated_commit(batch.run, number)
         return None
 
-    def _ended(self, nodes: list[int], items: list[int]) -> str:
-        """Return the rows that a commit ended, at least one, as JSON."""
-        found = {"nodes": nodes, "items": items}
-        return json.dumps({what: rows for what, rows in found.items() if rows})
+    def _ended(self, ended: dict[str, list[int]]) -> str | None:
+        """Return the rows that a commit ended, as JSON."""
+        found = {what: rows for what, rows in ended.items() if rows}
+        return json.dumps(found) if found else None
 
     def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
         """Return the run that the batch reports on, or None. Raise if the batch is not allowed."""
@@ -260,9 +250,10 @@ def answer_of(tx: Transaction, ticket: CommitTicket) -> object:
     Raises:
         AlveusError: The work is refused.
     """
+    if ticket.batches and ticket.raises:
+        return [tx.apply(batch) for batch in ticket.batches]
     if ticket.batches:
-        apply = tx.apply if ticket.raises else partial(_applied_apart, tx)
-        return [apply(batch) for batch in ticket.batches]
+        return [_in_savepoint(tx, partial(Transaction.apply, batch=b)) for b in ticket.batches]
     return None if ticket.work is None else ticket.work(tx)
 
 
@@ -272,26 +263,21 @@ def answers_together(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence
     Raises:
         AlveusError, `Connection.taken`: A ticket is refused; the transaction must be undone.
     """
-    answers = [_gathered(tx, ticket) for ticket in group]
+    answers: list[object] = []
+    for ticket in group:
+        if ticket.batches:
+            answers.append([tx.apply_unflushed(batch) for batch in ticket.batches])
+        else:
+            tx.pending_rows.flush()
+            answers.append(answer_of(tx, ticket))
     tx.pending_rows.flush()
     tx.connection.settle()
     return answers
 
 
-def _gathered(tx: Transaction, ticket: CommitTicket) -> object:
-    if ticket.batches:
-        return [tx.apply_unflushed(batch) for batch in ticket.batches]
-    tx.pending_rows.flush()
-    return answer_of(tx, ticket)
-
-
 def answers_one_by_one(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
     """Do the work of a group, each ticket in a savepoint."""
     return [_in_savepoint(tx, partial(answer_of, ticket=ticket)) for ticket in group]
-
-
-def _applied_apart(tx: Transaction, batch: Batch) -> Commit | AlveusError:
-    return _in_savepoint(tx, partial(Transaction.apply, batch=batch))
 
 
 def _in_savepoint(tx: Transaction, work: Callable[[Transaction], R]) -> R | AlveusError:
