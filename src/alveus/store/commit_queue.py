@@ -1,13 +1,11 @@
 """Group commit: the writes of many threads share one transaction and one fsync.
 
 A thread that finds no leader becomes the leader: it takes all waiting work, does it in one
-transaction, and hands over to a waiting thread. Each piece of work gets its answer; if one is
-refused, each is repeated in a savepoint. With one thread the result is an ordinary commit; with
-many, the work that arrives during an fsync shares the next one. If the last group was larger, its
-threads may return at once: the leader lets them go first, or every second group would be of one.
+transaction, and hands over to a waiting thread. Work that arrives during an fsync shares the next
+one. If one piece of work is refused, each is repeated in a savepoint.
 
-The leader also makes the batches of adds: embedding a single text takes about three times as long
-as embedding it among others, and so does the rest of an add. See `JointAdds`.
+The leader also makes the batches of adds, as a text alone takes three times as long as among
+others; see `JointAdds`.
 """
 
 from __future__ import annotations
@@ -15,7 +13,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from itertools import islice
 from typing import Any, Protocol, runtime_checkable
@@ -39,7 +37,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.times import Zone
 
 MOST = 256
-"""The most pieces of work in one transaction, which limits the wait for the first of them."""
+"""The most pieces of work in one transaction."""
 
 LOOK_S = 1.0
 """How often a waiting thread checks whether the leader stopped without handing over."""
@@ -50,9 +48,7 @@ class Queued(Protocol):
     """A store whose commits pass through a queue."""
 
     def commit_planned(self, add: JointAdd, planner: JointAdds) -> Commit | None:
-        """Commit the batch that *planner* makes of *add*, with other threads' batches.
-
-        None means that *planner* made no batch.
+        """Commit the batch that *planner* makes of *add*. None means that it made no batch.
 
         Raises:
             AlveusError: The batch is refused, as `Ledger.commit` says.
@@ -72,8 +68,8 @@ class CommitTicket:
         caller: The call whose work it is, if that is observed.
         planner: Makes the one batch of the work; the answer is None if it makes none.
         group: The tickets that its thread commits as the leader, itself included.
-        ready: A lock that its waiting thread acquires to continue. None means no wait.
-        stopped: The error that ended its thread for good. None means that the thread runs.
+        ready: A lock that its waiting thread acquires to continue.
+        stopped: The error that ended its thread for good, if any.
     """
 
     work: Any
@@ -132,7 +128,15 @@ class CommitQueue:
         and a plan is answered with None.
         """
         if self._planning_thread and self._planning_thread == threading.get_ident():
-            return self._done_apart(ticket)
+            if ticket.planner is None:
+                self.commit_group([ticket])
+        else:
+            self._do_in_turn(ticket)
+        if ticket.error is not None:
+            raise ticket.error
+        return ticket.answer
+
+    def _do_in_turn(self, ticket: CommitTicket) -> None:
         try:
             if self._leading.setdefault(None, ticket) is not ticket:
                 self._await_turn(ticket)
@@ -149,16 +153,6 @@ class CommitQueue:
             finally:
                 self._mutex.let_go()
             raise
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.answer
-
-    def _done_apart(self, ticket: CommitTicket) -> object:
-        if ticket.planner is None:
-            self.commit_group([ticket])
-        if ticket.error is not None:
-            raise ticket.error
-        return ticket.answer
 
     def _give_up(self, ticket: CommitTicket) -> None:
         """Make the next thread lead, even if another interrupt comes meanwhile."""
@@ -198,20 +192,25 @@ class CommitQueue:
         planned = self._planned(group)  # an interrupt leaves the others to the next leader
         ticket.group = group
         try:
-            work = group if planned is None else _with_batches(group, planned)
+            for one, batch in planned.items():
+                if batch is None:
+                    one.settle(None)
+                else:
+                    one.batches = (batch,)
+            work = [one for one in group if not one.settled] if planned else group
             if work:
                 self.commit_group(work)
         except AlveusError as error:
             _settle(group, error)
 
-    def _planned(self, group: Sequence[CommitTicket]) -> dict[CommitTicket, Batch | None] | None:
-        """Return the batches of tickets with a planner. None means that no ticket has a planner."""
+    def _planned(self, group: Sequence[CommitTicket]) -> dict[CommitTicket, Batch | None]:
+        """Return the batches of the tickets that have a planner."""
         together: dict[JointAdds, list[CommitTicket]] = {}
         for one in group:
             if one.planner is not None:
                 together.setdefault(one.planner, []).append(one)
         if not together:
-            return None
+            return {}
         self._planning_thread = threading.get_ident()
         try:
             return {
@@ -257,18 +256,6 @@ class CommitQueue:
                 waiting.remove(ticket)
             if waiting and leading:
                 leading[None].release()
-
-
-def _with_batches(
-    group: Sequence[CommitTicket], planned: dict[CommitTicket, Batch | None]
-) -> list[CommitTicket]:
-    """Give tickets their planned batches. Return the tickets with work, and settle the others."""
-    for one, batch in planned.items():
-        if batch is None:
-            one.settle(None)
-        else:
-            one.batches = (batch,)
-    return [one for one in group if not one.settled]
 
 
 def _settle(group: list[CommitTicket], error: AlveusError) -> None:
@@ -329,7 +316,6 @@ class JointAdds:
             return None
 
     def _queue_here(self, add: JointAdd, planner: JointAdds) -> Commit | None:
-        """Implement `Queued.commit_planned` for a store without a queue."""
         return self._queue.do(CommitTicket(add, planner=planner))
 
     def _commit_group(self, group: Sequence[CommitTicket]) -> None:
@@ -350,15 +336,9 @@ class JointAdds:
         pairs = [pair for add in adds for pair in add.pairs]
         try:
             records = iter(self._recorder.records(pairs, now=now, zone=adds[0].zone))
-            return [
-                add.batch_of(_next(records, add), time=now, corroborated=corroborated)
-                for add in adds
-            ]
-        except Exception:  # noqa: BLE001 - each on its own below; who raises again is told then
-            return (
-                [None] if len(adds) == 1 else [one for add in adds for one in self.batches([add])]
-            )
-
-
-def _next(records: Iterator[ItemRecord], add: JointAdd) -> list[ItemRecord]:
-    return list(islice(records, len(add.pairs)))
+            each = [(add, list(islice(records, len(add.pairs)))) for add in adds]
+            return [add.batch_of(own, time=now, corroborated=corroborated) for add, own in each]
+        except Exception:  # noqa: BLE001 - each add is tried alone; the caller of a failing one raises
+            if len(adds) == 1:
+                return [None]
+            return [one for add in adds for one in self.batches([add])]

@@ -1,7 +1,4 @@
-"""Convert items to the records that a store keeps, and stored records back to items.
-
-A record holds the checked fields of an item, its search terms and its vectors.
-"""
+"""Converts items to the records that a store keeps, and stored records back to items."""
 
 from __future__ import annotations
 
@@ -29,18 +26,13 @@ MICROSECOND = timedelta(microseconds=1)
 MINUTE_US = 60_000_000
 
 CAPTION = "caption"
-"""The metadata field that search reads: what an image shows."""
-
+"""The metadata field that search reads: the content of an image."""
 
 _OFFSET = re.compile(r'\{"\$offset":(-?[0-9]{1,4})(,?)')
-"""The prefix of the UTC offset of an item's time, in minutes, within metadata in wire form.
+"""The UTC offset of an item, in minutes, with which its metadata begin unless it is 0.
 
-Metadata begin with the prefix if the offset is not 0. Metadata of a user cannot begin with it: the
-wire form doubles a ``$`` at the start of a user's name.
+The wire form doubles a ``$`` at the start of a user's name.
 """
-
-Fields: TypeAlias = tuple[Any, ...]
-"""All fields of an `ItemRecord` except the last, in the same order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +44,7 @@ class RecordMaker:
     def records(
         self, items: Sequence[tuple[str, Item]], *, now: int, zone: Zone = UTC_ZONE
     ) -> list[ItemRecord]:
-        """Return the records of (id, item) pairs; *now* is the clock's time.
-
-        Args:
-            zone: The zone of items that have no time.
+        """Return the records of (id, item) pairs; *zone* is that of items without a time.
 
         Raises:
             InvalidInput: An item cannot be stored; the message names the wrong field.
@@ -65,25 +54,19 @@ class RecordMaker:
         of_texts = self._of_texts(items, now, here)
         if of_texts is not None:
             return of_texts
-        parsed = [self._parse(item_id, item, now, here) for item_id, item in items]
+        records = [self._parse(item_id, item, now, here) for item_id, item in items]
         if not (self.embedder.dimensions and self.embedder.instant):
-            return [ItemRecord(*fields, vectors=none) for fields, none in parsed]
-        texts = [text_to_embed(fields[2], fields[3]) for fields, none in parsed if none is None]
-        new = iter(self._embedded(texts))
-        return [
-            ItemRecord(*fields, vectors=next(new) if none is None else none)
-            for fields, none in parsed
-        ]
+            return records
+        waiting = [record for record in records if record.vectors is None]
+        new = iter(self.vectors(waiting))
+        return [replace(r, vectors=next(new)) if r.vectors is None else r for r in records]
 
     def _of_texts(
         self, items: Sequence[tuple[str, Item]], now: int, here: int
     ) -> list[ItemRecord] | None:
-        """Return the records of items that are plain texts, made together.
+        """Return the records of plain texts, made together; *here* is the offset without a time.
 
         None means that an item has more fields than metadata, speaker and time.
-
-        Args:
-            here: The offset of items without a time, in minutes.
         """
         each, minute = [item for _, item in items], now // MINUTE_US
         columns, said = columns_of(each, ONLY_A_TEXT), None
@@ -146,8 +129,8 @@ class RecordMaker:
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         return embed_quantised(self.embedder, texts) if texts else []
 
-    def _parse(self, item_id: str, item: Item, now: int, here: int) -> tuple[Fields, bytes | None]:
-        """Return the fields of a record except its vectors; and its vectors if none are needed."""
+    def _parse(self, item_id: str, item: Item, now: int, here: int) -> ItemRecord:
+        """Return the record of an item, not embedded yet."""
         value = checked(item.value)
         if item.texts is not None:
             item = with_one_text(item)
@@ -164,7 +147,7 @@ class RecordMaker:
         if not item.until is item.expire_at is item.valid_from is item.valid_to is item.ttl is None:
             until, expires, since, to = _times(item, time, now)
         needs_vectors = self.embedder.dimensions and (caption or (text and not text.isspace()))
-        fields = (
+        return ItemRecord(
             item_id,
             None if value is text or value == text else wire.encode(value),
             text,
@@ -179,12 +162,12 @@ class RecordMaker:
             *(until, expires, since, to),
             *(terms, tokens, temporal),
             minute if time is None else None,
+            None if needs_vectors else b"",
         )
-        return fields, None if needs_vectors else b""
 
 
 class _SaidTexts(NamedTuple):
-    """The metadata, speakers and times of items that are texts, as lists. Texts are not checked."""
+    """The fields of items that are texts, as lists. Texts and metadata are not checked."""
 
     texts: list[Any]
     metadata: list[Any]
@@ -201,8 +184,12 @@ def _said_texts(items: list[Item]) -> _SaidTexts | None:
     if columns is None:
         return None
     of = dict(zip(SAID_FIELDS, columns, strict=True))
-    if not all(_is_plain_name(name) for field in _NAMES for name in of[field]):
-        return None
+    for field in ("speaker", "role", "session"):
+        for name in of[field]:
+            if not (
+                name is None or (type(name) is str and name.isascii() and 0 < len(name) <= MAX_NAME)
+            ):
+                return None  # `checked_name` may refuse it
     speakers: list[str | None] = of["speaker"]
     called = {speaker: role_of_speaker(speaker) for speaker in set(speakers)}
     return _SaidTexts(
@@ -214,14 +201,6 @@ def _said_texts(items: list[Item]) -> _SaidTexts | None:
         [None if time is None else microseconds(time) for time in of["time"]],
         [None if time is None else offset_of(time) for time in of["time"]],
     )
-
-
-_NAMES = ("speaker", "role", "session")
-
-
-def _is_plain_name(name: object) -> bool:
-    """Return whether a name is None, or certainly valid for `checked_name`."""
-    return name is None or (type(name) is str and name.isascii() and 0 < len(name) <= MAX_NAME)
 
 
 def _text(value: Value, given: object) -> str:
@@ -240,8 +219,7 @@ def with_one_text(item: Item) -> Item:
     """Return an item whose `texts`, if it has any, are joined into its `text`.
 
     Raises:
-        InvalidInput: The item also has a text, or does not have 1 to 32 texts.
-        InvalidValue: One of the texts cannot be stored.
+        InvalidInput: The item also has a text, or its texts are not 1 to 32 storable texts.
     """
     if item.texts is None:
         return item
@@ -294,7 +272,7 @@ def _offset_of_item(item: Item, now: int, here: int) -> int:
 
 def with_offset(metadata: str, minutes: int) -> str:
     """Return metadata in wire form with a UTC offset added."""
-    if not minutes and not _OFFSET.match(metadata):  # no part of it can look like an offset
+    if not minutes and not _OFFSET.match(metadata):
         return metadata
     return f'{{"$offset":{minutes}{"}" if metadata == "{}" else f",{metadata[1:]}"}'
 
@@ -330,14 +308,10 @@ def said_at(stored: StoredItem) -> datetime:
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
     """Return the wire form of metadata, and the captions in them. None means no captions."""
-    if _is_empty(given):
+    if given is None or (type(given) is dict and given == {}):
         return "{}", None
     metadata = _plain(given)
     return wire.encode(metadata), caption_of(metadata)
-
-
-def _is_empty(metadata: object) -> bool:
-    return metadata is None or (type(metadata) is dict and not metadata)
 
 
 def _plain(metadata: object) -> dict[str, Value]:
@@ -362,8 +336,7 @@ def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
 def text_to_embed(text: str, metadata: str) -> str:
     """Return the text to embed: the item's text and its captions, without speaker and date.
 
-    A name in the text makes a vector say more about the speaker than about the subject: leaving the
-    speaker out is worth 14 points of recall (LoCoMo, R@10).
+    Leaving the speaker out is worth 14 points of recall (LoCoMo, R@10).
     """
     if f'"{CAPTION}"' not in metadata:
         return text
@@ -391,10 +364,7 @@ def read_at(record: ItemRecord, time: int) -> ItemRecord:
 
 
 def has_meaning(text: str, metadata: str) -> bool:
-    """Return whether an item has anything to embed: a text that is not blank, or a caption.
-
-    A text is blank if `str.strip` leaves nothing. Every store calls this function, so all agree.
-    """
+    """Return whether an item has a caption, or a text of which `str.strip` leaves something."""
     return bool(text_to_embed(text, metadata).strip())
 
 
@@ -413,13 +383,10 @@ def role_of_speaker(speaker: str | None) -> str | None:
 
 
 def check_item(item: Item, given: frozenset[str] | None = None) -> None:
-    """Raise if no record can be made of an item. No text is embedded or split into terms.
+    """Raise `InvalidInput`, which names the wrong field, if no record can be made of an item.
 
     Args:
         given: Names of the fields to check. None means all fields.
-
-    Raises:
-        InvalidInput: The item cannot be stored; the message names the wrong field.
     """
     value = checked(item.value)
     item = with_one_text(item)

@@ -54,12 +54,7 @@ FOREVER = 1 << 62
 
 
 class Moment(NamedTuple):
-    """A moment of the past.
-
-    Attributes:
-        commit: The number of the last commit at that moment.
-        time: Data that expired by this time are excluded, in microseconds.
-    """
+    """A moment of the past: the last commit then, and the time by which expiries are judged."""
 
     commit: int
     time: int
@@ -77,10 +72,7 @@ def checked_as_of(as_of: AsOf, what: str = "as_of") -> AsOf:
 
 
 def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> Moment:
-    """Return the moment that *as_of* means: a commit, or a time up to *now*.
-
-    A time means the state after the last commit, by number, whose time is not later.
-    """
+    """Return the moment that *as_of* means: of a time, the last commit, by number, until then."""
     as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
         last = ledger.commit_at(FOREVER)
@@ -102,18 +94,15 @@ def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
     """Raise `HistoryPruned` if the tree of *scope* no longer keeps its state at *moment*."""
     commit, since = ledger.history_start(scope)
     is_early = since != 0 and moment.time < since
-    floor = max(commit, ledger.commit_at(since - 1) + 1 if is_early else 0)
     if moment.commit < commit or is_early:
-        raise HistoryPruned(f"key {scope.key!r}", commit=moment.commit, floor=floor)
+        first = max(commit, ledger.commit_at(since - 1) + 1 if is_early else 0)
+        raise HistoryPruned(f"key {scope.key!r}", commit=moment.commit, floor=first)
 
 
 def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     """Return the time at which facts must hold, in microseconds, or "any".
 
     None means the moment that is read.
-
-    Raises:
-        InvalidInput: The argument is neither "any" nor a time with a zone.
     """
     if valid_at is None:
         return None
@@ -136,13 +125,13 @@ def is_valid_at(record: ItemRecord, at: int) -> bool:
 
 
 PROOF_US = 24 * 3600 * 1_000_000
-"""Elapsed time, in microseconds, after which readings in doubt become the new line."""
+"""Elapsed time after which readings in doubt become the new line."""
 
 COUNTED_US = 3600 * 1_000_000
-"""The longest pause between two readings that counts towards the proof, in microseconds."""
+"""The longest pause between two readings that counts towards the proof."""
 
 KEPT_EVERY_US = 600 * 1_000_000
-"""How often an unchanged timeline is stored, in microseconds."""
+"""How often an unchanged timeline is stored."""
 
 TIMELINE = "clock"
 """The name of the note that holds a store's timeline."""
@@ -151,10 +140,7 @@ TRIES = 20
 """How many times storing a timeline is tried while other processes store theirs."""
 
 Elapsed: TypeAlias = Callable[[int], tuple[str, int]]
-"""A function from the wall time to an era's name and the microseconds elapsed in that era.
-
-Times of two eras cannot be compared.
-"""
+"""A function from the wall time to the name of an era, and the microseconds elapsed in it."""
 
 
 @runtime_checkable
@@ -176,9 +162,9 @@ class Doubt:
 
     Attributes:
         ahead: Whether the readings are later than the line.
-        least: The earliest line that the readings lie on or above: wall time less active time.
+        least: The least line through one of the readings.
         since: The active time of the first reading.
-        upheld: The elapsed time for which readings were seen.
+        upheld: The elapsed time that the readings prove.
         commit: The store's last commit at the first reading.
     """
 
@@ -238,7 +224,7 @@ class Timeline:
 
 
 def host_elapsed() -> Elapsed:
-    """Return the elapsed time by the host's monotonic clock, which continues while the host sleeps.
+    """Return the elapsed time by the host's clock, which continues while the host sleeps.
 
     If the boot has no id, the era is this process.
     """
@@ -254,17 +240,8 @@ def _boot_id() -> str:
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
-def _steady_elapsed(clock: SteadyClock) -> Elapsed:
-    """Return the elapsed time of a user's clock."""
-    era = f"clock {id(clock)} of process {os.getpid()}"
-    return lambda _wall: (era, clock.elapsed() // timedelta(microseconds=1))
-
-
 class _Followed:
-    """Elapsed time beside a user's clock without `elapsed`: the smaller advance of both clocks.
-
-    So no time elapses while the user's clock stands still or is moved by hand.
-    """
+    """Elapsed time beside a user's clock without `elapsed`: the smaller advance of both clocks."""
 
     def __init__(self) -> None:
         self._era, self._at = f"followed {uuid.uuid4()}", 0
@@ -292,7 +269,10 @@ def elapsed_beside(clock: Callable[[], datetime] | None) -> Elapsed:
     """Return the measure of elapsed time for a memory's clock. None means the host's clock."""
     if clock is None:
         return host_elapsed()
-    return _steady_elapsed(clock) if isinstance(clock, SteadyClock) else _Followed()
+    if not isinstance(clock, SteadyClock):
+        return _Followed()
+    era = f"clock {id(clock)} of process {os.getpid()}"
+    return lambda _wall: (era, clock.elapsed() // timedelta(microseconds=1))
 
 
 class DisciplinedClock:
@@ -307,7 +287,14 @@ class DisciplinedClock:
     def __init__(self, ticks: Callable[[], int], elapsed: Elapsed, store: Store) -> None:
         self._ticks, self._elapsed, self._store = ticks, elapsed, store
         self._lock = HandleLock()
-        self._timeline = self._kept() or self._begun()
+        text = store.note(TIMELINE)
+        if text is not None:
+            self._timeline = _read(text)
+            return
+        wall = ticks()
+        era, at = elapsed(wall)
+        last = store.time_of_commit(FOREVER)  # the first timeline begins there
+        self._timeline = Timeline(era, at, 0, min(wall, last) if last else wall)
 
     def __call__(self) -> int:
         """Return the wall time; while the wall clock is behind, the time by elapsed time."""
@@ -331,7 +318,7 @@ class DisciplinedClock:
         return wall, wall if wall <= line + CLOCK_STEP_US else line
 
     def _behind(self, wall: int, era: str, at: int) -> int:
-        """Return the time by elapsed time while the wall clock is behind; record the reading."""
+        """Return the time while the wall clock is behind; record the reading."""
         with self._lock:
             self._timeline = known = self._timeline.observed(wall, era, at, 0)
         return max(wall, known.line + known.active)
@@ -377,17 +364,6 @@ class DisciplinedClock:
             if behind > doubt.commit:
                 before = replace(before, doubt=None)
         return before.observed(wall, era, at, last)
-
-    def _kept(self) -> Timeline | None:
-        text = self._store.note(TIMELINE)
-        return None if text is None else _read(text)
-
-    def _begun(self) -> Timeline:
-        """Return the first timeline of a store; it begins at the last commit."""
-        wall = self._ticks()
-        era, at = self._elapsed(wall)
-        last = self._store.time_of_commit(FOREVER)
-        return Timeline(era, at, 0, min(wall, last) if last else wall)
 
 
 def _believed(known: Timeline, time: int, era: str, at: int) -> int:

@@ -234,8 +234,11 @@ class SqlDatabase(ProcessBound, ABC):
         """Return the access times that the next group of commits will write."""
         return dict(list(self._touch_times.items())[:TOUCHES]) if self._touch_times else {}
 
-    def _note_touches(self, rows: Sequence[int], time: int) -> None:
-        """Collect access times, which a later commit writes."""
+    def touch(self, rows: Sequence[int], *, time: int) -> None:
+        """See `Ledger.touch`."""
+        self.check_open()
+        if self._read_only:
+            return
         self._touch_times.update(dict.fromkeys(rows, time))
         if len(self._touch_times) > WAITING_TOUCHES:
             by_time = sorted(self._touch_times.items(), key=itemgetter(1))
