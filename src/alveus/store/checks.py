@@ -39,28 +39,23 @@ ROW_BITS = 20
 """Commit n numbers its rows from n << 20: at most 1,048,576 items and nodes a commit."""
 
 PLACEHOLDER_EXPIRY = 1
-"""The expiry of a node that replaces a node no longer kept, so that other nodes keep their order.
+"""The expiry of a placeholder of a node that is no longer kept: others keep their positions.
 
-No read returns the node, and no sweep deletes it: a version at its position may still follow.
+No read returns a placeholder, and no sweep deletes it: a version at its position may follow.
 """
 
 
 def commit_time(reading: int, last: int | None) -> int:
     """Return the time of a commit at clock time *reading*, after a commit at time *last*.
 
-    Times do not fall as commit numbers rise: if the clock went back by at most `CLOCK_STEP_US`, the
-    commit gets the time *last*. If the clock went back further, it had been ahead, and the commit
-    gets the time *reading*.
+    If the clock went back by at most `CLOCK_STEP_US`, the commit gets the time *last*. If it went
+    back further, it had been ahead, and the commit gets the time *reading*.
     """
-    keeps_last = last is not None and 0 < last - reading <= CLOCK_STEP_US
-    return last if keeps_last and last is not None else reading
-
-
-# --- the state a batch was made from ------------------------------------------------------------
+    return last if last is not None and 0 < last - reading <= CLOCK_STEP_US else reading
 
 
 def check_batch(batch: Batch, last: int) -> None:
-    """Raise if a batch contradicts itself, or must follow a commit other than *last*.
+    """Check a batch that follows commit *last*.
 
     Raises:
         StaleRun: `Batch.after` is not the last commit.
@@ -108,13 +103,13 @@ def check_note(name: str, *, expected: str, actual: str | None) -> None:
 def check_leases(
     batch: Batch, holder: Callable[[Scope], tuple[str | None, int]], is_alive: Callable[[str], bool]
 ) -> None:
-    """Raise if a batch's lease was lost, or if another owner's lease is live.
+    """Check the leases of a batch.
 
     Args:
         holder: Returns the owner of a scope's lease (None means no owner), and its epoch.
 
     Raises:
-        StaleRun: Another owner took the lease.
+        StaleRun: A lease of the batch was lost.
         KeyBusy: The batch changes a tree outside a run, while a live owner runs the key.
     """
     for lease in batch.fences:
@@ -131,13 +126,10 @@ def check_leases(
         raise StaleRun(batch.scope.owner, expected=batch.epoch, found=epoch, what="epoch")
 
 
-# --- runs -------------------------------------------------------------------------------------
-
-
 def check_run(
     batch: Batch, progress: Progress, *, status: RunStatus, scope: Scope, has_begun: bool
 ) -> None:
-    """Raise if a batch's run has moved on or has another key; *status* … describe the run.
+    """Check the progress of a run that has *status*, *scope* and *has_begun*.
 
     Raises:
         StaleRun: The run has another status.
@@ -156,9 +148,6 @@ def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus)
     """Raise `StaleRun` if a run does not have the expected status."""
     if status != expected:
         raise StaleRun(scope.key or "", expected=expected, found=status, what=f"run {run}")
-
-
-# --- sets -------------------------------------------------------------------------------------
 
 
 def check_rules(check: AdmissionCheck, definition: Definition | None) -> None:
@@ -210,15 +199,8 @@ def check_limits(key: str, limits: Limits, *, items: int, size: int) -> None:
             raise KeyFull(key, what=what, limit=limit)
 
 
-# --- histories that are imported ----------------------------------------------------------------
-
-
 def check_past(past: Past, number: int) -> None:
-    """Raise if an imported past is not of commit *number*, or contradicts itself.
-
-    Raises:
-        InvalidInput: Rows or compactions are of another commit, or not in order.
-    """
+    """Raise `InvalidInput` if a past has rows of another commit than *number*, or in disorder."""
     rows = [item.row for item in past.begun_items]
     begun = [*rows, *(done.id for done in past.compactions)]
     if any(row >> ROW_BITS != number for row in begun):

@@ -16,9 +16,6 @@ from alveus.errors import StoreBusy
 def sync_folder(folder: Path) -> None:
     """Make new, renamed and deleted files of a folder survive loss of power.
 
-    A sync of a file covers only its contents; its name is an entry of the folder, which needs
-    another sync.
-
     Raises:
         OSError: The folder cannot be opened or synced.
     """
@@ -30,10 +27,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def give_to_owner(path: Path, like: Path) -> None:
-    """Give a file that root made at *path* to the owner of *like*, as SQLite does with its log.
-
-    Otherwise the owner of the store could not open the file after ``sudo alveus``.
-    """
+    """Give a file that root made at *path* to the owner of *like*, as SQLite does with its log."""
     if os.geteuid():
         return
     with suppress(OSError):  # on a system that maps users, and has no such user
@@ -68,10 +62,7 @@ def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
 
 
 def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
-    """Return *part*, open and locked; make the file if needed.
-
-    The result is a Python file, which closes itself, so an interrupt leaves no lock.
-    """
+    """Return *part*, open and locked; an interrupt leaves no lock, as the file closes itself."""
     while True:
         file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
         try:

@@ -1,11 +1,8 @@
-"""The stored form of a value: wire text, or packed if the value contains bytes.
+"""The stored form of a value: wire text, or packed if the value contains many bytes.
 
 Wire text has bytes in base64, which is a third larger. The packed form is: the number of this form,
 the length of the text, the text with the length of each bytes value instead of its base64, and then
-all the bytes. Values without bytes, or with few, keep their wire text. So does any text that
-`wire.encode` would have written otherwise.
-
-`restored(packed(text))` equals *text*, for every text.
+all the bytes. `restored(packed(text))` equals *text*, for every text.
 """
 
 from __future__ import annotations
@@ -77,10 +74,7 @@ def packed_bytes(raw: bytes) -> bytes:
 
 
 def bytes_alone(stored: Any) -> bytes | None:  # noqa: ANN401 - a column
-    """Return the bytes that `packed_bytes` made *stored* from; None for any other form.
-
-    This takes a fraction of the time and memory that the wire text of large bytes takes.
-    """
+    """Return the bytes that `packed_bytes` made *stored* from; None for any other form."""
     if type(stored) is not bytes or not stored.startswith(_FIELD_BYTES, _HEAD.size):
         return None
     end = stored.find(b"}", _HEAD.size) + 1
@@ -118,10 +112,7 @@ def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
 
 
 def as_stored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
-    """Return a stored value in the form that every engine accepts: a text, or bytes if packed.
-
-    If an engine's column can only hold bytes, a text is stored in UTF-8.
-    """
+    """Return a stored value in the form that every engine accepts: a text, or bytes if packed."""
     if stored is None or isinstance(stored, Packed):
         return stored
     if isinstance(stored, bytes):

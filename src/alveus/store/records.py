@@ -308,10 +308,14 @@ def said_at(stored: StoredItem) -> datetime:
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
     """Return the wire form of metadata, and the captions in them. None means no captions."""
-    if given is None or (type(given) is dict and given == {}):
+    if _is_empty(given):
         return "{}", None
     metadata = _plain(given)
     return wire.encode(metadata), caption_of(metadata)
+
+
+def _is_empty(metadata: object) -> bool:
+    return metadata is None or (type(metadata) is dict and not metadata)
 
 
 def _plain(metadata: object) -> dict[str, Value]:

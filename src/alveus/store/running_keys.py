@@ -1,7 +1,6 @@
 """The keys whose actions the current code runs; kept across awaits, and in threads of `asyncio`.
 
-An action holds its key. A call in the action that waits for that key, or for the end of its runner,
-would wait for the action itself; so the call raises at once.
+A call in an action that waits for its key, or for its runner, would never return; so it raises.
 """
 
 from __future__ import annotations
@@ -15,10 +14,9 @@ from alveus.errors import InvalidInput
 from alveus.store.scope import Scope
 
 HeldKey: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
-"""A key that an action holds.
+"""A key that an action holds: its store, its scope, the owner of its lease, and a function.
 
-Its store, compared by identity; its scope; the owner of its lease; and a function that returns the
-writer for the action's changes of its sets.
+The function returns the writer for the action's changes of the key's sets.
 """
 
 RunningKeys: TypeAlias = tuple[HeldKey, ...]

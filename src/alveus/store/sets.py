@@ -18,7 +18,7 @@ LOW_WATER = 0.7
 """The share of its capacity that a compaction brings a set down to, unless a number is given."""
 
 IN_THE_COMMIT = ("trim", "reject")
-"""The policies for a full set that a store carries out itself; all others are compactions."""
+"""The policies for a full set that a store carries out; all others are compactions."""
 
 EXECUTIONS = ("background", "sync", "external")
 
@@ -31,17 +31,17 @@ class Definition:
     """The options of a set; stored with its first add.
 
     Attributes:
-        capacity: Most items it holds, or None.
-        compaction: Its policy at capacity: "trim" retires the oldest, "reject" refuses, in the
-            commit of the add; or a strategy of compaction, as JSON.
+        capacity: The most items. None means no limit, as for the other capacities.
+        compaction: The policy at capacity: "trim" retires the oldest, "reject" refuses the add; or
+            a strategy of compaction, as JSON.
         item_type: Name of the type of its values, for `compat`. None means any storable value.
-        signals: Weights of search as JSON. None means the defaults.
-        capacity_tokens: Most tokens of its items, as words are counted. None means no limit.
-        capacity_bytes: Most bytes of values, texts and metadata. None means no limit.
+        signals: Weights of search. None means the defaults.
+        capacity_tokens: The most tokens of its items, counted as words.
+        capacity_bytes: The most bytes of values, texts and metadata.
         high_water: The share of a capacity at which compaction begins, unless it is "sync".
-        low_water: The share that it is brought down to.
+        low_water: The share of a capacity to which compaction leads.
         execution: Who compacts: "background", a thread of a process that adds; "sync", the add that
-            finds it full; "external", a separate process.
+            finds the set full; "external", a separate process.
         retention: How long ended versions are kept: "keep", "purge" (not at all) or microseconds.
         admission: Rules that check each add. None means no rules.
     """
@@ -98,10 +98,7 @@ class Definition:
 
     @property
     def rejects_when_full(self) -> bool:
-        """Whether a store refuses an add that would exceed a capacity.
-
-        True also for a set whose adds compact it when full: the compaction comes before the add.
-        """
+        """Whether a store refuses an add that would exceed a capacity, or that compacts first."""
         return self.compaction == "reject" or (
             self.compaction != "trim" and self.execution == "sync"
         )
@@ -201,15 +198,13 @@ class SetInfo:
     """A set that exists.
 
     Attributes:
-        number: Unique in the store, never reused; a `Finder` names the set by it.
+        number: Unique in the store, never reused.
         items: Number of live items.
-        bytes: Bytes of their values, texts and metadata, in UTF-8; bytes in a value count as they
-            are.
+        bytes: Bytes of their values, texts and metadata, in UTF-8.
         tokens: Tokens of their texts, counted as words.
         next_expiry: When the first of its items expires. None means never.
         has_validity: Whether a live item is valid for a limited time.
-        history_start: The commit from which the past of the set is complete: versions that had
-            ended before were purged.
+        history_start: The commit from which the past of the set is complete.
     """
 
     number: int

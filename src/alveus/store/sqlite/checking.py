@@ -1,8 +1,6 @@
-"""Finds problems of a file, and rebuilds derived data.
+"""Finds problems of a file, and rebuilds derived data: features, counts and missing vectors.
 
-The checks cover pages, structure, and contents that contradict each other. Items, nodes, the
-journal, runs, links and compactions are the source data, which `repair` never changes: it rebuilds
-features, counts and missing vectors. Only a backup can restore damaged source data.
+Only a backup can restore the other, damaged data, which `repair_derived` never changes.
 """
 
 from __future__ import annotations
@@ -120,15 +118,15 @@ def _sizes(
 
 def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Repaired) -> None:
     """Rebuild the feature of one version, if it is wrong."""
-    number, set_id, ended, *own = row[:12]
+    number, set_id, ended, *fields = row[:12]
     text, tokens, there = row[12:15]
-    metadata, read = own[8], _terms_of_row(row)
+    metadata, read = fields[8], _terms_of_row(row)
     vectors, problem = _vectors(row[27], text, metadata, dimensions, there=bool(there))
-    wrong = not there or [*own, *read] != list(row[15:27])
+    wrong = not there or [*fields, *read] != list(row[15:27])
     if there and not wrong and not problem:
         _tokens(db, number, tokens, read.tokens, done)
         return
-    query(db, _MAKE, set_id, ended, number, *own, *read, vectors)
+    query(db, _MAKE, set_id, ended, number, *fields, *read, vectors)
     if not there:
         done.count("missing features made")
     elif wrong:
@@ -136,11 +134,6 @@ def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Repaired
     if problem:
         done.count("vectors to be made again")
     _tokens(db, number, tokens, read.tokens, done)
-
-
-def is_contradicted(row: Row) -> bool:
-    """Return whether the feature of a row of `ITEMS_AND_FEATURES` differs from its item."""
-    return bool(row[24]) and [*row[3:12], *_terms_of_row(row)] != list(row[15:27])
 
 
 def _terms_of_row(row: Row) -> words.TextTerms:
@@ -214,7 +207,8 @@ def problems(db: SqliteConnection, *, deep: bool = False) -> list[str]:
     Args:
         deep: Also read every page, used or not; if all are sound, also read every text.
     """
-    found = [f"page {n} does not match its checksum" for n in _damaged_pages(db, deep=deep)]
+    pages = checksums.damaged_pages(db) if deep else ()
+    found = [f"page {number} does not match its checksum" for number in pages]
     found += _structure(db)
     found += _notes(db)
     for what, sql in re.findall(
@@ -229,17 +223,12 @@ def problems(db: SqliteConnection, *, deep: bool = False) -> list[str]:
     return found if found or not deep else [*unreadable(db), *_contradicting(db)]
 
 
-def _damaged_pages(db: SqliteConnection, *, deep: bool) -> list[int]:
-    return checksums.damaged_pages(db) if deep else []
-
-
 def _structure(db: SqliteConnection) -> Iterator[str]:
     """Yield SQLite's complaints about pages, tables and indexes, as far as SQLite can read them."""
     try:
         yield from _checked(db, "PRAGMA integrity_check")
     except _FAILURES as error:
-        told = list(_by_table(db))
-        yield from told or [_words(error)]
+        yield from list(_by_table(db)) or [_words(error)]
 
 
 def _notes(db: SqliteConnection) -> list[str]:
@@ -287,17 +276,14 @@ def unreadable(db: SqliteConnection) -> Iterator[str]:
 
 
 def _contradicting(db: SqliteConnection) -> Iterator[str]:
-    """Yield the items that differ from their features.
-
-    A file of an earlier schema yields none: the way to split a text into terms may have changed.
-    """
+    """Yield the items that differ from their features, unless an earlier schema split the texts."""
     if db.pragma("user_version") != schema.SCHEMA:
         return
     last = -1
     try:
         while some := query(db, ITEMS_AND_FEATURES, last, STEP):
             for row in some:
-                if is_contradicted(row):
+                if row[24] and [*row[3:12], *_terms_of_row(row)] != list(row[15:27]):
                     yield f"item {row[0]} is not what its feature was made of"
             last = some[-1][0]
     except (*_FAILURES, StoreDamaged) as error:

@@ -11,7 +11,6 @@ import resource
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar, cast
 
 import apsw
@@ -44,11 +43,7 @@ CACHE_KIB = 16_384
 """The page cache of one connection, in KiB."""
 
 LOG_KEPT_BYTES = 64_000_000
-"""The most bytes that the file of the write-ahead log keeps after a move.
-
-While a reader prevents the move, the log may grow without limit. When the log restarts, SQLite
-truncates it to this size.
-"""
+"""SQLite truncates a longer write-ahead log to this size when the log restarts."""
 
 FILES_NEEDED = 12
 """Descriptors that an open store needs, and a few more."""
@@ -79,7 +74,7 @@ _NO_WRITES = (
     apsw.SQLITE_IOERR_SHMSIZE,
     apsw.SQLITE_IOERR_SHMMAP,
 )
-"""SQLite's errors of a failed write, except a full disk that SQLite noticed at once."""
+"""SQLite's errors of a failed write."""
 
 _CUT_MEANWHILE = (
     apsw.SQLITE_IOERR_SHORT_READ,
@@ -88,8 +83,8 @@ _CUT_MEANWHILE = (
 )
 """SQLite's errors if another process truncated or deleted a file during a read.
 
-SQLite's locks prevent that, but they end when other code of this process closes the file. The locks
-of `guards` do not end, but exist only once SQLite has the log open, and not for readers.
+SQLite's locks end when other code of this process closes the file. The locks of `FileGuard` exist
+only once SQLite has the log open, and not for readers.
 """
 
 _OPENINGS = 5
@@ -115,20 +110,11 @@ _CUT_SHORT = (
 )
 
 NEAR_LIMIT = 1 << 16
-"""The most bytes of one write.
-
-A file that failed to grow is that close to its limit, and a disk on which a write failed has less
-room.
-"""
+"""The most bytes of one write: a file that failed to grow is that close to its limit."""
 
 
 class CallSubject(NamedTuple):
-    """The subject of a call, for its errors.
-
-    Attributes:
-        read_only: Whether the file was or will be opened for reading alone.
-        errno: The system's last error number in SQLite. 0 means unknown.
-    """
+    """The subject of a call, for its errors; *errno* is the system's last error, 0 if unknown."""
 
     location: str
     read_only: bool = False
@@ -181,7 +167,7 @@ def explained(error: Exception, subject: CallSubject, store: object = None) -> A
     """Return the alveus error for *error*. None means a fault in alveus.
 
     Args:
-        store: The open store of the call; its file is examined if rows are not as written.
+        store: The open store of the call, whose file is examined for `POSSIBLE_DAMAGE`.
     """
     if isinstance(error, (apsw.SQLError, apsw.BindingsError, apsw.MisuseError, *POSSIBLE_DAMAGE)):
         if isinstance(error, UnicodeDecodeError):
@@ -209,10 +195,12 @@ def as_alveus_error(
     hindrance = _hindrance(error, subject)
     if hindrance is not None:
         return StoreFull(f"{location}: {_FULL[hindrance]} ({error})")
-    if isinstance(error, PermissionError) and _is_of_another(error, location):
+    if isinstance(error, PermissionError) and not os.path.realpath(  # such as of a backup
+        os.fsdecode(error.filename or location)
+    ).startswith(os.path.realpath(location)):
         return StoreReadOnly(
             f"{error.filename}: {error.strerror}; let this process write there, or choose another "
-            "place"
+            "path"
         )
     if isinstance(error, _REFUSED):
         return StoreReadOnly(f"{location}: {_access(subject)} ({error})")
@@ -265,15 +253,8 @@ def _access(subject: CallSubject) -> str:
         )
     names = [f"{subject.location}{suffix}" for suffix in _FILES]
     closed = [name for name in names if os.access(name, os.F_OK) and not os.access(name, os.W_OK)]
-    place = closed[0] if closed else "its folder"
-    return f"its files cannot be written; let this process write {place}, or open it with mode='ro'"
-
-
-def _is_of_another(error: PermissionError, location: str) -> bool:
-    """Return whether *error* is about a file without a store beside it, such as a backup."""
-    return not os.path.realpath(os.fsdecode(error.filename or location)).startswith(
-        os.path.realpath(location)
-    )
+    path = closed[0] if closed else "its folder"
+    return f"its files cannot be written; let this process write {path}, or open it with mode='ro'"
 
 
 def _hindrance(error: Exception, subject: CallSubject) -> int | None:
@@ -287,33 +268,20 @@ def _hindrance(error: Exception, subject: CallSubject) -> int | None:
         return None
     if subject.errno in _NO_ROOM:
         return subject.errno
-    if _at_limit(Path(subject.location)):
-        return errno.EFBIG
-    return errno.ENOSPC if not subject.errno and _is_full(Path(subject.location).parent) else None
-
-
-def _at_limit(path: Path) -> bool:
-    """Return whether a file of a store is as large as this process may write."""
+    path = Path(subject.location)
+    if not path.parent.is_dir():
+        return None
     most = resource.getrlimit(resource.RLIMIT_FSIZE)[0]
-    if most == resource.RLIM_INFINITY or not path.parent.is_dir():
-        return False
-    files = [each for each in path.parent.iterdir() if each.name.startswith(path.name)]
-    return any(each.stat().st_size + NEAR_LIMIT > most for each in files)
-
-
-def _is_full(folder: Path) -> bool:
-    """Return whether a disk has no room for a write; used if the system error is unknown."""
-    if not folder.is_dir():
-        return False
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize < NEAR_LIMIT
+    files = [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
+    if most != resource.RLIM_INFINITY and any(f.stat().st_size + NEAR_LIMIT > most for f in files):
+        return errno.EFBIG
+    disk = os.statvfs(path.parent)
+    is_full = disk.f_bavail * disk.f_frsize < NEAR_LIMIT
+    return errno.ENOSPC if is_full and not subject.errno else None
 
 
 def _lacks_files(error: Exception) -> bool:
-    """Return whether *error* came because no more files may be opened.
-
-    SQLite does not report why it could not open a file; and some files may have been closed since.
-    """
+    """Return whether *error* came because no more files may be opened; SQLite does not say so."""
     if not isinstance(error, apsw.CantOpenError):
         return isinstance(error, OSError) and error.errno in _TOO_MANY
     with ExitStack() as probes:
@@ -326,13 +294,10 @@ def _lacks_files(error: Exception) -> bool:
 
 
 class SqliteConnection(PlainConnection):
-    """A connection to SQLite, as the shared statements use it.
-
-    Attributes:
-        at_rest: The identity of the file's contents at opening, if it is read as a file at rest.
-    """
+    """A connection to SQLite, as the shared statements use it."""
 
     at_rest: object = None
+    """The identity of the file's contents at opening, if it is read as a file at rest."""
     _counted_pages: list[int]
     taken = apsw.ConstraintError
 
@@ -436,15 +401,10 @@ _leave = FORKS.leave
 
 
 class Lender(Protocol):
-    """An open file that lends connections."""
+    """An open file that lends connections; see `SqliteFile`."""
 
-    def lend(self) -> SqliteConnection:
-        """Return a connection that only reads; `take_back` takes it back."""
-        ...
-
-    def take_back(self, db: SqliteConnection) -> None:
-        """Keep a connection from `lend` for the next caller, or close it."""
-        ...
+    def lend(self) -> SqliteConnection: ...  # noqa: D102 - see the class
+    def take_back(self, db: SqliteConnection) -> None: ...  # noqa: D102 - the same
 
 
 class Borrowed:
@@ -464,12 +424,7 @@ class Borrowed:
             raise
         return self._db
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         try:
             self._file.take_back(self._db)
         finally:

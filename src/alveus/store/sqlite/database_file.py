@@ -90,7 +90,7 @@ _SYNCED = """
 """
 
 _BEGIN, _COMMIT = [(statement, [()]) for statement in ("BEGIN IMMEDIATE", "COMMIT")]
-"""The prepared statements that begin and commit a transaction."""
+"""The statements that begin and commit a transaction, as arguments of `SqliteConnection.write`."""
 
 _LAST_SET = "SELECT seq FROM sqlite_sequence WHERE name = 'memory_set'"
 
@@ -132,7 +132,7 @@ class SqliteFile(SqlDatabase):
         self, path: Path, *, read_only: bool, durability: Durability, wait_s: float, immutable: bool
     ) -> None:
         super().__init__(read_only=read_only)
-        self._path, self._immutable = path, immutable
+        self._path, self.is_immutable = path, immutable
         self._location, self._log_location = str(path), f"{path}-wal"
         self._schema = schema.SCHEMA
         self._connections = Connections()
@@ -178,9 +178,8 @@ class SqliteFile(SqlDatabase):
         """Open the store at *path*; make the store if nothing exists and *path* may be written.
 
         Args:
-            durability: "full": a returned commit survives loss of power. "normal": a returned
-                commit survives the death of any process, but loss of power may lose the last
-                commits.
+            durability: "full": a returned commit survives loss of power. "normal": loss of power,
+                but not the death of a process, may lose the last commits.
             wait_s: Longest wait for other writers.
             still: No process writes meanwhile: a store at rest is read without making a file.
 
@@ -225,8 +224,6 @@ class SqliteFile(SqlDatabase):
             raise
         return store
 
-    # --- the handle ---------------------------------------------------------------------------
-
     @property
     def location(self) -> str:
         """The path of the file."""
@@ -241,13 +238,13 @@ class SqliteFile(SqlDatabase):
         )
 
     def is_worth_another_try(self, error: Exception) -> bool:
-        """See `SqlDatabase.is_worth_another_try`: true only for reads of a file that was cut."""
+        """See `SqlDatabase.is_worth_another_try`."""
         return was_cut(error)
 
     @property
     def last_errno(self) -> int:
         """The system's error number of SQLite's last failed write. 0 means none."""
-        writer = self._writer  # none by now, if another thread closed this handle
+        writer = self._writer  # None if another thread closed this handle
         with suppress(apsw.Error):
             return 0 if writer is None else writer.system_errno
         return 0
@@ -311,12 +308,9 @@ class SqliteFile(SqlDatabase):
         locks.note_log(self.folder, self._path)
 
     def _join_readers(self, db: SqliteConnection) -> None:
-        """Guard the log of a file that is only read. A file without a log, as a backup, is at rest.
-
-        A lock on a file at rest would prevent a writer from making the log.
-        """
+        """Guard the log of a file that is only read, unless it is at rest, as a backup is."""
         if db.pragma("journal_mode") != "wal":
-            self._immutable, db.at_rest = True, contents(self._path)
+            self.is_immutable, db.at_rest = True, contents(self._path)
             return
         with suppress(StoreBusy):  # a restore is running, which does not matter here
             self._guard.lock()
@@ -329,7 +323,7 @@ class SqliteFile(SqlDatabase):
         """Return a connection that only reads, inside the gate; `take_back` takes it back."""
         if self._connections.state != "open":
             self.check_open()
-        if self._immutable:
+        if self.is_immutable:
             return self._lend_at_rest()
         try:
             return self._readers.pop()
@@ -337,7 +331,7 @@ class SqliteFile(SqlDatabase):
             return connect(self._path, read_only=True)
 
     def _lend_at_rest(self) -> SqliteConnection:
-        """Return a connection to the current file, to which other processes may have written."""
+        """Return a connection to a file at rest, to which other processes may have written."""
         found = contents_at_rest(self._path)
         while self._readers:
             db = self._readers.pop()
@@ -367,11 +361,6 @@ class SqliteFile(SqlDatabase):
             db.close()
         if db.at_rest is not None and db.at_rest != contents(self._path):
             raise StoreBusy(f"{self._path} was written to while it was read; try again")
-
-    @property
-    def is_immutable(self) -> bool:
-        """Whether the file is read as a file at rest, to which no process may write meanwhile."""
-        return self._immutable
 
     def is_in_place(self) -> bool:
         """Return whether the file is open, and its path and its log's path still lead to it."""
@@ -545,9 +534,9 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def _alone(self) -> Generator[SqliteConnection]:
-        """Lend the writer outside a transaction, while no other process has the store open.
+        """Lend the writer outside a transaction, by `call_within`, as the only user of the store.
 
-        SQLite makes sure: it leaves WAL mode only for the last user. By `call_within`.
+        SQLite makes sure: it leaves WAL mode only for the last user.
         """
         self._refuse_handles()
         yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
@@ -580,10 +569,7 @@ class SqliteFile(SqlDatabase):
         return checksums.add(writer)
 
     def _care_unless_hindered(self, writer: SqliteConnection, pages: int) -> None:
-        """Call `_care`; an error there does not fail the commit before, which stands.
-
-        The log keeps its length, so the next commit tries again.
-        """
+        """Call `_care`; after an error the commit before stands, and the next one tries again."""
         try:
             self._care(writer, pages)
         except _HINDRANCES as error:
@@ -649,7 +635,7 @@ class SqliteFile(SqlDatabase):
     def _leave_log(self, writer: SqliteConnection) -> None:
         """Let SQLite move the log into the file on closing, if no other process has the file open.
 
-        If the file was moved to another path, move the log now: SQLite would leave it behind.
+        If the file was moved to another path, move the log now.
         """
         if identity(self._location) == self._identity:
             writer.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 0)
@@ -677,8 +663,7 @@ class SqliteFile(SqlDatabase):
     def forked(self, *, quiet: bool) -> None:
         """In a forked child: drop the parent's connections and locks without touching them.
 
-        SQLite would take the locks of an inherited connection for the child's. So the child closes
-        all inherited files before it opens another connection.
+        SQLite would take the locks of an inherited connection for the child's.
         """
         if self._state != "open":
             return

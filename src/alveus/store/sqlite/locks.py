@@ -1,18 +1,17 @@
 """The files beside a database, and the locks on them: who may write, and who is alive.
 
-Beside ``app.db`` SQLite keeps ``app.db-wal`` and ``app.db-shm``; alveus keeps a folder
-``app.db.alveus`` with ``lock`` and ``turn`` (who writes), ``moving`` (who moves the log),
-``owners/`` (who is alive), ``log`` (whose the log is) and ``index/``, which can be dropped.
+Beside ``app.db`` alveus keeps a folder ``app.db.alveus`` with ``lock`` and ``turn`` (who writes),
+``moving`` (who moves the log), ``owners/`` (who is alive), ``log`` (to which database the log
+belongs) and ``index/``, which can be deleted.
 
-SQLite's locks are those of POSIX: they belong to the process, and end when *any* descriptor of the
-file is closed in it, such as by ``shutil.copy`` or by Python's own ``sqlite3``. Another process
-could then delete the write-ahead log that this one writes. So `FileGuard` holds a second pair of
-locks on the same bytes, which belong to descriptors that only this module closes. Nothing else
-opens the database, -wal and -shm but SQLite.
+SQLite's locks belong to the process, and end when *any* descriptor of the file is closed in it,
+such as by ``shutil.copy`` or by Python's ``sqlite3``. Another process could then delete the
+write-ahead log that this one writes. So `FileGuard` holds locks on the same bytes, which belong to
+descriptors that only this module closes.
 
 SQLite applies the log that it finds at a path to any database there. If another file was moved to
-that path and the process that wrote the log was killed, the pages of both would be mixed. So a note
-says to which database the log belongs.
+that path and the process that wrote the log was killed, the pages of both would be mixed: so the
+note ``log``.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ import time
 import weakref
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self, TypeAlias
 
 from alveus.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported, Unusable
@@ -39,23 +37,19 @@ _SHARED: Final = (0x40000002, 510)
 _IN_USE: Final = (128, 1)
 """The byte of the -shm file that every process locks that has the log open."""
 
+Identity: TypeAlias = tuple[int, int]
+"""The identity of a file: its device, and its inode number."""
+
 _SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
 """The command for locks of an open file description. None means that the system has none."""
 
 
 class FileGuard:
-    """The locks of this process on one database; shared by all handles of this process.
+    """The locks of this process on one database; the last user closes the descriptors."""
 
-    The descriptors are closed when the last user leaves, after all its connections.
-
-    Attributes:
-        users: The users, not their number: if an interrupt kept a user from leaving, it disappears
-            when it is collected, and the next user that leaves closes the descriptors.
-    """
-
-    def __init__(self, path: Path, key: tuple[int, int]) -> None:
+    def __init__(self, path: Path, key: Identity) -> None:
         self.key = key
-        self.users = weakref.WeakSet[object]()
+        self.users = weakref.WeakSet[object]()  # an interrupt may keep a user from leaving
         self._path = path
         self._database, self._log = -1, -1
         FORKS.register(self)
@@ -97,9 +91,9 @@ class FileGuard:
         with _mutex:
             if len(self.users) != 1:
                 return False
-            for descriptor, place in ((self._database, _SHARED), (self._log, _IN_USE)):
+            for descriptor, span in ((self._database, _SHARED), (self._log, _IN_USE)):
                 if descriptor >= 0:
-                    _set_lock(descriptor, fcntl.F_UNLCK, place)
+                    _set_lock(descriptor, fcntl.F_UNLCK, span)
         return True
 
     def forked(self, *, quiet: bool) -> None:
@@ -120,7 +114,7 @@ class FileGuard:
 
 
 _mutex = FreshLock()
-_guards: dict[tuple[int, int], FileGuard] = {}
+_guards: dict[Identity, FileGuard] = {}
 
 
 def join_guard(path: Path, user: object) -> FileGuard:
@@ -143,8 +137,8 @@ def leave_guard(user: object) -> None:
                 _guards.pop(guard.key, None)
 
 
-def _set_lock(descriptor: int, kind: int, place: tuple[int, int]) -> None:
-    start, length = place
+def _set_lock(descriptor: int, kind: int, span: tuple[int, int]) -> None:
+    start, length = span
     assert _SET_LOCK is not None  # noqa: S101 - there would be no descriptor
     fcntl.fcntl(descriptor, _SET_LOCK, struct.pack("@hhqqi4x", kind, os.SEEK_SET, start, length, 0))
 
@@ -209,9 +203,8 @@ def create_private(path: Path) -> None:
 class WriteLock:
     """One writer at a time, among threads and processes; waiting is bounded and in turn.
 
-    With polling alone, a file lock would nearly always go to the process that just released it. So
-    the first waiting process takes a second lock, `turn`, and keeps it while polling; the process
-    that just wrote must queue behind it.
+    With polling alone, a lock would nearly always go to the process that just released it. So the
+    first waiting process takes a second lock, `turn`, and keeps it while polling.
     """
 
     def __init__(self, folder: Path, *, wait_s: float) -> None:
@@ -232,11 +225,7 @@ class WriteLock:
             give_to_owner(folder / name, folder)
 
     def __enter__(self) -> Self:
-        """Take the lock for a ``with`` block.
-
-        Raises:
-            StoreBusy: Not obtained within the time given; the message names the holder.
-        """
+        """Take the lock; raise `StoreBusy`, which names its holder, after *wait_s*."""
         try:
             self._take_all()
         except BaseException:
@@ -269,12 +258,7 @@ class WriteLock:
                 raise StoreClosed(_CLOSED) from None
             raise
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         """Release the lock if this thread holds it. Releasing twice is allowed."""
         if not is_owned(self._mutex):
             return
@@ -291,18 +275,15 @@ class WriteLock:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 if time.monotonic() > deadline:
-                    raise StoreBusy(self._busy()) from None
+                    name = os.pread(self._lock, 20, 0).decode(errors="replace").strip()
+                    raise StoreBusy(
+                        f"process {name or 'unknown'} has been writing for over {self._wait_s:g} s;"
+                        " try again, or raise wait_s"
+                    ) from None
                 time.sleep(pause)
                 pause = min(pause * 2, POLL_S)
             else:
                 return
-
-    def _busy(self) -> str:
-        holder = os.pread(self._lock, 20, 0).decode(errors="replace").strip() or "unknown"
-        return (
-            f"process {holder} has been writing for over {self._wait_s:g} s; "
-            "try again, or raise wait_s"
-        )
 
     def close(self) -> None:
         """Close the descriptors, which releases the locks, once no thread here holds them."""
@@ -411,7 +392,7 @@ def drop_locks(folder: Path) -> None:
 
 
 def private_folder(path: Path, database: Path) -> Path:
-    """Make the folder beside the database, for its owner only. Return the folder.
+    """Return the folder beside the database, for its owner only.
 
     Raises:
         StoreReadOnly: The folder cannot be made.
@@ -431,10 +412,6 @@ LOG_NOTE = "log"
 """The note, in the folder beside the database: the identities of the database and of its log."""
 
 
-Identity: TypeAlias = tuple[int, int]
-"""The identity of a file: its device, and its inode number."""
-
-
 def identity(path: str | Path) -> Identity | None:
     """Return the identity of the file at *path*, or None if no file exists."""
     try:
@@ -445,10 +422,7 @@ def identity(path: str | Path) -> Identity | None:
 
 
 def note_log(folder: Path, path: Path) -> None:
-    """Write the note that the log beside *path* belongs to the database at *path*.
-
-    If the disk is full, the log has no known owner.
-    """
+    """Note that the log beside *path* belongs to the database there; ignore a full disk."""
     database, log = identity(path), identity(f"{path}-wal")
     if database is None or log is None or _noted(folder) == (database, log):
         return
@@ -469,11 +443,7 @@ def forget_log(folder: Path, path: Path) -> None:
 
 
 def refuse_other_log(folder: Path, path: Path) -> None:
-    """Raise if the log beside *path* belongs to another database.
-
-    Raises:
-        Unusable: It does.
-    """
+    """Raise `Unusable` if the log beside *path* belongs to another database."""
     noted = _noted(folder)
     if noted is None:
         return

@@ -1,13 +1,11 @@
 """Moves a long write-ahead log into its file while other threads and processes write.
 
-One connection of SQLite may move the log while another adds to it, but the log restarts only once
-all of it is moved. So a thread moves the present content and waits for the disk; a later commit
-moves the little that has come meanwhile. Without the thread, each 16 MB of the log delayed one
-commit by 10 to 40 ms.
+A thread moves the present log and waits for the disk; a later commit moves the rest, after which
+the log restarts. Without the thread, each 16 MB of the log delayed one commit by 10 to 40 ms.
 
-SQLite's lock for moving the log may end while it is held: see `guards`. A second mover could then
-restart the log, and the first one would write wrong pages over the file. So all code of alveus that
-moves the log holds `LogMover.moving`, a lock of another kind.
+SQLite's lock for moving the log may end while it is held: see `FileGuard`. A second mover could
+then restart the log, and the first one would write wrong pages over the file. So all code of alveus
+that moves the log holds `LogMover.moving`, a lock of another kind.
 """
 
 from __future__ import annotations
@@ -34,10 +32,7 @@ NAME = "moving"
 
 
 class LogMover:
-    """The lock for moving the log of one open file, and the thread that moves it.
-
-    The descriptor stays open as long as the thread needs it, even after the file is closed.
-    """
+    """The lock for moving the log of one open file, and the thread that moves it."""
 
     def __init__(self, path: Path, folder: Path) -> None:
         self._path = path
@@ -56,8 +51,12 @@ class LogMover:
             if self._lock < 0:
                 yield False
                 return
+            is_alone = False
             try:
-                yield self._is_free()
+                with suppress(BlockingIOError):
+                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    is_alone = True
+                yield is_alone
             finally:
                 try:
                     # By name: a child of this process may have it too.
@@ -65,13 +64,6 @@ class LogMover:
                 except BaseException:  # an interrupt
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
                     raise
-
-    def _is_free(self) -> bool:
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return False
-        return True
 
     def close(self) -> None:
         """Wait for the current move, then close; nothing is moved afterwards."""
@@ -100,8 +92,7 @@ class LogMover:
         """Start a thread that moves a log of *pages* pages. Return whether it started.
 
         It does not start if at most *few* pages have come since the last start, or if the system
-        gives no thread. If the thread fails, the caller that moves the rest meets the same error,
-        and raises it.
+        gives no thread.
 
         Args:
             is_in_place: Returns whether the file is open, and still at its path.
@@ -111,7 +102,7 @@ class LogMover:
         if pages - self._tried <= few:
             return False
         work = partial(self._move, is_in_place)
-        self._thread = BackgroundThread(work, "alveus-log", stop=_soon_done)
+        self._thread = BackgroundThread(work, "alveus-log", stop=lambda: None)  # it soon ends
         self._tried = pages
         if began(self._thread):
             return True
@@ -149,7 +140,3 @@ class LogMover:
                         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:
                 locks.leave_guard(user)
-
-
-def _soon_done() -> None:
-    """Do nothing: a log is moved within a moment."""

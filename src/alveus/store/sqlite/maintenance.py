@@ -1,10 +1,7 @@
 """Maintenance of a store file: figures, copies, free pages, and removal of erased data.
 
-Deleted rows leave free pages, which later writes use. SQLite returns pages to the disk in small
-steps (``auto_vacuum = INCREMENTAL``).
-
-A deleted row remains in the pages of the file until they are overwritten, and in copies of pages in
-the write-ahead log. Only rewriting the whole file (VACUUM) and emptying the log certainly remove
+A deleted row remains in free pages of the file until they are overwritten, and in copies of pages
+in the write-ahead log. Only rewriting the whole file (VACUUM) and emptying the log certainly remove
 it.
 """
 
@@ -77,9 +74,26 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
     return (before - db.pragma("page_count")) * db.pragma("page_size")
 
 
-def trim_change_log(db: SqliteConnection) -> None:
-    """Delete lines of the change log that take longer to read than all items."""
-    query(db, _TRIM_CHANGES, FEW_LINES)
+def shrink(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, bool]:
+    """Return up to *limit* bytes to the disk. Return their number, and whether none are left.
+
+    Unless pages may stay free, also delete lines of the change log that take longer to read than
+    all items.
+    """
+    if not keep_free:
+        query(db, _TRIM_CHANGES, FEW_LINES)
+    pages = max(1, limit // db.pragma("page_size"))
+    given = give_back(db, pages=pages, spare=keep_free)
+    return given, not (given and free_bytes(db))
+
+
+def shrink_files(db: SqliteConnection, *, path: Path, mover: LogMover, folder: Path) -> None:
+    """Empty the log, and delete side files of sets that are gone, or too small to need one."""
+    empty_log(db, path, mover)
+    files = {int(file.stem) for file in (folder / "index").glob("*.seg")}
+    sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
+    kept = query(db, sql, db.numbers([*files]), SMALL)
+    clear_files(folder / "index", files.difference(number for (number,) in kept))
 
 
 READERS_MS = 500
@@ -161,20 +175,6 @@ def _emptied(db: SqliteConnection, is_alone: bool) -> bool:  # noqa: FBT001 - of
     return True
 
 
-def clear_side_files(folder: Path, unfinished: Sequence[StoredReceipt]) -> list[str]:
-    """Delete side files of sets that lost rows. Return the hindrances, in words."""
-    sets = {number for kept in unfinished for number in kept.erased.sets}
-    return [f"a process writes the index of set {n}" for n in clear_files(folder / "index", sets)]
-
-
-def clear_small_sets(db: SqliteConnection, folder: Path) -> None:
-    """Delete side files of sets that no longer exist, or are too small to need one."""
-    files = {int(path.stem) for path in (folder / "index").glob("*.seg")}
-    sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
-    kept = query(db, sql, db.numbers([*files]), SMALL)
-    clear_files(folder / "index", files.difference(number for (number,) in kept))
-
-
 # --- who has the files open -------------------------------------------------------------------
 
 
@@ -190,8 +190,8 @@ def other_processes(path: Path) -> list[int]:
 
 
 def _named(process: int) -> str:
-    own = " (this one)" if process == os.getpid() else ""
-    return f"process {process}{own} of host {os.uname().nodename}"
+    which = " (this one)" if process == os.getpid() else ""
+    return f"process {process}{which} of host {os.uname().nodename}"
 
 
 def _lockers(path: Path, start: int, end: int) -> list[int]:
@@ -201,8 +201,8 @@ def _lockers(path: Path, start: int, end: int) -> list[int]:
 def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
     """Yield (process, first byte, last byte) of locks on the -shm file."""
     with suppress(OSError):
-        place = Path(f"{path}-shm").stat()
-        device = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}:{place.st_ino}"
+        shm = Path(f"{path}-shm").stat()
+        device = f"{os.major(shm.st_dev):02x}:{os.minor(shm.st_dev):02x}:{shm.st_ino}"
         for line in LOCKS.read_text().splitlines():
             words = line.replace("->", "").split()
             if device in words:
@@ -213,11 +213,11 @@ def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
 
 
 def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
-    """Delete the sealed files of *sets*. Return the sets that a process is sealing now.
+    """Delete the sealed files of *sets*, durably. Return the sets that a process is sealing now.
 
     A process that seals a set locks a file beside it, reads the set, checks for deletions since,
     and keeps the lock until the sealed file is at its path. So once the lock was free, no new file
-    contains data that were erased before. A loss of power does not restore deleted files.
+    contains data that were erased before.
     """
     busy = [number for number in sorted(sets) if not _cleared(folder, number)]
     if folder.exists():
@@ -254,8 +254,8 @@ def file_stats(db: SqliteConnection, path: Path) -> StoreStats:
     """Return figures of the store."""
     return replace(
         ledger.table_stats(db),
-        file_bytes=_size(path),
-        wal_bytes=_size(Path(f"{path}-wal")),
+        file_bytes=size_of(path),
+        wal_bytes=size_of(Path(f"{path}-wal")),
         free_bytes=free_bytes(db),
         details={
             "sqlite": apsw.sqlite_lib_version(),
@@ -266,20 +266,13 @@ def file_stats(db: SqliteConnection, path: Path) -> StoreStats:
     )
 
 
-def size_bytes(path: Path) -> int:
-    """Return the bytes of a store and its log on the disk."""
-    return _size(path) + _size(Path(f"{path}-wal"))
-
-
-def _size(path: Path) -> int:
+def size_of(path: Path) -> int:
+    """Return the bytes of a file, 0 if it does not exist."""
     return path.stat().st_size if path.exists() else 0
 
 
 def backup(db: SqliteConnection, target: Path) -> None:
-    """Copy the current store; the copy appears whole, or not at all.
-
-    The copy contains no forgotten data that wait for a scrub.
-    """
+    """Copy the current store, without erased data; the copy appears whole, or not at all."""
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
     with part_of(target) as part:
@@ -303,10 +296,10 @@ def backup(db: SqliteConnection, target: Path) -> None:
 
 
 def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
-    """Replace the contents of an open store by a backup, in one transaction.
+    """Replace the contents of an open store, damaged pages too, by a backup, in one transaction.
 
-    Side files of the old contents are deleted durably before: the change log of a backup may have
-    the same lines, and a kill may come at any moment. Damaged pages of the store are replaced too.
+    Side files of the old contents are deleted durably before: the change log of the backup may have
+    the same lines, and a kill may come at any moment.
 
     Raises:
         NotFound, NotAStore, StoreTooNew, StoreDamaged: See `opened_backup`.
@@ -353,11 +346,7 @@ def opened_backup(source: Path) -> Generator[SqliteConnection]:
 
 
 def refuse_closed(folder: Path) -> None:
-    """Raise before a change if side files could not be deleted from *folder* afterwards.
-
-    Raises:
-        StoreReadOnly: This user may not delete files there.
-    """
+    """Raise `StoreReadOnly` if this user may not delete files from *folder*."""
     if folder.exists() and not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         raise StoreReadOnly(
             f"{folder} cannot be read and written by this user, and files in it have to go; let "

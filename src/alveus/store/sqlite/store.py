@@ -1,12 +1,8 @@
-"""The store on one SQLite file: its writes, and the maintenance of the file.
+"""The store on one SQLite file, and the maintenance of the file.
 
-A write waits in the queue of threads, then for the write lock among processes, then for SQLite's
-lock. Every commit group is one transaction and one fsync.
-
-All memories of this process that open a file in the same way share one open file:
-`SharedStore.open`. They share its connections, locks, queue of commits and cached rows. Each handle
-keeps its open state, and the lease owners that it made count as alive; those are dead once the
-handle is closed.
+All memories of this process that open a file in the same way share one open file, with its
+connections, locks, queue of commits and cached rows: `SharedStore.open`. The lease owners that a
+handle made count as alive until the handle is closed.
 """
 
 from __future__ import annotations
@@ -47,33 +43,27 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         """Remove erased data from every file. Return the hindrances, in words."""
         unfinished = maintenance.rewrite_erased(db, erasing.unfinished_receipts(db))
         hindrances = maintenance.empty_log(db, self._path, self._mover)
-        hindrances += maintenance.clear_side_files(self.folder, unfinished)
+        sets = {number for receipt in unfinished for number in receipt.erased.sets}
+        busy = maintenance.clear_files(self.folder / "index", sets)
+        hindrances += [f"a process writes the index of set {number}" for number in busy]
         remaining: list[str] = []
         with db:
             remaining = erasing.finish_receipts(db, unfinished, hindrances, now=now)
         return remaining  # noqa: RET504 - to its types, the block may end early
 
     def refuse_closed_index(self) -> None:
-        """Raise if this user may not delete index files, before a call that has to delete them.
-
-        Raises:
-            StoreReadOnly: The user may not.
-        """
+        """Raise `StoreReadOnly` if this user may not delete index files."""
         maintenance.refuse_closed(self.folder / "index")
 
     @explaining
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
         """See `Ledger.shrink`."""
-        pruned = partial(_given_back, limit=limit, keep_free=keep_free)
-        given, is_last = call_within(self.writing(), pruned)
+        shrunk = partial(maintenance.shrink, limit=limit, keep_free=keep_free)
+        given, is_last = call_within(self.writing(), shrunk)
         if is_last and not keep_free:
-            call_within(self._between_commits(), self._shrink_files)
+            files = partial(maintenance.shrink_files, path=self._path, mover=self._mover)
+            call_within(self._between_commits(), partial(files, folder=self.folder))
         return given
-
-    def _shrink_files(self, db: SqliteConnection) -> None:
-        """Shrink the file itself, and the files beside it."""
-        maintenance.empty_log(db, self._path, self._mover)
-        maintenance.clear_small_sets(db, self.folder)
 
     @explaining
     def stats(self) -> StoreStats:
@@ -84,9 +74,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
     def size_bytes(self) -> int:
         """See `Ledger.size_bytes`."""
         self.check_open()
-        return maintenance.size_bytes(self._path)
-
-    # --- the file -----------------------------------------------------------------------------
+        return maintenance.size_of(self._path) + maintenance.size_of(Path(self._log_location))
 
     @property
     def open_elsewhere(self) -> list[int]:
@@ -102,10 +90,10 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
     @classmethod
     @translated
     def check_backup(cls, source: Path, *, whole: bool = False) -> None:
-        """Raise if *source* is no backup that `restore` accepts, by its head; see there.
+        """Raise the errors of `restore` if the head of *source* is no backup's.
 
         Args:
-            whole: Check each of its pages, too.
+            whole: Also check each page.
         """
         source = Path(os.path.realpath(source))
         with maintenance.opened_backup(source) as copy:
@@ -142,11 +130,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
     ) -> list[str]:
         """Rebuild the data derived from items and runs, in one transaction. Return the repairs.
 
-        Side files are deleted, and rebuilt on use.
-
-        Args:
-            dimensions: Returns the dimensions of a scope's vectors. None means unknown.
-            progress: Called with the number of items examined since the last call.
+        Side files are deleted, and rebuilt on use. See `checking.repair_derived`.
 
         Raises:
             StoreDamaged: The file itself is damaged; nothing was changed.
@@ -177,11 +161,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
     @explaining
     def problems(self, *, deep: bool = False) -> list[str]:
-        """Return the problems that SQLite and alveus find in the file. Empty means none.
-
-        Args:
-            deep: Read every page, used or not, and every text, too.
-        """
+        """See `checking.problems`."""
         with self.reader() as db:
             return checking.problems(db, deep=deep)
 
@@ -203,15 +183,6 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         """Return whether the pages of the file have checksums."""
         with self.reader() as db:
             return checksums.are_kept(db)
-
-
-def _given_back(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, bool]:
-    """Return the number of bytes returned to the disk, and whether no more can be returned."""
-    if not keep_free:
-        maintenance.trim_change_log(db)
-    pages = max(1, limit // db.pragma("page_size"))
-    given = maintenance.give_back(db, pages=pages, spare=keep_free)
-    return given, not (given and maintenance.free_bytes(db))
 
 
 T = TypeVar("T")
@@ -245,9 +216,7 @@ class OpenFile:
     def collected(self, owners: set[str]) -> None:
         """Release the file for a handle that was never closed, without a commit or waiting.
 
-        Args:
-            owners: The lease owners that the handle made count as alive. They are dead now, even
-                while other handles have the file open.
+        The lease owners *owners* of the handle are dead now.
         """
         if self._left():
             self.store.collect()
@@ -263,8 +232,6 @@ class OpenFile:
 
 
 _CLOSED = Connections()
-"""The connections of a closed handle."""
-
 _CLOSED.state = "closed"
 
 _mutex = FreshLock()
@@ -294,8 +261,7 @@ class SharedStore(SqliteStore):
     ) -> Self:
         """Open the store at *path*, or join an open file of this process with the same arguments.
 
-        If another file is at the path by now, or the log was deleted, the store is opened anew. See
-        `SqliteFile.open`.
+        See `SqliteFile.open`.
         """
         path = Path(os.path.realpath(path))
         FORKS.check_sound(path)
@@ -310,7 +276,7 @@ class SharedStore(SqliteStore):
             joined = cls._joined(key)
             if joined is None:
                 file = OpenFile(store, key)
-                if not store.is_immutable:  # as it is at rest: a later one may find it written to
+                if not store.is_immutable:  # at rest: a later handle may find other contents
                     _files[key] = file
                 return cls(file)
         store.close()  # another thread was first
@@ -336,8 +302,6 @@ class SharedStore(SqliteStore):
         """
         return self._file.common(key, make(self._file.store))
 
-    # --- shared by the handles ----------------------------------------------------------------
-
     def take_back(self, db: SqliteConnection) -> None:
         """See `SqliteFile.take_back`; it works even after this handle is closed."""
         self._file.store.take_back(db)
@@ -345,8 +309,6 @@ class SharedStore(SqliteStore):
     def _refuse_handles(self) -> None:
         if self._file.users > 1:
             raise StoreBusy(f"{self._path} is open elsewhere; close it there first")
-
-    # --- of this handle ------------------------------------------------------------------------
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """See `Ledger.acquire_lease`."""
