@@ -7,12 +7,10 @@ Commits:
     The row `ledger` has the number of the last commit. A transaction locks the row, so that commits
     have one order, and commits without waiting for the disk. An empty transaction then waits for
     the disk.
-    Most commits are drafted without the lock and sent as one packet: `begin_draft` takes the lock
-    and compares the reads of the draft. If other hosts only added commits, the numbers and times of
-    the draft move on. Any other change refuses the draft. It is made again, and after some tries
-    committed under the lock. Each commit writes the number of its attempt into its host's row of
-    `appender`: if the answer was lost, the row says whether the commit happened, and a fence
-    refuses an attempt that arrives later.
+    Most commits are drafted without the lock and sent as one packet: see `drafting`.
+    Each commit writes the number of its attempt into its host's row of `appender`: if the answer
+    was lost, the row says whether the commit happened, and a fence refuses an attempt that arrives
+    later. PostgreSQL's transaction ids cannot serve: after a crash, the server reuses lost ids.
 
 Caches:
     A host caches the numbers of keys and sets, and notes, until `ledger.structure` changes;

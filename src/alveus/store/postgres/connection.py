@@ -1,9 +1,4 @@
-"""Connections to a PostgreSQL server: the URL, statements in one packet, errors, outages.
-
-`ServerLocation` takes a URL apart. `PipelinedConnection` sends several statements in one packet.
-`PostgresConnection` is the `Connection` of the shared statements. `explained` turns errors of the
-server into errors of alveus, and `OutageLog` logs an outage once.
-"""
+"""Connections to a PostgreSQL server: the URL, statements in one packet, errors, outages."""
 
 from __future__ import annotations
 
@@ -45,20 +40,17 @@ CANCEL_S = 5.0
 """How long to wait until the server has cancelled a statement."""
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-"""Begins a writing transaction, whatever isolation is the default of the server.
-
-The lock of the ledger orders transactions. One that waited for it must see what others committed.
-"""
+"""Begins a transaction that sees all commits that were made while it waited for the lock."""
 
 EPOCH = """
     (date_part('epoch', greatest(pg_postmaster_start_time(),
         CASE WHEN current_setting('server_version_num')::int >= 150000
         THEN pg_stat_get_bgwriter_stat_reset_time() END)) * 1000000)::bigint
 """
-"""The time when the server started, or recovered from a crash of one of its processes.
+"""When the server started, or recovered from a crash of one of its processes.
 
-A recovery resets the statistics of the server. PostgreSQL 14 reads them from a file, which is slow:
-there only a start of the whole server counts.
+A recovery resets the statistics. PostgreSQL 14 reads them from a file, which is slow: there only a
+start of the server counts.
 """
 
 # --- the URL --------------------------------------------------------------------------------------
@@ -151,15 +143,15 @@ class ServerLocation(NamedTuple):
 
 # --- statements in one packet ---------------------------------------------------------------------
 #
-# psycopg's pipeline sends each statement by itself: both sides wake up for each. Here libpq gathers
-# 8 KB before it sends, which halves the cost of a commit on both sides, and so the time for which
-# it holds the lock. Large statements are sent at once, so that libpq never copies all of them.
+# psycopg's pipeline sends each statement by itself. Here libpq gathers 8 KB before it sends, which
+# halves the cost of a commit on both sides, and so the time for which it holds the lock. Large
+# statements are sent at once, so that libpq never copies all of them.
 
 PREPARE_AFTER = 5
 """A statement is prepared after so many uses on a connection, as in psycopg."""
 
 PREPARED = 200
-"""Prepared statements of a connection at most; later ones are parsed each time."""
+"""The most prepared statements of a connection; later ones are parsed each time."""
 
 MOST_QUEUED_BYTES = 1 << 20
 """Bytes of values, roughly, that libpq copies before it sends them."""
@@ -212,8 +204,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
 
     Attributes:
         done: The number of executed statements of the last `run_together`.
-        is_pooled: A pooler may give each transaction another session of the server, which does not
-            know earlier prepared statements. Nothing is prepared then.
+        is_pooled: A pooler may change the session of the server, so that nothing is prepared.
     """
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
@@ -349,7 +340,6 @@ class PostgresConnection:
     sent in one round trip.
 
     Attributes:
-        raw: The connection that sends.
         together: `settle` sends nothing: the statements go with the COMMIT, which `finish` sends.
     """
 
@@ -570,14 +560,9 @@ _LOST = ("discarding broken connection", "discarding closed connection")
 
 
 class OutageLog(logging.Filter):
-    """Logs one warning when a server becomes unreachable, and one line when it answers again.
+    """Logs one warning when a server becomes unreachable, and one when it answers again.
 
-    The pool retries for minutes and logs a warning at each attempt, which goes to stderr in a
-    program without logging. Records of other pools pass.
-
-    Args:
-        pool: The unique name of the pool.
-        location: The URL of the store, without its password.
+    Filters the warnings of the pool with the unique name *pool*, one at each attempt.
     """
 
     def __init__(self, pool: str, location: str) -> None:

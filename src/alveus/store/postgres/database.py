@@ -1,13 +1,6 @@
 """An open PostgreSQL database: its pool, its transactions, and commits whose answer is lost.
 
-Every writing transaction locks the one row of the table `ledger`, so that commits of all hosts have
-one order. Commits of one host share transactions. The lock is released before the wait for the
-disk: a second, empty transaction, sent with the first, waits. No session setting is needed outside
-a transaction, so a pooler may be used.
-
-Every commit writes the number of the attempt into this host's row of the table `appender`. A host
-that lost the answer of a commit reads this row, so it never guesses. PostgreSQL's transaction ids
-cannot serve: after a crash, the server reuses lost ids.
+No session setting is needed outside a transaction, so a pooler may be used.
 """
 
 from __future__ import annotations
@@ -78,17 +71,13 @@ POOL = 8
 """Most connections of one open store."""
 
 IDLE_S = 10.0
-"""How long the server waits for a host in the middle of a transaction.
-
-After statements that were sent together, PostgreSQL 18 does not always start that timer: see
-docs/postgres.md.
-"""
+"""How long the server waits for a host in the middle of a transaction; see docs/postgres.md."""
 
 UNKNOWN_S = 30.0
 """Longest wait for the outcome of a commit whose answer was lost."""
 
 REDRAFTS = 3
-"""An overtaken group is drafted again so often before it takes the lock."""
+"""How often an overtaken group is drafted again before it takes the lock."""
 
 DRAFT_S = 60.0
 """Longest time of a small draft from the lock to its COMMIT; see `_limit_ms`."""
@@ -140,7 +129,7 @@ class ConnectionLost(Exception):
 
 
 class _Seen(NamedTuple):
-    """The state of the database that the cache reflects. None means that the cache is empty.
+    """The state of the database that the cache reflects. A version of None means no state.
 
     Attributes:
         version: Changes with every transaction that writes.
@@ -149,8 +138,8 @@ class _Seen(NamedTuple):
         losses: Number of broken connections so far: PostgreSQL 14 does not show every crash.
     """
 
-    version: int | None
-    structure: int | None
+    version: int | None = None
+    structure: int | None = None
     epoch: int = 0
     losses: int = 0
 
@@ -168,7 +157,7 @@ class PostgresDatabase(SqlDatabase):
     ) -> None:
         super().__init__(read_only=read_only)
         self._server, self._durability, self._wait_s = server, durability, wait_s
-        self._seen = _Seen(None, None)
+        self._seen = _Seen()
         self._losses = 0
         self._turn = HandleLock()
         self._host = secrets.randbits(63)
@@ -218,17 +207,15 @@ class PostgresDatabase(SqlDatabase):
         return connection.explained(error, self.location)
 
     def is_worth_another_try(self, error: Exception) -> bool:
-        """See `SqlDatabase.is_worth_another_try`."""
-        return isinstance(error, ConnectionLost) and self._renew()
-
-    def _renew(self) -> bool:
-        """Replace all broken connections; return True."""
-        with suppress(psycopg.Error, PoolTimeout):  # the next try says what is wrong
+        """See `SqlDatabase.is_worth_another_try`; replaces all broken connections."""
+        if not isinstance(error, ConnectionLost):
+            return False
+        with suppress(psycopg.Error, PoolTimeout):  # the next try raises it
             self._pool.check()
         return True
 
     def check_open(self) -> None:
-        """Refuse a closed handle, or one that a forked child inherited."""
+        """See `SqlDatabase.check_open`."""
         if self._process != os.getpid():
             raise ForkedStore(
                 f"{self.location} was opened before a fork; open it again in the child"
@@ -295,7 +282,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _one_writer(self) -> Generator[None]:
-        """Let one thread of this host write at a time: they share the cache."""
+        """Let one thread of this host write at a time, as threads share the cache."""
         if not self._turn.acquire(timeout=self._wait_s):
             raise StoreBusy(
                 f"{self.location}: another thread has been writing for too long; try again, or "
@@ -309,8 +296,7 @@ class PostgresDatabase(SqlDatabase):
     def _begin(self, db: PostgresConnection) -> _Seen:
         """Take the lock; return the state that the cache reflects after the commit.
 
-        The cache is dropped if another host wrote. Numbers of keys and sets stay, unless some were
-        changed.
+        If another host wrote, only numbers of keys and sets that did not change stay in the cache.
         """
         losses, seen = self._losses, self._take_seen()
         db.execute(BEGIN)
@@ -327,10 +313,10 @@ class PostgresDatabase(SqlDatabase):
     def _take_seen(self) -> _Seen:
         """Return the state of the cache, and mark the cache stale until the next commit succeeds.
 
-        After a connection broke, None is returned too: a crashed server may have lost rows that
-        this host read, and may give their numbers to other rows.
+        After a connection broke the state is empty: a crashed server may have lost rows, and may
+        give their numbers to other rows.
         """
-        seen, self._seen = self._seen, _Seen(None, None)
+        seen, self._seen = self._seen, _Seen()
         return seen if seen.losses == self._losses else self._seen
 
     def _commit(self, db: PostgresConnection) -> None:
@@ -404,10 +390,9 @@ class PostgresDatabase(SqlDatabase):
         for tries_left in range(TRIES - 1, -1, -1):
             try:
                 self._commit_once([ticket for ticket in group if not ticket.settled])
-            except ConnectionLost:
-                if not tries_left:
+            except ConnectionLost as error:
+                if not (tries_left and self.is_worth_another_try(error)):
                     raise
-                self._renew()
             else:
                 return
 
@@ -428,8 +413,8 @@ class PostgresDatabase(SqlDatabase):
         """Do the work of a group under the lock.
 
         Args:
-            together: Send writes with the COMMIT: fewer round trips, but what the server then
-                refuses is refused for the whole group.
+            together: Send writes with the COMMIT: fewer round trips, but a refusal by the server
+                concerns the whole group.
         """
         with self.writing(together=together) as db:
             touched = self._flush_touches(db)
@@ -444,11 +429,7 @@ class PostgresDatabase(SqlDatabase):
         """Commit the part of a group that can be drafted; the other tickets stay unsettled.
 
         A group that cannot be drafted is split, unless this host writes alone: then no other host
-        waits for the lock, and the whole group takes it.
-
-        Raises:
-            ConnectionLost: A connection broke, and nothing more was committed.
-            Unavailable: Whether it was committed is not known.
+        waits for the lock, and the whole group takes it. Raises as `writing` does.
         """
         parts, others_wait = [group], False
         while parts:
@@ -517,7 +498,7 @@ class PostgresDatabase(SqlDatabase):
             raise
         finally:
             if drafts_on.numbers_rows and not is_made:  # the cache has numbers of no row
-                self._seen, self._cache = _Seen(None, None), WriterCache()
+                self._seen, self._cache = _Seen(), WriterCache()
         self._keep(draft, base, seen, before, adds=only_adds(group))
         self._drop_touches(touches)
         for ticket, answer in zip(group, draft.answers_after(base), strict=True):
@@ -623,8 +604,6 @@ class PostgresDatabase(SqlDatabase):
             yield
         finally:
             self._owners.dismiss(what)
-
-    # --- copies of all rows -------------------------------------------------------------------
 
     identity_override = "OVERRIDING SYSTEM VALUE"
 

@@ -1,18 +1,16 @@
-"""Drafts: commits that are worked out without the lock, then checked and made in one packet.
+"""Drafts: commits that are computed without the lock, then checked and made in one packet.
 
 A draft runs a `Transaction` on a `DraftConnection`. Reads are sent at once, without the lock of the
-ledger; writes are collected. Then everything goes to the server together: `alveus.begin_draft`
-takes the lock, each read runs again at its position among the writes and must give the same rows,
-then come the writes and the COMMIT. So the lock is held while the server works, never while a host
-works. If a read returns other rows, the draft is refused and nothing is changed.
+ledger; writes are collected. Then one packet goes to the server: `alveus.begin_draft` takes the
+lock, each read runs again at its position among the writes and must give the same rows, then come
+the writes and the COMMIT. So the lock is held while the server works, never while a host works. If
+a read returns other rows, the draft is refused; after some tries the group is committed under the
+lock.
 
-There are two kinds. An *exact* draft is for a host that writes alone. It uses the whole cache of
-the host, its numbers and times are final, and it is refused if another host wrote meanwhile. A
-*moving* draft counts its numbers from the last commit that the host knows. Its SQL adds the number
-of commits of other hosts since, and raises its times; see `with_moved`.
-
-A host's row in the table `appender` holds the last attempt that was committed. A host that lost an
-answer asks for that row, and sets a fence there: an attempt that is still on its way is refused.
+An *exact* draft is for a host that writes alone. It uses the whole cache of the host, its numbers
+and times are final, and it is refused if another host wrote meanwhile. A *moving* draft counts its
+numbers from the last commit that the host knows. Its SQL adds the number of commits of other hosts
+since, and raises its times; see `with_moved`.
 
 A new key, set, agent or lane gets its number from a sequence before the lock is taken. The read
 that did not find it is checked like every read. Numbers of a refused draft are never reused.
@@ -64,7 +62,7 @@ ATTEMPT = """
 DISMISS = """
     DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'
 """
-"""Also deletes hosts that ended without closing; the next commit of one that still runs inserts it.
+"""Also deletes old rows; the next commit of a host that still runs inserts its row again.
 
 A fence stays: the packet that it refuses may still arrive.
 """
@@ -125,8 +123,7 @@ _WRITES = (
     *("DELETE FROM durable_call ", "DELETE FROM lease ", "DELETE FROM node "),
     *("INSERT INTO consumer (", "UPDATE consumer SET position", "DELETE FROM consumer "),
 )
-"""Writes that a draft may make. None changes rows that other hosts cache, or makes a number.
-"""
+"""Writes that a draft may make. None changes rows that other hosts cache, or makes a number."""
 
 _READ_TOO_LATE = {
     "DELETE FROM consumer ": "consumer",
@@ -145,8 +142,8 @@ class NotADraft(Exception):
     """The work needs rows or writes that a draft cannot foresee.
 
     Attributes:
-        position: Position of the first ticket that cannot be in one draft with the tickets before
-            it. It is the middle of the group if the server refused the draft.
+        position: The first ticket that cannot be in one draft with the tickets before it; the
+            middle of the group if the server refused the draft.
     """
 
     def __init__(self, position: int = 0) -> None:
@@ -158,10 +155,9 @@ class Overtaken(Exception):
     """Another host changed the state from which this host began to draft."""
 
 
-# --- numbers and times that move ------------------------------------------------------------------
+# --- numbers and times that commits of other hosts move -------------------------------------------
 #
-# Other hosts may move them until the draft is committed. Each has a type, so that a number that was
-# read is never moved, and arithmetic that would go wrong is refused.
+# Each has a type, so that a number that was read is never moved, and wrong arithmetic is refused.
 
 
 def _refusing(self: object, other: object = None, /) -> Any:  # noqa: ANN401, ARG001 - any operator
@@ -310,8 +306,6 @@ class Known(NamedTuple):
     Attributes:
         version: Version of the ledger, for an exact draft. None means a moving draft.
         read_version: Version of the ledger before the first read. None means not known yet.
-        structure: See `alveus.ledger`.
-        epoch: Epoch of the server.
         cache: Cached rows of the host that are still valid.
     """
 
@@ -326,7 +320,6 @@ class DraftConnection:
     """A `Connection` that reads at once, without the lock, and collects writes.
 
     Attributes:
-        known: The state that the draft starts from.
         guesses: Ids that must be new count as new without a read.
         statements: The statements to send after `alveus.begin_draft`.
         read_version: Version of the ledger before the first read. None means that nothing was read.
@@ -447,9 +440,7 @@ class DraftConnection:
         """Raise `NotADraft`."""
         raise NotADraft
 
-    def recover(self) -> None:
-        """Raise `NotADraft`."""
-        raise NotADraft
+    recover = _refusing
 
     def settle(self) -> None:
         """Do nothing: no statement waits."""
@@ -502,8 +493,7 @@ def _read_again(statement: str, bindings: int, *, always: bool) -> str:
     """Return SQL that checks a read against the digest of its rows, the last binding.
 
     Args:
-        always: Check even if no other host wrote: the draft wrote before the read, or bindings
-            move.
+        always: Check even if no other host wrote.
     """
     numbered = with_moved(statement, (None,) * bindings)
     same = f"alveus.check_same(?{bindings + 1}::bytea, {_DIGEST})"
@@ -527,13 +517,9 @@ def _tables(statement: str) -> frozenset[str]:
 
 
 class DraftBase(NamedTuple):
-    """The state of the ledger before a draft was committed.
+    """The state of the ledger before a draft was committed: last commit, its time, last run.
 
-    Attributes:
-        number: The last commit.
-        time: Its time.
-        version: Version of the ledger. None means not known.
-        run: The last run, if the draft begins one.
+    A version of None means not known; *run* is given if the draft begins one.
     """
 
     number: int
@@ -546,15 +532,12 @@ class GroupDraft(NamedTuple):
     """A group of commits that can be made if no read has changed.
 
     Attributes:
-        connection: Holds the statements.
         cache: The cache of an exact draft, updated with its changes.
-        number: Number of the commit before the draft.
+        number: The last commit before the draft.
         commits: The number of commits that the draft makes.
         answers: One for each ticket of the group; an error only if there is one ticket.
-        is_empty: Nothing to commit: the call is refused or was made before. The answers are final
-            once the reads were checked.
-        least: The earliest time that the last commit before may have.
-        latest: The latest.
+        is_empty: Nothing to commit: the call is refused or was made before.
+        least, latest: The earliest and latest time that the last commit before may have.
         last_time: Time of the last commit of the draft.
     """
 
@@ -579,11 +562,7 @@ class GroupDraft(NamedTuple):
         return self.connection.known.version is not None
 
     def begin(self, host: int, attempt: int, wait_s: float, limit_ms: int | None) -> Query:
-        """Return the statement that takes the lock and returns a `DraftBase`.
-
-        Args:
-            limit_ms: Longest time of the transaction from then on. None means no limit.
-        """
+        """Return the statement that takes the lock, for *limit_ms* at most, and a `DraftBase`."""
         known, connection = self.connection.known, self.connection
         bindings = (
             *(host, attempt, known.epoch, known.structure, known.version, connection.read_version),
@@ -619,9 +598,6 @@ class MovingTransaction(Transaction):
 
     Args:
         earliest: The earliest clock reading of its batches; None: it has no batches.
-
-    Attributes:
-        least: See `GroupDraft`.
     """
 
     def __init__(
@@ -639,11 +615,7 @@ class MovingTransaction(Transaction):
 
     @property
     def latest(self) -> int:
-        """The latest time that the last commit before may have.
-
-        After a later commit, times would go back, or the words of an item would belong to another
-        minute (see `read_at`).
-        """
+        """See `GroupDraft`: later, times would go back, or `read_at` read another minute."""
         if self._earliest is None:
             return FOREVER_US
         if self._use.decided:
@@ -698,8 +670,8 @@ def drafted(
 ) -> GroupDraft:
     """Return a group as a draft.
 
-    Adds to the cache what it looks up: numbers of keys and sets, notes, and the numbers of new
-    rows. An exact draft also changes the cache as its commits do.
+    Adds numbers of keys, sets and new rows, and notes, to the cache; an exact draft changes the
+    cache as its commits do.
 
     Raises:
         NotADraft: A part needs a separate draft, or the lock.

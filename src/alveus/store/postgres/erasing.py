@@ -127,11 +127,9 @@ class GuestEraser(Eraser):
 
 
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
-    """Rewrite every table of *schema*; return descriptions of remaining holders of erased rows.
+    """Rewrite every table of *schema*, as its owner. Return the remaining holders of erased rows.
 
-    Only the owner of the tables may call this. The index of vectors is made again, which
-    takes minutes for
-    a set of a million items.
+    Making the index of vectors again takes minutes for a set of a million items.
     """
     if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
         for statement in large_sets.STRAYS:

@@ -1,13 +1,11 @@
 """Large sets: the server chooses the candidates of a search, and keeps an index of them.
 
 By meaning through pgvector: HNSW over half-precision vectors, with an iterative scan that applies a
-filter while it walks the index. By words through an inverted index of term hashes, the rarest term
-first. Items that the index does not have yet are all candidates.
+filter. By words through an inverted index of term hashes, the rarest term first. Items that the
+index does not have yet are all candidates.
 
-`LargeSetBuilder` brings the index up to date in steps. Vectors and terms are inserted without the
-lock of the ledger; rows that ended meanwhile are deleted under the lock, in the transaction that
-notes the progress. So every counted row of the index is live, or is deleted by the transaction that
-ends it.
+`LargeSetBuilder` inserts vectors and terms without the lock of the ledger. Rows that ended
+meanwhile are deleted under the lock, in the transaction that notes the progress.
 """
 
 from __future__ import annotations
@@ -66,7 +64,7 @@ GIVE_MEMORY = """
     SELECT set_config('maintenance_work_mem', '512MB', {local})
     WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
 """
-"""The least memory for the creation of an index: with less it takes many times as long."""
+"""Memory for the creation of an index, without which it takes many times as long."""
 
 TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
 
@@ -136,8 +134,7 @@ _SETTINGS = """
         set_config('enable_hashjoin', 'off', TRUE), set_config('enable_mergejoin', 'off', TRUE),
         set_config('max_parallel_workers_per_gather', '0', TRUE)
 """
-"""For one transaction: the planner guesses that the tail is a third of the set, and would read the
-whole set instead of a few thousand rows."""
+"""For one transaction, or the planner would read the whole set instead of a few thousand rows."""
 
 
 STRAYS = [
@@ -146,9 +143,6 @@ STRAYS = [
     for table in ("large_vector", "large_text", "large_late")
 ]
 """Deletes rows from the index that ended after its builder was killed."""
-
-
-# --- reading --------------------------------------------------------------------------------------
 
 
 def read_large_set(
@@ -429,13 +423,7 @@ _STRAYS_PAST = [
 
 
 class LargeSetBuilder:
-    """Keeps the index of large sets up to date, in a thread that `wake` starts.
-
-    Args:
-        lend: Lends a connection without a transaction.
-        write: Lends a connection that holds the lock of the ledger.
-        alone: Holds a right among all hosts, for a block.
-    """
+    """Keeps the index of large sets up to date, in a thread that `wake` starts."""
 
     def __init__(
         self,

@@ -1,8 +1,7 @@
 """Owners of leases, and whether they are alive, by the server's clock.
 
-Each owner has a row with the time until which it counts as alive. A thread of its process extends
-that time. A process that dies, or cannot reach the server, counts as dead `LEASE_S` later. Its
-later commits are refused once another owner has taken the lease over, which raises the epoch.
+Each owner has a row with the time until which it counts as alive, which a thread of its process
+extends. A process that dies, or cannot reach the server, counts as dead `LEASE_S` later.
 """
 
 from __future__ import annotations

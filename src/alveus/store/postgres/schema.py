@@ -1,12 +1,10 @@
 """The schema of a store in PostgreSQL: its creation, check and migration, and its grants.
 
-The table `ledger` holds two numbers: the schema, and the least schema that a program must know to
-use the tables. A migration names the latter in its first line, ``-- least: N``, so that it locks
-out an older alveus only if it must.
+The table `ledger` holds the schema, and the least schema that a program must know to use the
+tables, which a migration names in its first line: ``-- least: N``.
 
-The server decides which rows a user sees and changes: `schema.sql` has the policies. A grant is the
-right to use the schema, and a row for each space and knowledge. The owner of the tables may use all
-of them.
+Policies in `schema.sql` decide which rows a user sees. A grant is the right to use the schema, and
+a row for each space and knowledge; the owner of the tables needs none.
 """
 
 from __future__ import annotations

@@ -1,22 +1,21 @@
 """The VFS of a store's connections: a checksum on every page, and fewer writes to the log.
 
 SQLite's checksum VFS writes a checksum into the last 8 bytes of a page, which a file reserves when
-it is made. A page from the file that does not match is an I/O error. The write-ahead log has other
-checksums. A connection learns from the head of the file whether pages have checksums. A connection
-opened before they had could write pages without; so code that moves the log reads the head first.
+it is made. A page of the file that does not match is an I/O error. A connection learns from the
+head of the file whether pages have checksums; code that moves the log reads the head first, as the
+connection may be older than the checksums.
 
 The VFS comes with apsw as an extension. SQLite would load it with its symbols global in the
-process: if two libraries export one name, such as ``sqlite3_api``, both use the first one's and
-call functions of the wrong SQLite, and the process dies. So SQLite loads nothing here. A VFS in
-Python replaces the system's loader once, and keeps the address of the table of SQLite's functions
+process, where they may take the place of another library's. So a VFS in Python replaces the
+system's loader once, and keeps the address of the table of SQLite's functions
 (https://sqlite.org/loadext.html). The extension is loaded from a private copy, with a table in
 which three functions are replaced: it registers its VFS under a name of alveus, on top of a VFS
 that alveus chooses, and changes neither the default VFS nor other connections.
 
-SQLite writes each page that a transaction changed in two calls, and a single add changes nine.
-`values/_c/log.h` collects the writes, and makes them before the last call of the transaction
-returns. If commits wait for the disk, it also extends a growing log in advance, since a sync that
-has to record a new length takes twice as long. Without the compiled module a store works the same.
+SQLite writes each changed page of a transaction in two calls. `values/_c/log.h` collects the
+writes, and makes them before the last call of the transaction returns. If commits wait for the
+disk, it also extends a growing log in advance, since a sync that has to record a new length takes
+twice as long. Without the compiled module a store works the same.
 """
 
 from __future__ import annotations
@@ -89,8 +88,6 @@ def base_vfs() -> str:
 def function_table() -> int | None:
     """Return the address of the table. None means that this build of apsw loads no extensions.
 
-    The process is not changed: only a connection of this call uses the VFS.
-
     Raises:
         Unsupported: The program set SQLite to a single thread, without mutexes.
     """
@@ -99,7 +96,9 @@ def function_table() -> int | None:
     try:
         connection.config(apsw.SQLITE_DBCONFIG_ENABLE_LOAD_EXTENSION, 1)
         connection.load_extension(_LOADER)
-        if loader.table and not _has_mutex(loader.table, connection):
+        table = loader.table
+        mutex_of = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)
+        if table and mutex_of(functions(table)[_DB_MUTEX])(connection.sqlite3_pointer()) is None:
             raise Unsupported(
                 "this program set SQLite to a single thread (SQLITE_CONFIG_SINGLETHREAD), and "
                 "alveus uses several; leave that setting out"
@@ -110,11 +109,6 @@ def function_table() -> int | None:
         connection.close()
         loader.unregister()
     return loader.table or None
-
-
-def _has_mutex(table: int, connection: apsw.Connection) -> bool:
-    mutex_of = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_void_p)(functions(table)[_DB_MUTEX])
-    return mutex_of(connection.sqlite3_pointer()) is not None
 
 
 def functions(table: int) -> ctypes.Array[ctypes.c_void_p]:
@@ -157,8 +151,7 @@ def gathering(table: int, below: int) -> int:
 def drop_undone(connection: apsw.Connection) -> None:
     """Drop the collected writes of a transaction that this connection rolls back.
 
-    A large transaction may be written in parts before its commit. Without this call, a later call
-    would write the rest over the commits of other connections.
+    A large transaction may have been written in part; a later call would write the rest.
     """
     table = function_table()
     if COMPILED is not None and table is not None:
@@ -247,17 +240,14 @@ def _loaded() -> object | None:
         VFS_REGISTER: _REGISTER(register),
         AUTO_EXTENSION: _AUTO(leave_out),
     }
-    for place, function in ours.items():
-        given[place] = ctypes.cast(function, ctypes.c_void_p).value
+    for index, function in ours.items():
+        given[index] = ctypes.cast(function, ctypes.c_void_p).value
     entry(None, None, given)
     return (library, given, ours, name) if VFS in apsw.vfs_names() else None
 
 
 def _file() -> Path:
-    """Return the path of the extension with the VFS.
-
-    apsw's look-up takes as long as the rest of opening a file, so it is used only if the extension
-    is not at its usual path.
+    """Return the path of the extension with the VFS; apsw's slow look-up is the last resort.
 
     Raises:
         ImportError, LookupError: This build of apsw has no such extension.
@@ -273,9 +263,7 @@ def _file() -> Path:
 
 
 def _library(content: bytes) -> ctypes.CDLL:
-    """Load a private copy of a shared object, which shares no symbols with other libraries.
-
-    The copy is in memory if possible: a folder for temporary files may forbid execution.
+    """Load a private copy of a shared object, in memory if possible, which shares no symbols.
 
     Raises:
         OSError: The copy cannot be loaded.
@@ -380,8 +368,7 @@ def add(db: apsw.Connection) -> bool:
     """Add checksums to a sound file by rewriting it. Return whether it was rewritten.
 
     The file is in WAL mode, its write lock is held and no other process has it open. After a kill
-    at any moment, the file is unchanged, or completely rewritten: all new pages are in the log, the
-    first page first, and the VFS computes checksums from that page on.
+    at any moment, the file is unchanged, or completely rewritten.
     """
     if are_kept(db) or not are_possible(db):
         return False
@@ -393,15 +380,12 @@ def add(db: apsw.Connection) -> bool:
 
 
 def damaged_pages(db: apsw.Connection) -> list[int]:
-    """Return the numbers of all pages of the file that do not match their checksums.
-
-    Unused pages are checked too. A page that another process is writing is read again.
-    """
+    """Return the numbers of all pages, also unused ones, that do not match their checksums."""
     if not are_kept(db):
         return []
     size = int(db.pragma("page_size"))
     pages = range(1, int(db.pragma("page_count")) + 1)
-    return [n for n in pages if all(_fails(db, n, size) for _ in range(3))]
+    return [n for n in pages if all(_fails(db, n, size) for _ in range(3))]  # maybe just written
 
 
 def _fails(db: apsw.Connection, number: int, size: int) -> bool:
