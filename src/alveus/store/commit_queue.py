@@ -337,7 +337,7 @@ class JointAdds:
         try:
             records = iter(self._recorder.records(pairs, now=now, zone=adds[0].zone))
             each = [(add, list(islice(records, len(add.pairs)))) for add in adds]
-            return [add.batch_of(own, time=now, corroborated=corroborated) for add, own in each]
+            return [add.batch_of(made, time=now, corroborated=corroborated) for add, made in each]
         except Exception:  # noqa: BLE001 - each add is tried alone; the caller of a failing one raises
             if len(adds) == 1:
                 return [None]

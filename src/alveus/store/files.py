@@ -64,7 +64,7 @@ def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
 def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
     """Return *part*, open and locked; an interrupt leaves no lock, as the file closes itself."""
     while True:
-        file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - whoever asked closes it
+        file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - the caller closes it
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):

@@ -329,9 +329,9 @@ class _Parser:
         if name in ("any", "all"):
             nodes, plains = self._list(asked, at, depth + 1)
             return (Some(nodes) if name == "any" else All(nodes)), name, plains
-        path, own = _path(name, at)
-        node, plain = self._field(path, own, asked, at)
-        if not own:
+        path, of_item = _path(name, at)
+        node, plain = self._field(path, of_item, asked, at)
+        if not of_item:
             return node, _spelled(path), plain
         return node, ".".join((path[0], *map(_escaped, path[1:]))), plain
 
@@ -342,28 +342,28 @@ class _Parser:
         both = [self.parse(part, f"{at}[{i}]", depth) for i, part in enumerate(parts)]
         return tuple(node for node, _ in both), [plain for _, plain in both]
 
-    def _field(self, path: Path, own: bool, asked: object, at: str) -> tuple[Node, _Json]:  # noqa: FBT001 - of the path
+    def _field(self, path: Path, of_item: bool, asked: object, at: str) -> tuple[Node, _Json]:  # noqa: FBT001 - of the path
         short = not isinstance(asked, Mapping)
         operators = cast("Mapping[object, object]", {"eq": asked} if short else asked)
         if not operators:
             raise InvalidFilter(f"{at} has no operator; say which of {', '.join(_TESTS)}")
-        kind = ITEM_FIELDS.get(path[0]) if own else None
+        kind = ITEM_FIELDS.get(path[0]) if of_item else None
         parts: list[Node] = []
         plain: _Json = {}
         for op, operand in operators.items():
             self._left -= 1
             if self._left < 0:
                 raise InvalidFilter(f"{at}: a filter has at most {MAX_CONDITIONS} conditions")
-            place = at if short else f"{at}[{short_repr(op)}]"
+            where = at if short else f"{at}[{short_repr(op)}]"
             if type(op) is not str or op not in _TESTS:
-                raise InvalidFilter(f"{place} is no operator; known are {', '.join(_TESTS)}")
+                raise InvalidFilter(f"{where} is no operator; known are {', '.join(_TESTS)}")
             if short and isinstance(operand, list | tuple):
                 raise InvalidFilter(
-                    f"{place} is a list: say {{'in': […]}} for one value of several, "
+                    f"{where} is a list: say {{'in': […]}} for one value of several, "
                     "{'contains': …} for a list that holds it, {'eq': […]} for the same list"
                 )
-            operands = _operands(op, operand, kind, place)
-            parts.append(Condition(path, own, op, frozenset(operands)))
+            operands = _operands(op, operand, kind, where)
+            parts.append(Condition(path, of_item, op, frozenset(operands)))
             plain[op] = _said(op, operands, kind)
         return parts[0] if len(parts) == 1 else All(tuple(parts)), plain
 

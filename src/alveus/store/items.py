@@ -167,7 +167,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
     Attributes:
         partial: True if some items have no vector yet, so that only their words were searched.
             `Memory.settle` waits for the vectors.
-        reranker_failure: Why the re-ranker failed; the hits are then in the search's own order.
+        reranker_failure: Why the re-ranker failed; the hits then keep the order of the search.
             None means that it succeeded, or that none was requested.
         dated: The days that the question names by a word such as "yesterday", and the zone in which
             they are counted. None means that the question names no days.
@@ -303,8 +303,8 @@ def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
     if not in_value and all(valid[name].value is given for name, given in said.items()):
         return ValidText(item, 0)
     counts = {name: each.replaced for name, each in valid.items()}
-    own, about = in_value + counts.pop("value"), counts.pop("metadata")
-    replaced = max(own, sum(counts.values())) + about
+    of_value, about = in_value + counts.pop("value"), counts.pop("metadata")
+    replaced = max(of_value, sum(counts.values())) + about
     made: dict[str, Any] = {name: each.value for name, each in valid.items()}
     if replaced:
         made["metadata"] = {**made["metadata"], REPLACED: replaced}

@@ -420,9 +420,9 @@ def item_of(stored: StoredItem) -> Item:
     text, metadata = record.text, record.metadata
     created = moment(stored.created)
     updated = created if stored.updated == stored.created else moment(stored.updated)
-    has_own_time = record.time is not None and record.time != stored.updated
+    has_time = record.time is not None and record.time != stored.updated
     is_local = metadata.startswith('{"$offset"')
-    time = moment(cast("int", record.time)) if has_own_time else updated
+    time = moment(cast("int", record.time)) if has_time else updated
     return Item(  # by position, as a page has hundreds of items
         text if record.value is None else wire.decode(record.value),
         record.id,

@@ -75,7 +75,7 @@ def draft_of(store: object, scope: Scope) -> object | None:
 
 
 def refuse_own_tree(store: object, scope: Scope) -> None:
-    """Raise `InvalidInput` if an action would wait for its own key, to change its exact tree."""
+    """Raise `InvalidInput` if an action would wait for its key, to change its exact tree."""
     if _holds(store, scope):
         raise InvalidInput(
             f"key {scope.key!r} is held by the action that this is called in, and a change of its "

@@ -180,7 +180,7 @@ def copies(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
         else:
             yield UnreachableCopy(
                 "replica",
-                f"{name} at {address}, {behind:,} bytes behind; its own write-ahead log too",
+                f"{name} at {address}, {behind:,} bytes behind; its write-ahead log too",
                 f"it has replayed {here}",
             )
     for name, position, active in query(db, _SLOTS):

@@ -206,7 +206,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         """Return the grants of the owner, by role.
 
         Raises:
-            AccessDenied: This user does not own the tables.
+            AccessDenied: This user is not the owner of the tables.
         """
         return schema.grants(db)
 
@@ -217,7 +217,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         Returns everything that the role may use now.
 
         Raises:
-            AccessDenied: This user does not own the tables.
+            AccessDenied: This user is not the owner of the tables.
             InvalidInput: The server has no such role.
         """
         with self.writing() as db:

@@ -56,10 +56,10 @@ class CopiedTable(NamedTuple):
         if not self.content and not self.flags:
             return row
         made = list(row)
-        for place in self.content:
-            made[place] = as_stored(made[place])
-        for place in self.flags:
-            made[place] = bool(made[place])
+        for index in self.content:
+            made[index] = as_stored(made[index])
+        for index in self.flags:
+            made[index] = bool(made[index])
         return tuple(made)
 
     def last_key(self, db: Connection) -> Sequence[object] | None:
@@ -79,9 +79,9 @@ class CopiedTable(NamedTuple):
 
 def _table(name: str, key: str, columns: str, *, content: str = "", flag: str = "") -> CopiedTable:
     names = [*key.split(), *columns.split()]
-    places = [names.index(each) for each in content.split()]
+    contents = [names.index(each) for each in content.split()]
     flags = [names.index(each) for each in flag.split()]
-    return CopiedTable(name, key.split(), names, places, flags)
+    return CopiedTable(name, key.split(), names, contents, flags)
 
 
 TABLES = (
@@ -158,7 +158,7 @@ def copy_store(
         progress: Called with the number of rows copied or compared since the last call.
 
     Raises:
-        AccessDenied: A user of a server does not own the tables.
+        AccessDenied: A user of a server is not the owner of the tables.
         InvalidInput: The target holds other data, or the source is an unfinished copy.
         Unusable: The rows of both sides differ at the end; the message names the tables. Or a
             schema is not the one that this program knows.
@@ -276,12 +276,12 @@ def _checksum(
 
 def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
     """Copy notes, and raise the target's next set number; the target is complete then."""
-    own = source.own_notes | target.own_notes
-    notes = [(name, text) for name, text in query(db, _NOTES) if name not in own]
+    excluded = source.local_notes | target.local_notes
+    notes = [(name, text) for name, text in query(db, _NOTES) if name not in excluded]
     last_set = source.last_set(db)
     with _explained(target), target.writing() as there:
         for name, _ in query(there, _NOTES):
-            if name not in own:
+            if name not in excluded:
                 there.execute("DELETE FROM note WHERE name IS ?", (name,))
         there.write((_PUT_NOTE, notes))
         target.number_after(there, last_set)
@@ -289,7 +289,7 @@ def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
 
 @contextmanager
 def _explained(database: SqlDatabase) -> Generator[None]:
-    """Make a block raise alveus's errors in place of one engine's errors."""
+    """Make a block raise alveus's errors instead of one engine's."""
     try:
         yield
     except AlveusError:

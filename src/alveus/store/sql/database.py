@@ -2,7 +2,7 @@
 
 `reads` gives a method a connection that only reads, `writes` a connection inside a separate
 transaction, `queued` a transaction shared with the commits of other threads. All three raise
-alveus's errors in place of the engine's.
+alveus's errors instead of the engine's.
 
 The statements are written for SQLite. Other engines accept the same words, or their connections
 translate them (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long, ``IN
@@ -200,7 +200,7 @@ class SqlDatabase(ProcessBound, ABC):
     identity_override = ""
     """The words of an INSERT that sets numbers which the engine would otherwise assign."""
 
-    own_notes: frozenset[str] = frozenset()
+    local_notes: frozenset[str] = frozenset()
     """Names of notes that describe only this database."""
 
     @contextmanager
@@ -214,7 +214,7 @@ class SqlDatabase(ProcessBound, ABC):
         """Raise if not all rows of the database are visible.
 
         Raises:
-            AccessDenied: This user does not own the tables.
+            AccessDenied: This user is not the owner of the tables.
             Unusable: The schema is not the newest that this program knows.
         """
 
@@ -258,7 +258,7 @@ class SqlDatabase(ProcessBound, ABC):
 
 
 def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Make *method* raise alveus's errors in place of the engine's.
+    """Make *method* raise alveus's errors instead of the engine's.
 
     Any other error becomes `StoreDamaged` if the file is damaged. If the file is sound, the error
     is a fault in alveus, and is raised unchanged.

@@ -118,10 +118,10 @@ class InputWriter:
     def _lane(self, scope: Scope) -> LaneRow:
         lane_row = self._cache.lanes.get((self._agent, scope))
         if lane_row is None:
-            place = self._agent, self._tx.rows.scope_row_of(scope)
-            found = self._db.execute(_LANE_OF_SCOPE, place).get
+            names = self._agent, self._tx.rows.scope_row_of(scope)
+            found = self._db.execute(_LANE_OF_SCOPE, names).get
             if found is None:
-                found = self._db.execute(INSERT_LANE, place).get, 0, 0
+                found = self._db.execute(INSERT_LANE, names).get, 0, 0
             lane_row = self._cache.lanes[self._agent, scope] = LaneRow(scope, *found)
         return lane_row
 
@@ -325,8 +325,8 @@ class SqlLanes(SqlDatabase):
     @reads
     def steps(self, db: Connection, run: int) -> list[StepDone]:
         return [
-            StepDone(run, place & ORDINALS, action, n, restored(sent), restored(sensory), *rest)
-            for place, action, n, sent, sensory, *rest in query(db, _STEPS, *task_rows(run))
+            StepDone(run, row & ORDINALS, action, n, restored(sent), restored(sensory), *rest)
+            for row, action, n, sent, sensory, *rest in query(db, _STEPS, *task_rows(run))
         ]
 
     @reads
@@ -360,11 +360,10 @@ class SqlLanes(SqlDatabase):
         sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
         rows = query(db, sql, space, agent, after, limit)
         # Read last: so outputs pruned between the two reads are reported.
-        floor = (
-            first(db, "SELECT floor FROM agent WHERE space IS ? AND name IS ?", space, agent) or 0
-        )
-        if after < floor:
-            raise OutputsPruned(agent, after=after, floor=floor)
+        sql = "SELECT floor FROM agent WHERE space IS ? AND name IS ?"
+        pruned = first(db, sql, space, agent) or 0
+        if after < pruned:
+            raise OutputsPruned(agent, after=after, floor=pruned)
         return _outputs(rows)
 
     @reads
@@ -446,12 +445,12 @@ def _retry(tx: Transaction, run: int, *, last: bool, time: int, named: NamedRequ
 
 
 def _run(row: Row) -> Run:
-    number, agent, space, key, place, status, event, accepted, now, actions, *rest, erased = row
+    run, agent, space, key, number, status, event, accepted, now, actions, *rest, erased = row
     names = None if actions is None else tuple(wire.decode_plain(actions))
     sent = "" if erased is not None else restored(event)
     # fmt: off
     return Run(
-        number, agent, Scope(space, key), place, STATUSES[int(status)], sent, accepted,
+        run, agent, Scope(space, key), number, STATUSES[int(status)], sent, accepted,
         now, names, *rest, forgotten=erased is not None,
     )
     # fmt: on
@@ -497,7 +496,7 @@ class Pruning:
         """Delete the chosen records, as far as every consumer has read. Return the run count."""
         db = tx.connection
         last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
-        floor, removed = 0, list[int]()
+        pruned, removed = 0, list[int]()
         for number in self.runs:
             if first(db, "SELECT 1 FROM run WHERE id = ?", number) is None:
                 continue
@@ -507,11 +506,11 @@ class Pruning:
             if last_read is not None and last > last_read:
                 break
             self._drop(db, number, commits if last else ())
-            floor = max(floor, last)
+            pruned = max(pruned, last)
             removed.append(number)
         if removed:
             sql = "UPDATE agent SET floor = max(floor, ?), pruned = max(pruned, ?) WHERE id = ?"
-            query(db, sql, floor, max(removed), self._agent)
+            query(db, sql, pruned, max(removed), self._agent)
         query(db, _FORGET_IDS, *self._old_ids, self._limit)
         return len(removed)
 

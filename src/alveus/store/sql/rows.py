@@ -129,7 +129,7 @@ FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
     """Return the query for a page of a set: live rows, and for the past also rows that ended since.
 
-    For the past, each part has a limit of its own: otherwise PostgreSQL would sort the whole set.
+    For the past, each part has a limit: otherwise PostgreSQL would sort the whole set.
     """
     order = "DESC" if newest_first else "ASC"
     first, second = ("?4", "?5") if at else ("?3", "?4")
@@ -211,7 +211,7 @@ def definition_of(text: str) -> Definition:
 
 def info_of(scope: Scope, row: Row) -> SetInfo:
     """Return the `SetInfo` of a `SETS_OF` row, for a set of *scope*."""
-    number, name, definition, items, size, tokens, expiring, timed, floor = row
+    number, name, definition, items, size, tokens, expiring, timed, start = row
     return SetInfo(
         number,
         SetRef(scope, name),
@@ -221,7 +221,7 @@ def info_of(scope: Scope, row: Row) -> SetInfo:
         tokens,
         expiring,
         bool(timed),
-        floor,
+        start,
     )
 
 

@@ -210,9 +210,9 @@ class RunWriter:
                 progress.sensory is not None and not progress.done
             )
             if progress.outputs:
-                place, start = task_row(progress.run, progress.ordinal), number << ROW_BITS
+                step, start = task_row(progress.run, progress.ordinal), number << ROW_BITS
                 events = enumerate(map(packed, progress.outputs))
-                rows = [(run.agent, start + i, place, event) for i, event in events]
+                rows = [(run.agent, start + i, step, event) for i, event in events]
                 gathered.add(INSERT_OUTPUT, *rows)
             if progress.done:
                 self.change_status(run, progress.run, "done", time=time)

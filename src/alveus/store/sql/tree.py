@@ -221,9 +221,9 @@ class TreeWriter:
         self._next_row = row + 1
         if self._above[0] != above:
             self._above = above, joined(above)
-        place = (row, self._scope, self._above[1], escaped(name), position)
+        names = (row, self._scope, self._above[1], escaped(name), position)
         size = 0 if value is None else len(value)
-        self._gather((*place, value, delta.expires, self._number), size)
+        self._gather((*names, value, delta.expires, self._number), size)
         self._live_nodes[path] = (row, position, value is None, self._number)
         if value is None:
             self._objects.add(path)
@@ -344,12 +344,12 @@ def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
     For the root, return the commits of all nodes.
     """
     columns = "SELECT begun, ended FROM node WHERE scope = ?"
-    place: tuple[int | str, ...] = (scope,)
+    names: tuple[int | str, ...] = (scope,)
     if path:
         columns += " AND parent IS ? AND name IS ?"
-        place = (scope, joined(path[:-1]), escaped(path[-1]))
-    rows = query(db, f"{columns} AND ended IS NULL", *place)
-    rows += query(db, f"{columns} AND ended > 0", *place)
+        names = (scope, joined(path[:-1]), escaped(path[-1]))
+    rows = query(db, f"{columns} AND ended IS NULL", *names)
+    rows += query(db, f"{columns} AND ended > 0", *names)
     return sorted({number for row in rows for number in row if number is not None})
 
 

@@ -6,7 +6,7 @@ head of the file whether pages have checksums; code that moves the log reads the
 connection may be older than the checksums.
 
 The VFS comes with apsw as an extension. SQLite would load it with its symbols global in the
-process, where they may take the place of another library's. So a VFS in Python replaces the
+process, where they may replace those of another library. So a VFS in Python replaces the
 system's loader once, and keeps the address of the table of SQLite's functions
 (https://sqlite.org/loadext.html). The extension is loaded from a private copy, with a table in
 which three functions are replaced: it registers its VFS under a name of alveus, on top of a VFS
@@ -268,7 +268,7 @@ def _library(content: bytes) -> ctypes.CDLL:
     Raises:
         OSError: The copy cannot be loaded.
     """
-    mode = os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)  # macOS binds to its own anyhow
+    mode = os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)  # macOS needs no flag
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create(_EXTENSION), "wb", buffering=0) as file:
             file.write(content)

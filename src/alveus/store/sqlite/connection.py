@@ -122,7 +122,7 @@ class CallSubject(NamedTuple):
 
 
 def translated(function: Callable[P, R]) -> Callable[P, R]:
-    """Make *function*, which opens a store, raise alveus's errors in place of SQLite's."""
+    """Make *function*, which opens a store, raise alveus's errors instead of SQLite's."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:

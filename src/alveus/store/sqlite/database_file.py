@@ -686,7 +686,7 @@ class SqliteFile(SqlDatabase):
 
     # --- for a copy of all rows ---------------------------------------------------------------
 
-    own_notes = frozenset({checksums.MARK, "synced"})
+    local_notes = frozenset({checksums.MARK, "synced"})
 
     def check_whole(self, db: Connection) -> None:
         """See `SqlDatabase.check_whole`."""
