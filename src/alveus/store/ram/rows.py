@@ -81,7 +81,6 @@ class NodeRow:
 
 _NONE: dict[str, NodeRow] = {}
 _NEVER: dict[str, list[NodeRow]] = {}
-"""The fields of values: always empty."""
 
 
 @dataclass(slots=True, eq=False)
@@ -150,7 +149,7 @@ class SetRows:
     """A set: all rows, the versions of each id, and the live rows by (time, first).
 
     Attributes:
-        rows_with_validity: Live rows that expire, or are valid for a time only, by `first`.
+        rows_with_validity: Live rows that expire, or are valid for a limited time, by `first`.
     """
 
     number: int
@@ -255,7 +254,7 @@ class UndoSteps(list[UndoStep]):
         setattr(target, name, value)
 
     def take_back(self) -> None:
-        """UndoSteps all changes, the last one first."""
+        """Undo all changes, the last one first."""
         for step, *arguments in reversed(self):
             step(*arguments)
 
@@ -357,9 +356,7 @@ class JournalEntry:
 
 
 class Journal:
-    """The entries of all commits, from commit 1 on.
-
-    Removed rows are removed here too. An empty entry takes 16 bytes.
+    """The entries of all commits, from commit 1 on, without removed rows.
 
     Attributes:
         times: The times of all commits.

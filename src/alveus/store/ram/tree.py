@@ -12,7 +12,7 @@ from alveus.store.ram.rows import CommitDraft, NodeRow
 from alveus.values.storable import ATOMS, Path, Value
 
 EVER = -(1 << 62)
-"""A time before all expiries: a batch ignores expiries, see `TreeDelta`."""
+"""A time before all expiries, which `TreeDelta` ignores."""
 
 
 class TreeRows:
@@ -35,10 +35,7 @@ class TreeRows:
         return row
 
     def commits_of(self, path: Path) -> list[int]:
-        """Return the commits that began or ended a version of the node at *path*.
-
-        For the root, the commits of all nodes are returned.
-        """
+        """See `Ledger.node_commits`."""
         rows = [self.root]
         for name in path:
             rows = [version for row in rows for version in row.versions.get(name, ())]

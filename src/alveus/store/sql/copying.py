@@ -1,9 +1,8 @@
 """Copies all rows of a store into another one, of the same engine or another, and compares both.
 
-Rows are read from one snapshot of the source and inserted unchanged, in transactions of `ROWS`, in
-the order of their keys. An interrupted copy continues after the last row in the target. Until all
-rows are copied and compared, the target has the note `UNFINISHED_NOTE`, with the salt of its
-source.
+Rows are read from one snapshot of the source and inserted unchanged, in the order of their keys. An
+interrupted copy continues after the last row in the target. An unfinished copy has the note
+`UNFINISHED_NOTE`, with the salt of its source.
 """
 
 from __future__ import annotations
@@ -150,9 +149,7 @@ class CopyResult(NamedTuple):
 def copy_store(
     source: SqlDatabase, target: SqlDatabase, *, progress: Callable[[int], None]
 ) -> CopyResult:
-    """Copy all rows of *source* into *target*, and compare them.
-
-    After an interruption, the next call continues, and also copies the changes made in between.
+    """Copy all rows of *source* into *target*, and compare them; continue after an interruption.
 
     Args:
         progress: Called with the number of rows copied or compared since the last call.
@@ -185,12 +182,7 @@ def copy_store(
 
 
 def check_source(source: SqlDatabase) -> None:
-    """Raise if `copy_store` would refuse *source*, before a target is made for it.
-
-    Raises:
-        InvalidInput: The source is an unfinished copy.
-        Unusable: Its schema is not the one that this program knows.
-    """
+    """Raise the errors of `copy_store` for *source*, before a target is made for it."""
     with _explained(source), source.reader() as db:
         _check_source(source, db)
 

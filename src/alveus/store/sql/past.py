@@ -1,4 +1,4 @@
-"""Retention of the past: deletes old versions, op names and changes in steps."""
+"""The past: deletes old versions, op names and changes in steps, and applies imported histories."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from alveus.store import (
     OP_RETENTION_US,
     OPS_KEPT,
     SWEEP_AFTER_US,
-    Compaction,
     Past,
 )
 from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS, check_next, check_past
@@ -41,6 +40,8 @@ _RAISE_START = """
         since = CASE WHEN since = 0 OR ?3 = 0 THEN since + ?3 ELSE max(since, ?3) END
     WHERE id = ?1
 """  # 0 means no time, and times before 1970 are less
+
+_RAISE_FIRST = "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1"
 
 _PURGED = "SELECT value FROM carray(?1)"
 
@@ -80,6 +81,14 @@ _COMMITS = "SELECT row, ended FROM item WHERE row IN (SELECT value FROM carray(?
 
 _ENDED_BEFORE = """
     SELECT id, ended FROM node WHERE expires <= ? AND expires != ? AND ended IS NOT NULL
+"""
+
+_RAISE_SINCE = """
+    UPDATE scope SET since = CASE WHEN since = 0 OR gone.expires = 0
+        THEN since + gone.expires ELSE max(since, gone.expires) END
+    FROM (SELECT scope, max(expires) AS expires FROM node
+        WHERE expires <= ?1 AND expires != ?2 GROUP BY scope) AS gone
+    WHERE gone.scope = scope.id
 """
 
 _LISTS = """
@@ -136,17 +145,15 @@ def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) ->
     query(db, _MARK, number, row_numbers, (last_commit + 1) << ROW_BITS)
     firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
     db.write((_DROP_FEATURE, [(number, row) for row in rows]))
-    _keep_stubs(db, number, row_numbers)
-    _drop_from_journal(db, row_numbers)
+    salt = salt_of(db)
+    for row, item_id in query(db, _SOURCES, row_numbers):
+        query(db, _STUB, row, number, stub_of(item_id, salt))
+        query(db, _HAND_ON, row)
+    _relist(db, "items", query(db, _COMMITS, row_numbers))
     for table, column in _OF_ROW:
         query(db, f"DELETE FROM {table} WHERE {column} IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
     db.write((_DROP_ACCESS, [(one, number) for (one,) in firsts]))
-    query(db, "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", number, last_commit)
-
-
-def _drop_from_journal(db: Connection, rows: object) -> None:
-    """Remove deleted versions from the journal's lists of ended rows."""
-    _relist(db, "items", query(db, _COMMITS, rows))
+    query(db, _RAISE_FIRST, number, last_commit)
 
 
 def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]) -> None:
@@ -164,26 +171,9 @@ def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]
         db.write((_RELIST, lists))
 
 
-def _keep_stubs(db: Connection, number: int, rows: object) -> None:
-    """Store stubs of deleted versions and of their sources with the items derived from them."""
-    salt = salt_of(db)
-    for row, item_id in query(db, _SOURCES, rows):
-        query(db, _STUB, row, number, stub_of(item_id, salt))
-        query(db, _HAND_ON, row)
-
-
 def expire_nodes(db: Connection, *, now: int) -> int:
     """Delete nodes that expired by *now*; the past of their trees is complete from then on."""
-    query(
-        db,
-        "UPDATE scope SET since = CASE WHEN since = 0 OR gone.expires = 0 "
-        "THEN since + gone.expires ELSE max(since, gone.expires) END "
-        "FROM (SELECT scope, max(expires) AS "
-        "expires FROM node WHERE expires <= ?1 AND expires != ?2 GROUP BY scope) AS gone "
-        "WHERE gone.scope = scope.id",
-        now,
-        PLACEHOLDER_EXPIRY,
-    )
+    query(db, _RAISE_SINCE, now, PLACEHOLDER_EXPIRY)
     ended = query(db, _ENDED_BEFORE, now, PLACEHOLDER_EXPIRY)
     query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, PLACEHOLDER_EXPIRY)
     removed = db.changes()
@@ -227,6 +217,9 @@ _END_ITEM = "UPDATE item SET ended = ?1 WHERE set_id = ?2 AND row = ?3 AND ended
 
 _END_FEATURE = "UPDATE feature SET ended = ?1 WHERE set_id = ?2 AND ended = 0 AND row = ?3"
 
+_INSERT_COMPACTION = """
+    INSERT INTO compaction (id, set_id, how, retired, added, purged) VALUES (?, ?, ?, ?, ?, ?)
+"""
 
 _INSERT_LINK = """
     INSERT INTO link (row, source) SELECT ?1, ?2
@@ -258,9 +251,7 @@ def apply_past(
             gathered.flush()
             _end(db, number, item.row, past, commit)
     gathered.flush()
-    db.execute(
-        "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1", (number, past.history_start)
-    )
+    query(db, _RAISE_FIRST, number, past.history_start)
     _lineage(db, number, past, commit)
     return list(past.ended_rows)
 
@@ -268,7 +259,9 @@ def apply_past(
 def _lineage(db: Connection, number: int, past: Past, commit: int) -> None:
     db.write((_INSERT_LINK, list(past.links)))
     for done in past.compactions:
-        _keep(db, number, done)
+        retired = json.dumps([*done.retired, *[0] * done.erased])  # no row has the number 0
+        added = json.dumps([*done.added])
+        query(db, _INSERT_COMPACTION, done.id, number, done.how, retired, added, done.purged)
     for undone in past.undone_compactions:
         sql = "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?"
         query(db, sql, commit, undone, number)
@@ -281,16 +274,6 @@ def _end(db: Connection, number: int, row: int, past: Past, commit: int) -> None
     if not db.changes():
         raise NotFound(f"set {past.set.name!r} has no live version of row {row}")
     db.execute(_END_FEATURE, (commit, number, row))
-
-
-def _keep(db: Connection, number: int, done: Compaction) -> None:
-    retired = json.dumps([*done.retired, *[0] * done.erased])  # no row has the number 0
-    query(
-        db,
-        "INSERT INTO compaction (id, set_id, how, retired, added, purged) "
-        "VALUES (?, ?, ?, ?, ?, ?)",
-        *(done.id, number, done.how, retired, json.dumps([*done.added]), done.purged),
-    )
 
 
 CHANGES_KEPT = 200_000
@@ -315,12 +298,7 @@ def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool 
 
 
 def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int:
-    """Sweep by the time of the *last* commit, as far as that time is corroborated.
-
-    Args:
-        corroborated: The corroborated time of the last batches. None means the time that a memory
-            stored.
-    """
+    """Sweep by the time of the *last* commit, up to the time *corroborated*, or as noted."""
     if corroborated is None:
         noted = note_text(db, CORROBORATED_TIME_NOTE)
         if noted is None:

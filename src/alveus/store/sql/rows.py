@@ -30,7 +30,7 @@ ITEM = (
     "id, value, text, metadata, importance, speaker, role, session, time, sources, compacted,"
     "set_id, until, expires, valid_from, valid_to FROM item"
 )
-"""The columns of an item. Short: SQLite's statement cache reads the whole text of a statement."""
+"""The columns of an item, briefly: SQLite's statement cache reads the whole text of a statement."""
 
 _OF_ID = f"{ITEM} WHERE set_id=?1 AND id IS ?2"
 
@@ -38,7 +38,7 @@ BY_ID = (
     f"{_OF_ID} AND ended IS NULL AND version="  # noqa: S608 - ours
     "(SELECT max(version) FROM item WHERE set_id=?1 AND id IS ?2)"
 )
-"""Finds the live version of an id. Only the last version may be live, so only that one is read."""
+"""Finds the live version of an id: only the last version may be live."""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
@@ -129,7 +129,7 @@ FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
     """Return the query for a page of a set: live rows, and for the past also rows that ended since.
 
-    For the past, each part has a limit: otherwise PostgreSQL would sort the whole set.
+    Each part has a limit: otherwise PostgreSQL would sort the whole set.
     """
     order = "DESC" if newest_first else "ASC"
     first, second = ("?4", "?5") if at else ("?3", "?4")
@@ -295,10 +295,7 @@ def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> 
 
 
 def last_commit_at(db: Connection, time: int) -> int:
-    """Return the last commit at or before *time*; see `Ledger.commit_at`.
-
-    Times rise with the numbers between two setbacks of the clock.
-    """
+    """See `Ledger.commit_at`; times rise with the numbers between two setbacks of the clock."""
     low = first(db, "SELECT max(n) FROM setback WHERE time <= ?", time) or 0
     high = first(db, "SELECT min(n) - 1 FROM setback WHERE n > ?", low)
     if high is None:

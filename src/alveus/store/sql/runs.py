@@ -1,7 +1,4 @@
-"""Writes leases and the progress of runs within a transaction.
-
-A lease has an epoch; a higher epoch fences all earlier owners.
-"""
+"""Writes leases and the progress of runs within a transaction."""
 
 from __future__ import annotations
 
@@ -69,20 +66,15 @@ def task_rows(run: int) -> tuple[int, int]:
 
 @dataclass(slots=True, eq=False)
 class RunWriter:
-    """Writes leases and the progress of runs inside a transaction.
-
-    The writer has no reference to the transaction: a cycle would be left to the garbage collector.
-    """
+    """Writes leases and the progress of runs, without a cycle to the transaction."""
 
     _db: Connection
     _cache: RunCache
     _gathered: PendingRows
     _owners: OwnerRegistry
 
-    # --- leases
-
     def holder(self, scope: Scope) -> tuple[str | None, int]:
-        """Return the owner of the lease of *scope* (None means no owner), and the lease's epoch."""
+        """Return the owner of the lease of *scope*, if any, and the epoch of the lease."""
         lease = self._cache.leases.get(scope)
         if lease is None:
             lease = self._db.execute(*_holder(scope)).get or (None, 0)
@@ -117,8 +109,6 @@ class RunWriter:
         query(self._db, sql, scope.space, scope.key or "")
         self._cache.leases[scope] = (None, epoch)
 
-    # --- the progress of a run
-
     def lookups(self, batch: Batch) -> list[Query]:
         """Return the queries that a batch will make, as far as they are known in advance."""
         leases = [lease.scope for lease in batch.fences]
@@ -131,11 +121,7 @@ class RunWriter:
         return queries
 
     def get(self, number: int) -> RunRow:
-        """Return a run.
-
-        Raises:
-            NotFound: The run does not exist.
-        """
+        """Return a run, or raise `NotFound`."""
         run = self._find(number)
         if run is None:
             raise NotFound(f"there is no run {number}; it was never accepted, or was pruned")

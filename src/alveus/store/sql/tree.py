@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from operator import itemgetter
 
 from alveus.errors import NotAnObject, ObjectInTheWay, TooLarge
-from alveus.store import Clear, Create, Delete, Node, Put, Refresh, Scope, TreeDelta
+from alveus.store import Clear, Create, Delete, Node, Put, Scope, TreeDelta
 from alveus.store.ledger import SMALL_BYTES
 from alveus.store.packed_values import (
     MIN_PACKED_BYTES,
@@ -91,15 +91,7 @@ def apply_tree(
     number: int,
     live: LiveNodes,
 ) -> list[int]:
-    """Apply deltas in order. Collected rows are not written yet.
-
-    Return the ids of removed nodes, as they were before.
-
-    Expiry is ignored: the deltas already delete the nodes that had expired when they were made.
-    Other nodes may expire before the commit.
-
-    Args:
-        live: The known live nodes; the call keeps them up to date.
+    """Apply deltas, and keep the known *live* nodes up to date. Return the rows of removed nodes.
 
     Raises:
         TreeConflict: A parent is no object, or a value would replace an object.
@@ -177,8 +169,10 @@ class TreeWriter:
                 self._delete(delta.path)
             elif isinstance(delta, Clear):
                 self._clear(delta.path)
-            else:
-                self._refresh(delta)
+            elif (node := self._latest(delta.path)) is not None:
+                self._flush()
+                sql = "UPDATE node SET expires = ? WHERE id = ?"
+                self._db.execute(sql, (delta.expires, node[0]))
         return self._removed_rows
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
@@ -237,7 +231,7 @@ class TreeWriter:
             self._gathered_bytes = 0
 
     def _flush(self) -> None:
-        """Write all collected rows, including the rows of earlier batches."""
+        """Write all collected nodes, including those of earlier batches."""
         self._gathered.flush_nodes()
         self._gathered.node_scopes.add(self._scope)
 
@@ -292,12 +286,16 @@ class TreeWriter:
         if position in self._replaced_rows:
             self._removed_rows.append(self._replaced_rows.pop(position))
 
-    def _refresh(self, delta: Refresh) -> None:
-        node = self._latest(delta.path)
-        if node is not None:
-            self._flush()
-            self._db.execute("UPDATE node SET expires = ? WHERE id = ?", (delta.expires, node[0]))
 
+_NODE = """
+    SELECT value, expires, begun FROM node
+    WHERE scope = ? AND parent IS ? AND name IS ? AND ended IS NULL
+"""
+
+_PAST_NODE = """
+    SELECT value, expires FROM node
+    WHERE scope = ? AND parent IS ? AND ended > ? AND begun <= ? AND name IS ?
+"""
 
 _FEW = """
     SELECT name, CASE WHEN octet_length(value) <= ?4 THEN value END, value IS NULL, expires
@@ -314,35 +312,16 @@ def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: in
     The ancestors are not read: they exist as long as the node does, and expire no earlier.
     """
     parent, name = joined(path[:-1]), escaped(path[-1])
-    row = first(
-        db,
-        "SELECT value, expires, begun FROM node "
-        "WHERE scope = ? AND parent IS ? AND name IS ? AND ended IS NULL",
-        scope,
-        parent,
-        name,
-    )
+    row = first(db, _NODE, scope, parent, name)
     if at is not None and (row is None or row[2] > at):
-        row = first(
-            db,
-            "SELECT value, expires FROM node "
-            "WHERE scope = ? AND parent IS ? AND ended > ? AND begun <= ? AND name IS ?",
-            scope,
-            parent,
-            at,
-            at,
-            name,
-        )
+        row = first(db, _PAST_NODE, scope, parent, at, at, name)
     if row is None or (row[1] is not None and row[1] <= now):
         return None
     return node_of(row[0], row[1])
 
 
 def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
-    """Return the commits that began or ended a version of the node at *path*, rising.
-
-    For the root, return the commits of all nodes.
-    """
+    """See `Ledger.node_commits`."""
     columns = "SELECT begun, ended FROM node WHERE scope = ?"
     names: tuple[int | str, ...] = (scope,)
     if path:
@@ -383,10 +362,7 @@ def few_fields_of(
 def names_of(
     db: Connection, scope: int, parent: str, chosen: NameRange, *, at: int | None, now: int
 ) -> list[str]:
-    """Return the *chosen* names of the fields of an object, in the order of the index.
-
-    For a past moment, fields that ended since are read too; they are few.
-    """
+    """Return the *chosen* names of the fields of an object, in the order of the index."""
     where, bindings = key_range(
         "name",
         prefix=escaped(chosen.prefix),
@@ -449,10 +425,9 @@ MAX_OBJECTS = 16
 
 
 class RecentTree:
-    """The cached part of a tree after one commit. Threads may share it, and add to it.
+    """The cached part of a tree after commit *number*. Threads may share it, and add to it.
 
     Attributes:
-        number: The number of the commit. 0 means no commit yet.
         nodes: Values without expiry, and None for paths without a node.
         few: Results of `Ledger.few_fields` by path and limit, if no field expires.
     """
@@ -480,7 +455,7 @@ class RecentTree:
             self.few[path, most] = fields
 
     def after(self, deltas: Iterable[TreeDelta], number: int) -> RecentTree | None:
-        """Return the cache after the next commit. None means that too much may have changed."""
+        """Return the cache after the next commit. None means that its changes are not known."""
         new, nodes = RecentTree(number), self.nodes.copy()
         kept: dict[Path, dict[str, Node]] = {}
         dropped: set[Path] = set()

@@ -116,9 +116,7 @@ _Added: TypeAlias = tuple[int, int, int, int, int, int]
 
 @dataclass(slots=True, eq=False)
 class PendingRows:
-    """Rows that a transaction will write, with one statement for each table.
-
-    The rows are flushed before one of them is read or ended.
+    """Rows that a transaction will write, many with one statement; before one is read, or ended.
 
     Attributes:
         runs: The cached runs; a run that ended leaves the cache when its end is written.
@@ -128,7 +126,6 @@ class PendingRows:
         key_usages: Items and bytes of keys with limits, once all rows are inserted.
         item_ids: The ids of all pending items, by set.
         item_scopes: Scopes of the batches that changed items since the last flush.
-        ops: Names of the pending ops.
     """
 
     connection: Connection
@@ -146,7 +143,7 @@ class PendingRows:
     _added: list[_Added] = field(default_factory=list[_Added])
 
     def add(self, statement: str, *rows: Row) -> None:
-        """Add rows of one of the statements in `_ORDER`."""
+        """Add rows of a statement in `_ORDER`."""
         if rows:
             self.rows.setdefault(statement, []).extend(rows)
 
@@ -306,13 +303,13 @@ def _size(rows: Sequence[Row]) -> int:
 CACHED = 20_000
 """The most runs, lanes and leases that are cached, of each."""
 
-
 LAST_RUN = """
     SELECT max(id) FROM
         (SELECT max(id) AS id FROM run AS every_run
             UNION ALL SELECT max(pruned) FROM agent AS every_agent UNION ALL SELECT 0)
         AS used
 """
+
 INSERT_AGENT = "INSERT INTO agent (space, name) VALUES (?, ?) RETURNING id"
 
 _AGENT = "SELECT id FROM agent WHERE space IS ? AND name IS ?"
@@ -392,13 +389,13 @@ LiveNodes: TypeAlias = "dict[Path, LiveNode | None]"
 
 @dataclass
 class WriterCache:
-    """Data read from the file that are still current; cleared when another connection wrote.
+    """Data read from the database that are still current; replaced when another connection wrote.
 
     Attributes:
         version: SQLite's number of the state that was read. None means no state.
         number: The last commit. None means not looked up.
         time: The time of that commit.
-        corroborated: The last time that a batch reported as corroborated.
+        corroborated: The last `Batch.corroborated`.
         nodes: Live nodes by scope; also cleared when a sweep may have deleted some.
         expected: The notes that the last batch expected, which are unchanged.
     """
