@@ -4,15 +4,9 @@ docs/import-export.md describes the formats. An import first reads its whole fil
 if every record can be used. A repeated import adds nothing twice.
 """
 
-from alveus.transfer.export import (
-    LAST,
-    Selection,
-    export_lines,
-    exported_items,
-    history_lines,
-    walk_tree,
-)
+from alveus.transfer.export import LAST, Selection, export_lines, exported_items, walk_tree
 from alveus.transfer.foreign_formats import Target
+from alveus.transfer.history import history_lines
 from alveus.transfer.import_formats import LAYOUTS, OWN_TARGETS, Layout, entries, layout_of
 from alveus.transfer.import_source import Source
 from alveus.transfer.importing import (

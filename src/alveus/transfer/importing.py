@@ -22,7 +22,7 @@ from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.transfer.export import scope_of
 from alveus.transfer.foreign_formats import Skipped, Target
-from alveus.transfer.history_import import Replay
+from alveus.transfer.history import Replay
 from alveus.transfer.import_formats import (
     Entry,
     Layout,
@@ -47,7 +47,7 @@ from alveus.transfer.lines import (
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import TRIES, call_with_retries
-from alveus.values.storable import microseconds, moment
+from alveus.values.storable import choice, microseconds, moment
 
 CHUNK = 500
 """Lines of one commit, and entries between two progress reports."""
@@ -272,15 +272,9 @@ class Load:
     def __init__(
         self, memory: Memory, *, on_existing: OnExisting = "keep", on_invalid: OnInvalid = "error"
     ) -> None:
-        if on_invalid not in ("skip", "error"):
-            raise InvalidInput(f"on_invalid must be 'skip' or 'error', not {on_invalid!r}")
-        if on_existing not in ("error", "keep", "update"):
-            raise InvalidInput(
-                f"on_existing must be 'error', 'keep' or 'update', not {on_existing!r}"
-            )
         self._memory = memory
-        self._on_existing: OnExisting = on_existing
-        self._on_invalid: OnInvalid = on_invalid
+        self._on_invalid = choice(on_invalid, "on_invalid", "skip", "error")
+        self._on_existing = choice(on_existing, "on_existing", "error", "keep", "update")
         self.done = Loaded()
         self._exported = False
 
@@ -315,8 +309,7 @@ class Load:
                 has_derived |= any(isinstance(e, ItemLine) and _has_sources(e) for e in chunk)
                 progress(len(chunk))
             if has_derived and self._exported:
-                links = _Linking(self._memory).run(source)
-                self.done = replace(self.done, linked=links.linked, unlinked=links.unlinked)
+                self._link_sources(source)
         except BaseException as error:
             if begun or not isinstance(error, AlveusError):  # an interrupted commit may be durable
                 extent = f"up to {source.at(last)} at least" if last else "in part"
@@ -354,7 +347,7 @@ class Load:
             case _:
                 raise InvalidInput("a history is imported whole")
 
-    def _ref(self, line: SetLine | ItemLine | LearntLine) -> SetRef:
+    def _ref(self, line: SetLine | ItemLine | LearntLine | ItemLocation) -> SetRef:
         return SetRef(scope_of(self._memory, line.key), line.set)
 
     def define(self, line: SetLine) -> Loaded:
@@ -447,6 +440,60 @@ class Load:
             tree.set(line.path, node.value, expires_at=expires)
         return True
 
+    # --- links to sources ---------------------------------------------------------------------
+
+    def _link_sources(self, source: Source) -> None:
+        """Link the items of an export that was imported whole to their sources.
+
+        A repeated call links nothing twice. An item is linked if the stored item equals the item of
+        the file.
+
+        Raises:
+            Conflict: Other writers changed the same items again and again.
+        """
+        lines = (entry for _, entry in entries(source, "alveus", None))
+        derived = (line for line in lines if isinstance(line, ItemLine) and _has_sources(line))
+        for key, alike in groupby(derived, key=lambda line: line.key):
+            while chunk := list(islice(alike, CHUNK)):
+                self.done = self.done.plus(self._link(scope_of(self._memory, key), chunk))
+
+    def _link(self, scope: Scope, lines: Sequence[ItemLine]) -> Loaded:
+        linked: set[int] = set()
+        for _ in range(TRIES):
+            missing, unlinked = self._missing(lines)
+            if not missing:
+                return Loaded(linked=len(linked), unlinked=unlinked)
+            linked.update(row for links in missing.values() for row, _ in links)
+            changes: list[ItemChange] = [Past(ref, links=links) for ref, links in missing.items()]
+            now = self._memory.engine.clock()
+            self._memory.store.commit(Batch(scope=scope, time=now, items=changes))
+        raise Conflict(
+            f"other writers changed items of {scope.key or scope.space!r} again and again "
+            "while they were linked to their sources; import again"
+        )
+
+    def _missing(
+        self, lines: Sequence[ItemLine]
+    ) -> tuple[dict[SetRef, list[tuple[int, int]]], int]:
+        """Return the missing links by set, and the number of items with a missing source."""
+        store = self._memory.store
+        missing: dict[SetRef, list[tuple[int, int]]] = {}
+        unlinked = 0
+        for line in lines:
+            ref = self._ref(line)
+            (item,) = store.get(ref, [line.item.id or ""])
+            if item is None or differs(line.item, item_of(item)):
+                continue
+            locations = _source_locations(line)
+            sources = [store.get(self._ref(one), [one.id])[0] for one in locations]
+            linked_rows = [row for _, row in store.source_links([item.row])]
+            linked = {version.first for version in store.items_by_row(linked_rows)}
+            links = [(item.row, s.row) for s in sources if s is not None and s.first not in linked]
+            if links:
+                missing.setdefault(ref, []).extend(links)
+            unlinked += None in sources or len(locations) < len(set(line.item.sources))
+        return missing, unlinked
+
 
 def _group(entry: Entry) -> tuple[object, ...]:
     """Return a key shared by the entries of one commit."""
@@ -484,76 +531,9 @@ def _chunks(
             yield last, [entry for _, entry in chunk]
 
 
-# --- links to sources -------------------------------------------------------------------------
-
-
 def _has_sources(line: ItemLine) -> bool:
     """Return whether an item names its sources."""
     return bool(line.linked or line.item.sources)
-
-
-class _Linking:
-    """Links the items of an import to their sources. A repeated `run` links nothing twice.
-
-    An item is linked if the stored item equals the item of the file.
-    """
-
-    def __init__(self, memory: Memory) -> None:
-        self._memory, self._store = memory, memory.store
-        self._linked = self._unlinked = 0
-
-    def run(self, source: Source) -> Loaded:
-        """Link the items of a file that was imported whole.
-
-        Raises:
-            Conflict: Other writers changed the same items again and again.
-        """
-        lines = (entry for _, entry in entries(source, "alveus", None))
-        derived = (line for line in lines if isinstance(line, ItemLine) and _has_sources(line))
-        for key, alike in groupby(derived, key=lambda line: line.key):
-            while chunk := list(islice(alike, CHUNK)):
-                self._link(scope_of(self._memory, key), chunk)
-        return Loaded(linked=self._linked, unlinked=self._unlinked)
-
-    def _ref(self, item: ItemLine | ItemLocation) -> SetRef:
-        return SetRef(scope_of(self._memory, item.key), item.set)
-
-    def _link(self, scope: Scope, lines: Sequence[ItemLine]) -> None:
-        linked: set[int] = set()
-        for _ in range(TRIES):
-            missing, unlinked = self._missing(lines)
-            if not missing:
-                self._linked += len(linked)
-                self._unlinked += unlinked
-                return
-            linked.update(row for links in missing.values() for row, _ in links)
-            changes: list[ItemChange] = [Past(ref, links=links) for ref, links in missing.items()]
-            self._store.commit(Batch(scope=scope, time=self._memory.engine.clock(), items=changes))
-        raise Conflict(
-            f"other writers changed items of {scope.key or scope.space!r} again and again "
-            "while they were linked to their sources; import again"
-        )
-
-    def _missing(
-        self, lines: Sequence[ItemLine]
-    ) -> tuple[dict[SetRef, list[tuple[int, int]]], int]:
-        """Return the missing links by set, and the number of items with a missing source."""
-        missing: dict[SetRef, list[tuple[int, int]]] = {}
-        unlinked = 0
-        for line in lines:
-            ref = self._ref(line)
-            (item,) = self._store.get(ref, [line.item.id or ""])
-            if item is None or differs(line.item, item_of(item)):
-                continue
-            locations = _source_locations(line)
-            sources = [self._store.get(self._ref(one), [one.id])[0] for one in locations]
-            linked_rows = [row for _, row in self._store.source_links([item.row])]
-            linked = {version.first for version in self._store.items_by_row(linked_rows)}
-            links = [(item.row, s.row) for s in sources if s is not None and s.first not in linked]
-            if links:
-                missing.setdefault(ref, []).extend(links)
-            unlinked += None in sources or len(locations) < len(set(line.item.sources))
-        return missing, unlinked
 
 
 def _source_locations(line: ItemLine) -> list[ItemLocation]:

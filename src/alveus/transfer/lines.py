@@ -27,7 +27,6 @@ from alveus.store.checks import ROW_BITS
 from alveus.store.items import Item, counted_valid_item, text_of
 from alveus.store.records import check_spans
 from alveus.store.scope import HIDDEN
-from alveus.store.sets import HIGH_WATER, IN_THE_COMMIT, Plan
 from alveus.transfer.record_fields import Ids, object_of, texts_of, time_of
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
@@ -76,7 +75,7 @@ class RowName(NamedTuple):
     """The name of a version or compaction: its commit, and its position in that commit."""
 
     commit: int
-    place: int
+    position: int
 
 
 # --- fields -----------------------------------------------------------------------------------
@@ -96,7 +95,7 @@ def _names(allowed: str) -> frozenset[str]:
     return frozenset(allowed.split())
 
 
-def _key(value: Value, name: str = "key") -> str | None:
+def _key(value: Value, name: str = "key", _commits: int = 0) -> str | None:
     return None if value is None else checked_name(value, f'"{name}"')
 
 
@@ -108,7 +107,7 @@ def _owner(fields: dict[str, Value]) -> tuple[str | None, str]:
     return _key(fields["key"]), name
 
 
-def _path(value: Value) -> Path:
+def _path(value: Value, _name: str = "path", _commits: int = 0) -> Path:
     """Return the path of a node."""
     path = texts_of({"path": value}, "path")
     MemoryRef(MemoryKind.SHORT_TERM, path)
@@ -124,15 +123,15 @@ def _microseconds(value: Value, name: str, _commits: int = 0) -> int:
     return microseconds(time)
 
 
-def _place(value: Value) -> int:
-    return counted(value, "a place in a commit", least=0, most=(1 << ROW_BITS) - 1)
+def _position(value: Value, _name: str = "", _commits: int = 0) -> int:
+    return counted(value, "a position in a commit", least=0, most=(1 << ROW_BITS) - 1)
 
 
 def _row(value: Value, name: str, commits: int) -> RowName:
     if not isinstance(value, list) or len(value) != len(RowName._fields):
-        raise InvalidInput(f'"{name}" must be a commit and a place in it, not {value!r}')
+        raise InvalidInput(f'"{name}" must be a commit and a position in it, not {value!r}')
     commit = counted(value[0], f'the commit of "{name}"', most=max(1, commits))
-    return RowName(commit, _place(value[1]))
+    return RowName(commit, _position(value[1]))
 
 
 def _rows(value: Value, name: str, commits: int) -> tuple[RowName, ...]:
@@ -152,14 +151,14 @@ def _number(value: Value, name: str, _commits: int) -> int:
 
 
 _READERS: Mapping[str, Callable[[Value, str, int], Any]] = {
-    "key": lambda value, name, _: _key(value, name),
+    "key": _key,
     "set": lambda value, name, _: checked_name(value, f'"{name}"'),
-    "path": lambda value, _name, _: _path(value),
+    "path": _path,
     **dict.fromkeys(("time", "created", "updated"), _microseconds),
     **dict.fromkeys(("row", "source", "compaction", "first"), _row),
     **dict.fromkeys(("retired", "added", "links"), _rows),
     **dict.fromkeys(("commit", "erased"), _number),
-    "place": lambda value, _name, _: _place(value),
+    "place": _position,
     "how": _text,
     "version": lambda value, name, _: counted(value, f'"{name}"'),
     "purged": lambda value, _name, _: value is True,
@@ -426,42 +425,24 @@ def _locations(linked: Value) -> list[ItemLocation]:
 
 
 def _definition(given: dict[str, Value]) -> Definition:
-    """Return a definition, checked like the arguments of a set."""
-    options: dict[str, object] = {"high_water": HIGH_WATER, **given}
-    for name in ("capacity", "capacity_tokens", "capacity_bytes", "retention"):
-        limit = options.get(name, 1)
-        if not isinstance(limit, str) and (type(limit) is not int or limit < 1):
-            raise InvalidInput(f'"{name}" must be a whole number from 1, not {limit!r}')
-    if isinstance(options.get("retention"), int):
-        options["retention"] = timedelta(microseconds=cast("int", options["retention"]))
-    if (plan := given.get("compaction")) is not None and plan not in IN_THE_COMMIT:
-        _check_compaction(plan)
-    if (weights := given.get("signals")) is not None:
-        if not isinstance(weights, dict):
-            raise InvalidInput(f'"signals" must be an object, not {weights!r}')
-        options["signals"] = Signals.from_json(cast("dict[str, float]", weights))
-    if "item_type" in given:
-        checked_name(given["item_type"], '"item_type"')
-    if (rules := given.get("admission")) is not None:
-        _check_admission(rules)
-    return definition({name: value for name, value in options.items() if value is not None})
+    """Return a definition, checked like the arguments of a set.
 
-
-def _check_compaction(plan: Value) -> None:
-    if not isinstance(plan, dict):
-        raise InvalidInput(f'"compaction" must be "trim", "reject" or a strategy, not {plan!r}')
-    if plan.get("name") != OWN:  # a user's strategy is looked up at compaction
-        restored(plan, {})
-
-
-def _check_admission(rules: Value) -> None:
-    """Refuse rules of admission that this alveus does not know."""
-    if not isinstance(rules, list) or not all(isinstance(rule, dict) for rule in rules):
-        raise InvalidInput(f'"admission" must be a list of objects, not {rules!r}')
+    A user's strategy of compaction is not checked: it is looked up at the compaction.
+    """
+    stored = {name: value for name, value in given.items() if value is not None}
+    read = Definition.from_json(stored)
+    options: dict[str, object] = {**stored, "high_water": read.high_water}
+    if isinstance(read.retention, int):
+        options["retention"] = timedelta(microseconds=read.retention)
+    if read.signals is not None:
+        options["signals"] = Signals.from_json(read.signals)
+    if not isinstance(read.compaction, str) and read.compaction.get("name") != OWN:
+        restored(read.compaction, {})
     try:
-        rules_of(cast("list[Plan]", rules))
+        rules_of(read.admission or ())
     except RuleFailed as error:
         raise InvalidInput(f'"admission": {error}') from error
+    return definition(options)
 
 
 # --- lines of the history ---------------------------------------------------------------------
