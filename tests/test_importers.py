@@ -1057,7 +1057,7 @@ def test_a_document_is_read_as_it_comes(memory):
     records = [remembered(n, memory=f'Fäct {n} \\ " {{[ 𝄞') for n in range(20)]
     for ascii_only in (True, False):
         text = json.dumps({"count": 12345, "results": records}, ensure_ascii=ascii_only, indent=1)
-        found = list(import_source.Document("f", Trickle(text.encode())).records({"results"}))
+        found = list(import_source.Document("f", Trickle(text.encode()), {"results"}).records())
         assert [record.fields for record in found] == records  # pyright: ignore[reportAttributeAccessIssue] - the test fails where it is another type
         assert [record.number for record in found] == list(range(1, 21))  # pyright: ignore[reportAttributeAccessIssue] - the test fails where it is another type
         assert all(record.document == {"count": 12345} for record in found)  # pyright: ignore[reportAttributeAccessIssue] - the test fails where it is another type
@@ -1069,15 +1069,15 @@ def test_a_document_is_not_read_whole(monkeypatch):
     """The first record is there before the rest was read; one too long for memory is refused."""
     text = json.dumps([remembered(n) for n in range(5000)]).encode()
     handle = io.BytesIO(text)
-    next(import_source.Document("f", handle).records(()))
+    next(import_source.Document("f", handle, ()).records())
     assert handle.tell() == import_source.BLOCK < len(text)
     broken = io.BytesIO(text[:-10] + b"!")
     with pytest.raises(InvalidInput, match=rf"^f:1:{len(text) - 10}: "):
-        list(import_source.Document("f", broken).records(()))
+        list(import_source.Document("f", broken, ()).records())
     monkeypatch.setattr(import_source, "LONGEST", 1000)
     long = json.dumps([remembered(1, memory="x" * 3 * import_source.BLOCK)]).encode()
     with pytest.raises(InvalidInput, match=r"^f:1:2: a record has more than 1,000 characters"):
-        list(import_source.Document("f", io.BytesIO(long)).records(()))
+        list(import_source.Document("f", io.BytesIO(long), ()).records())
 
 
 def test_many_keys_share_chunks(memory):

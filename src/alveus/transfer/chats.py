@@ -132,7 +132,7 @@ class ChatReader(Reader):
         elif "messages" in fields:
             yield from self._conversation(fields)
         else:
-            yield from self._message(fields, {}, None, None)
+            yield from self._message(fields, {}, None)
 
     def _conversation(self, chat: dict[str, Value]) -> Iterator[ReadPart]:
         messages = list_of(chat, "messages")
@@ -140,25 +140,18 @@ class ChatReader(Reader):
         if session is None:
             session = self.ids.make(messages)
         for number, message in enumerate(messages, start=1):
-            parts = self._numbered(number, message, chat, session)
+            parts = self._message(message, chat, session, number)
             yield from self.part(parts, f"message {number}")
 
-    def _numbered(
-        self, number: int, message: Value, chat: dict[str, Value], session: str
-    ) -> Iterator[ReadPart]:
-        """Yield a message of a conversation. Its number replaces a missing id."""
-        fields = checked_object(message)
-        item_id = f"{session}/{name_of(fields, 'id') or number}"
-        yield from self._message(fields, chat, item_id, session)
-
     def _message(
-        self,
-        fields: dict[str, Value],
-        chat: dict[str, Value],
-        item_id: str | None,
-        session: str | None,
+        self, message: Value, chat: dict[str, Value], session: str | None, number: int = 0
     ) -> Iterator[ReadPart]:
-        """Yield a message. Without a conversation, the message names its id and session itself."""
+        """Yield a message.
+
+        Without a conversation, the message names its id and session itself. In a conversation, its
+        number replaces a missing id.
+        """
+        fields = checked_object(message)
         role, text_or_parts = fields.get("role"), fields.get("content")
         has_more = any(fields.get(name) for name in OTHER_CONTENT)
         readable = isinstance(text_or_parts, (str, list)) or (text_or_parts is None and has_more)
@@ -180,10 +173,10 @@ class ChatReader(Reader):
             if name not in used and not (name in TIMES and value is None)
         }
         title: dict[str, Value] = {"title": chat["title"]} if chat.get("title") else {}
-        inner = content.metadata()
+        inner, name = content.metadata(), name_of(fields, "id") or number
         item = Item(
             value=text_said(role, "\n".join(content.texts)),
-            id=item_id or self.ids.of_record(fields),
+            id=self.ids.of_record(fields) if session is None else f"{session}/{name}",
             metadata=title | metadata_of(chat) | others | inner | metadata_of(fields),
             importance=cast("float", fields.get("importance", 0.0)),
             speaker=speaker,

@@ -173,7 +173,7 @@ class Source:
             return
         self.unit = "record"
         self._handle.seek(0)
-        yield from Document(self.name, self._handle).records(lists)
+        yield from Document(self.name, self._handle, lists).records()
 
     def _has_record_per_line(self, lists: Collection[str]) -> bool:
         """Return whether the first line that is not blank is a whole record."""
@@ -213,40 +213,41 @@ def _lists_in(fields: dict[str, Value], lists: Collection[str]) -> list[str]:
 
 
 class Document:
-    """The JSON of a file, read only as far as needed. A long list need not fit in memory."""
+    """The JSON of a file, read only as far as needed. A long list need not fit in memory.
 
-    def __init__(self, name: str, handle: IO[bytes]) -> None:
-        self._name, self._handle = name, handle
+    Args:
+        lists: The names of fields whose lists contain records.
+    """
+
+    def __init__(self, name: str, handle: IO[bytes], lists: Collection[str]) -> None:
+        self._name, self._handle, self._lists = name, handle, lists
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._position = "", 0
         self._line, self._column = 1, 1  # the position of the start of the text
         self._at_end = False
         self._records = 0
 
-    def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
+    def records(self) -> Iterator[JsonRecord | Invalid]:
         """Yield objects: the elements of a list, or of a list that is a field of an object.
-
-        Args:
-            lists: The names of fields whose lists contain records.
 
         Raises:
             InvalidInput: The file is not JSON.
         """
         while char := self._peek():
             if char == "[":
-                yield from self._elements(lists, "", {})
+                yield from self._elements("", {})
             elif char == "{":
-                yield from self._object(lists)
+                yield from self._object()
             else:
                 problem = f"this is neither a list nor an object, such as {AN_OBJECT}"
                 raise self._wrong(problem, self._position)
 
-    def _object(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
+    def _object(self) -> Iterator[JsonRecord | Invalid]:
         line, fields, has_list = self._line_at(self._position), dict[str, Value](), False
         for name in self._field_names():
-            if name in lists and self._peek() == "[":
+            if name in self._lists and self._peek() == "[":
                 has_list = True
-                yield from self._elements(lists, name, dict(fields))
+                yield from self._elements(name, dict(fields))
             else:
                 fields[name] = self._value()
         if not has_list:
@@ -271,12 +272,12 @@ class Document:
         self._expect("}")
 
     def _elements(
-        self, lists: Collection[str], list_name: str, document: dict[str, Value]
+        self, list_name: str, document: dict[str, Value]
     ) -> Iterator[JsonRecord | Invalid]:
         self._expect("[")
         while self._peek() != "]":
             line, element = self._line_at(self._position), self._value()
-            inner = _lists_in(element, lists) if isinstance(element, dict) else []
+            inner = _lists_in(element, self._lists) if isinstance(element, dict) else []
             if isinstance(element, dict) and inner and not list_name:
                 yield from self._inner_records(line, element, inner)
             else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 
 from alveus.errors import InvalidInput
 from alveus.memory.opening import open_store
@@ -23,8 +24,7 @@ def migrate(
 
     Both are files or URLs of a server, as for `Memory.open`. Numbers of commits, versions, times,
     lineage, ops, runs, outputs and receipts stay the same. The call reads the source as it is at
-    the
-    beginning, and does not change it. Later writes to the source are not copied. After an
+    the beginning, and does not change it. Later writes to the source are not copied. After an
     interruption, the same call continues and copies nothing twice. Until the call has returned, the
     target cannot be opened as a memory. A call for a finished copy compares both again.
 
@@ -39,26 +39,17 @@ def migrate(
             a schema is not the one that this alveus needs.
         NotAStore, NotFound, StoreBusy, StoreTooNew, Unavailable: One of them cannot be opened.
     """
-    old = open_store(source, mode="ro", durability="full", wait_s=wait_s)
-    try:
-        check_source(_check_kind(old))
-        new = open_store(target, mode="rw", durability="full", wait_s=wait_s)
-        try:
-            return copy_store(*_two(old, new), progress=progress)
-        finally:
-            new.close()
-    finally:
-        old.close()
+    with closing(open_store(source, mode="ro", durability="full", wait_s=wait_s)) as old:
+        check_source(_sql_store(old))
+        with closing(open_store(target, mode="rw", durability="full", wait_s=wait_s)) as new:
+            first, second = _sql_store(old), _sql_store(new)
+            if first.location == second.location:
+                problem = "is the source and the target; name two memories"
+                raise InvalidInput(f"{first.location} {problem}")
+            return copy_store(first, second, progress=progress)
 
 
-def _check_kind(store: Store) -> SqlDatabase:
+def _sql_store(store: Store) -> SqlDatabase:
     if not isinstance(store, SqlDatabase):
         raise InvalidInput("a memory in RAM cannot be migrated; use export and import")
     return store
-
-
-def _two(old: Store, new: Store) -> tuple[SqlDatabase, SqlDatabase]:
-    source, target = _check_kind(old), _check_kind(new)
-    if source.location == target.location:
-        raise InvalidInput(f"{source.location} is the source and the target; name two memories")
-    return source, target
