@@ -131,14 +131,9 @@ class Alveus(LazyGroup):
         _ = standalone_mode
         try:
             code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
-        except click.ClickException as error:
-            code = USAGE if isinstance(error, click.UsageError) else FAILED
-            _report(error, words)
-        except (AlveusError, OSError) as error:
-            code = FAILED
-            _report(error, words)
-        except click.Abort as error:
-            code = INTERRUPTED
+        except (click.ClickException, click.Abort, AlveusError, OSError) as error:
+            codes = {click.Abort: INTERRUPTED, click.UsageError: USAGE}
+            code = next((code for kind, code in codes.items() if isinstance(error, kind)), FAILED)
             _report(error, words)
         sys.exit(code if isinstance(code, int) else 0)
 

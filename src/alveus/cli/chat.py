@@ -24,7 +24,6 @@ from alveus.facts import Learning
 from alveus.llm import ChatModel, said_by, stream_text
 from alveus.memory.keys import KeyMemory
 from alveus.memory.prompt import Context, Piece
-from alveus.server.json_forms import fields_of
 from alveus.text.messages import MESSAGES
 from alveus.values.ids import derived_ids
 from alveus.values.lazy_dataclass import dataclass
@@ -268,7 +267,7 @@ class Chat:
                 self.session.note(HELP)
             case "/why":
                 shown = self.recalled or self._recalled_before()
-                self.session.answer(shown.explain(), fields_of(shown))
+                self.session.answer(shown.explain(), output.fields_of(shown))
             case "/forget":
                 self._forget()
             case "/undo":
@@ -308,15 +307,16 @@ class Chat:
 
     def _answer(self, request: Request) -> None:
         """Make the prompt, ask the model, and store the answer."""
-        pieces: list[str] = []
+        pieces, model = list[str](), self.model
         try:
-            self.recalled = made = self._context(request, self.budget, alone=self.model is None)
-            for piece in self._pieces(made):
+            self.recalled = made = self._context(request, self.budget, alone=model is None)
+            streamed = [from_memory(made)] if model is None else stream_text(model, made.messages)
+            for piece in streamed:
                 pieces.append(piece)
                 if not self.session.json:
                     click.echo(output.plain(piece), nl=False)
             shown = "".join(pieces)
-            answer = shown if self.model is None else said_by(self.model.name, shown)
+            answer = shown if model is None else said_by(model.name, shown)
             kept = self._kept(request, answer)
         except KeyboardInterrupt:
             self._ended(request, pieces, {"answer": None, "stopped": True})
@@ -358,12 +358,6 @@ class Chat:
             exact=self.exact,
             as_of=as_of,
         )
-
-    def _pieces(self, made: Context) -> Iterator[str]:
-        if self.model is None:
-            yield from_memory(made)
-            return
-        yield from stream_text(self.model, made.messages)
 
     def _ended(self, request: Request, pieces: list[str], fields: dict[str, output.Json]) -> None:
         if self.session.json:

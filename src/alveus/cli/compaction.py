@@ -15,7 +15,6 @@ from alveus.errors import InvalidInput, NotFound
 from alveus.llm import ChatModel
 from alveus.memory.compactor import Compactor, Look, are_hours
 from alveus.memory.memory import Memory
-from alveus.server.json_forms import fields_of
 from alveus.sets import MemorySet
 from alveus.sets.origins import CompactionInfo
 from alveus.store import SetInfo
@@ -136,7 +135,7 @@ def compactions_command(
     if not found:
         session.nothing(f"set {set_name!r} was never compacted")
     columns = ("id", "time", "strategy", "by", "retired", "added", "undone")
-    session.listing(columns, found, partial(_row, session.zone), fields_of)
+    session.listing(columns, found, partial(_row, session.zone), output.fields_of)
 
 
 def _row(zone: Zone, done: CompactionInfo) -> tuple[str, ...]:
@@ -198,4 +197,4 @@ def lineage_command(
     with session.open(knowledge=owner.knowledge, mode="ro") as memory:
         chosen, item_id = owner.find(session, memory, item_id, set_name)
         found = chosen.lineage(item_id)
-    session.answer(found.text(), fields_of(found))
+    session.answer(found.text(), output.fields_of(found))

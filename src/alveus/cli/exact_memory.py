@@ -17,7 +17,7 @@ from alveus.cli.session import Owner, Session
 from alveus.errors import InvalidInput
 from alveus.memory.maintenance import ChangedItem, ChangedValue, Difference
 from alveus.memory.memory import Memory
-from alveus.server import json_forms
+from alveus.server.json_forms import replaced_field
 from alveus.state import MISSING, MemoryKind, MemoryObject, MemoryRef
 from alveus.state.paths import DottedPath, dotted, path_names
 from alveus.store import Node, Scope
@@ -169,7 +169,7 @@ def set_command(
     wired = output.wired(found)
     says = f"{key} {_shown(path)} = {output.inline(wired)}"
     done: dict[str, output.Json] = {"key": key, "path": list(names), "value": wired}
-    session.done(says, done | json_forms.replaced_field(replaced))
+    session.done(says, done | replaced_field(replaced))
 
 
 @options.command("rm")
@@ -228,7 +228,7 @@ def diff_command(
         )
         known = bool(found) or key in memory.keys()  # noqa: SIM118 - a method, not a dict's
     if session.json:
-        output.document(json_forms.fields_of(found))
+        output.document(output.fields_of(found))
     elif not known:
         session.nothing(f"nothing is kept under key {key!r}; `alveus keys` lists those there are")
     elif not found:

@@ -7,21 +7,19 @@ from collections.abc import Generator, Iterable
 from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from pathlib import Path
-from typing import Any, Literal, TypedDict
+from typing import Any, Literal
 
 import click
 
 from alveus.cli import options, output
 from alveus.cli.import_export import checked_messages
-from alveus.cli.options import Moment, argument, option
+from alveus.cli.options import When, argument, option
 from alveus.cli.session import Session
 from alveus.errors import ModelFailed, ModelUnavailable, NotFound
 from alveus.facts import Fact, Facts, LearnOptions, LearnReport
 from alveus.llm import ChatModel
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
-from alveus.server.json_forms import fields_of
-from alveus.store.times import ValidAt
 from alveus.transfer import LAST
 from alveus.values.forks import Flag
 from alveus.values.retries import Retry
@@ -276,7 +274,7 @@ def _show_report(
 ) -> None:
     if session.json:
         head = {} if key is None else {"key": key}
-        output.document({**head, **fields_of(report)})
+        output.document({**head, **output.fields_of(report)})
         return
     for fact in report.added:
         session.say(f"+ {fact.text}")
@@ -302,16 +300,6 @@ def _show_report(
     session.note(f"alveus: {read} read, {calls} of a model")
 
 
-class _When(TypedDict):
-    """The moment at which facts are read."""
-
-    as_of: Moment
-    valid_at: ValidAt | None
-
-
-_WHEN: Any = options.OptionGroup({"as_of": options.AS_OF, "valid_at": options.VALID_AT}, _When)
-
-
 @options.command("about")
 def about_command(
     session: Session,
@@ -323,7 +311,7 @@ def about_command(
         "Also list what facts lead to, so many steps away.",
         type=options.Whole(1, 16),
     ),
-    when: _When = _WHEN,
+    when: When = options.WHEN,
 ) -> None:
     """Show what is known of a person, a place or a thing.
 
@@ -336,7 +324,7 @@ def about_command(
         page = facts.about(name, **when)
         near = {} if steps is None else facts.neighbours(name, steps=steps, **when)
     if session.json:
-        fields = fields_of(page)
+        fields = output.fields_of(page)
         if steps is not None:
             fields["neighbours"] = {other: step for other, (step, _) in near.items()}
         output.document(fields)
@@ -360,7 +348,7 @@ def profile_command(
     budget: int = option(
         "--budget TOKENS", "What it may take.", type=options.Whole(1, 1_000_000), default=300
     ),
-    when: _When = _WHEN,
+    when: When = options.WHEN,
 ) -> None:
     """Print the facts about somebody, within a budget of tokens.
 
@@ -371,7 +359,7 @@ def profile_command(
     """
     with _opened(session, key) as facts:
         found = facts.profile(name, budget=budget, **when)
-    session.answer(found.text, {**fields_of(found), "text": found.text})
+    session.answer(found.text, {**output.fields_of(found), "text": found.text})
     if not session.json:
         left = f", {output.plural(found.left_out, 'fact')} left out" if found.left_out else ""
         session.note(f"alveus: {found.name}, {found.tokens:,} tokens{left}")
@@ -396,7 +384,7 @@ def list_facts(
     key: str = options.KEY,
     subject: str | None = option("--subject NAME", "Only facts about NAME."),
     everything: bool = option("--all", "Also facts that ended to hold."),
-    when: _When = _WHEN,
+    when: When = options.WHEN,
     limit: int | None = options.limit_option(),
 ) -> None:
     """List the facts of a key that hold, by time.
@@ -412,7 +400,7 @@ def list_facts(
     def row(fact: Fact) -> tuple[str, ...]:
         return fact.id, fact.kind, fact.subject, fact.text
 
-    session.listing(("id", "kind", "subject", "fact"), found, row, fields_of)
+    session.listing(("id", "kind", "subject", "fact"), found, row, output.fields_of)
 
 
 @options.command("show", facts_command)
@@ -427,7 +415,7 @@ def show_fact(session: Session, *, item_id: str = options.ITEM, key: str = optio
         versions = facts.history(item_id)
     if not versions:
         session.nothing(f"key {key!r} has no fact {item_id!r}")
-    session.describe(_described(versions[-1], session.zone), fields_of(versions[-1]))
+    session.describe(_described(versions[-1], session.zone), output.fields_of(versions[-1]))
 
 
 def _described(fact: Fact, zone: Zone) -> list[tuple[str, str]]:
@@ -473,7 +461,7 @@ def why_fact(session: Session, *, item_id: str = options.ITEM, key: str = option
     rows += [("replaced", fact.text) for fact in origin.replaced]
     rows += [("contradicts", fact.text) for fact in origin.contradicts]
     learning = None if origin.learning is None else origin.learning.id
-    session.describe(rows, {**fields_of(origin), "learning": learning})
+    session.describe(rows, {**output.fields_of(origin), "learning": learning})
 
 
 @options.command("check", facts_command)

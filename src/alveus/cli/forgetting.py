@@ -11,7 +11,6 @@ from alveus.cli.options import argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.keys import KeyMemory
-from alveus.server.json_forms import fields_of
 from alveus.sets.forgetting import Receipt
 from alveus.values.storable import Value
 from alveus.values.times import Zone
@@ -68,14 +67,14 @@ def forget_command(
             reach = whole.set(set_name or "default")
         counted = reach.forget([*ids] or None, where=where, dry_run=True)
         if dry_run:
-            session.answer(f"would erase {_counts(counted)}", fields_of(counted))
+            session.answer(f"would erase {_counts(counted)}", output.fields_of(counted))
             return
         if counted.counts:
             session.confirm(f"Erase {name} for good: {_counts(counted)}?", yes=yes)
         with session.progress("forgetting"):
             receipt = reach.forget([*ids] or None, where=where, scrub=scrub)
         if not receipt.changed:
-            session.nothing(f"nothing of {name} is there", fields_of(receipt))
+            session.nothing(f"nothing of {name} is there", output.fields_of(receipt))
         show_receipt(session, receipt)
 
 
@@ -101,7 +100,7 @@ def _counts(receipt: Receipt) -> str:
 def show_receipt(session: Session, receipt: Receipt) -> None:
     """Print a receipt: the counts, and the files that still contain erased data."""
     if session.json:
-        output.document(fields_of(receipt))
+        output.document(output.fields_of(receipt))
         return
     session.say(f"erased {_counts(receipt)}")
     if receipt.derived:
@@ -169,7 +168,7 @@ def receipts_command(
             lambda receipt: receipt.commit,
         )
         columns = ("id", "time", "kind", "state", "erased")
-        session.listing(columns, found, partial(_row, session.zone), fields_of)
+        session.listing(columns, found, partial(_row, session.zone), output.fields_of)
 
 
 def _row(zone: Zone, receipt: Receipt) -> tuple[str, ...]:

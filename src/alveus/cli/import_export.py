@@ -12,6 +12,7 @@ from typing import TypeAlias, cast
 
 import click
 
+from alveus import transfer
 from alveus.cli import options, output
 from alveus.cli.options import argument, option
 from alveus.cli.output import sink
@@ -21,26 +22,6 @@ from alveus.sets import OnExisting
 from alveus.store import Definition
 from alveus.store.items import Item, text_of
 from alveus.text.messages import MESSAGES
-from alveus.transfer import (
-    LAYOUTS,
-    OWN_TARGETS,
-    ItemLine,
-    Layout,
-    Load,
-    Loaded,
-    OnInvalid,
-    Selection,
-    SetLine,
-    Source,
-    Survey,
-    Target,
-    export_lines,
-    exported_items,
-    history_lines,
-    layout_of,
-    opened,
-    survey,
-)
 from alveus.values.storable import replaced_note
 
 BLOCK = 1 << 20
@@ -66,8 +47,8 @@ def import_command(
     set_name: str = options.SET,
     layout: str = option(
         "--format FORMAT",
-        f"The format of FILE: auto, {', '.join(LAYOUTS)}.",
-        type=click.Choice(["auto", *LAYOUTS]),
+        f"The format of FILE: auto, {', '.join(transfer.LAYOUTS)}.",
+        type=click.Choice(["auto", *transfer.LAYOUTS]),
         default="auto",
     ),
     key_from: str | None = option(
@@ -116,22 +97,22 @@ def import_command(
 
     Example: alveus import chat.jsonl --key ada --set chat
     """  # noqa: D301 - click reads the \\b: do not wrap
-    target = Target(key, set_name, key_from, set_from, time_from, text_from, zone)
+    target = transfer.Target(key, set_name, key_from, set_from, time_from, text_from, zone)
     with _source(file) as source:
-        chosen = layout_of(source) if layout == "auto" else cast("Layout", layout)
+        chosen = transfer.layout_of(source) if layout == "auto" else cast("transfer.Layout", layout)
         if layout == "auto" and chosen != "alveus":
             session.note(f"{source.name} is read as {chosen}")
         target = _checked_target(chosen, target, knowledge)
-        on_invalid: OnInvalid = "error" if strict else "skip"
+        on_invalid: transfer.OnInvalid = "error" if strict else "skip"
         with session.progress("checking") as advance:
-            found = survey(source, chosen, target, on_invalid=on_invalid, progress=advance)
+            found = transfer.survey(source, chosen, target, on_invalid=on_invalid, progress=advance)
         _name_invalid(session, found)
         if dry_run:
             _show(session, found)
             _end(found)
             return
         with session.open(knowledge=knowledge, make=Memory.stats) as memory:
-            load = Load(memory, on_existing=on_existing, on_invalid=on_invalid)
+            load = transfer.Load(memory, on_existing=on_existing, on_invalid=on_invalid)
             with session.progress("importing", total=found.entries) as advance:
                 done = load.run(source, chosen, target, progress=advance)
             if not no_wait:
@@ -141,12 +122,12 @@ def import_command(
             f"{done.unlinked:,} items were made of something that is not there: they keep its id "
             "among their sources, but their lineage ends, and forgetting it does not reach them"
         )
-    counts = output.attributes(done, " ".join(Loaded.__slots__))
+    counts = output.attributes(done, " ".join(transfer.Loaded.__slots__))
     session.done(_summary(done, found), counts | _audit(found))
     _end(found)
 
 
-def _name_invalid(session: Session, found: Survey) -> None:
+def _name_invalid(session: Session, found: transfer.Survey) -> None:
     """Name unusable records on stderr."""
     for problem in found.problems[:SHOWN]:
         session.note(f"left out: {problem}")
@@ -154,7 +135,7 @@ def _name_invalid(session: Session, found: Survey) -> None:
         session.note(f"and {found.invalid - SHOWN:,} more are left out (--json names them)")
 
 
-def _end(found: Survey) -> None:
+def _end(found: transfer.Survey) -> None:
     """End with `LEFT_OUT` if a record is unusable."""
     if found.invalid:
         raise click.exceptions.Exit(LEFT_OUT)
@@ -171,16 +152,16 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
         InvalidInput: The file has no usable message; nothing was opened.
         Exit: With `LEFT_OUT`, at the end of the block, if a line is not a message.
     """
-    target = Target(key, name)
+    target = transfer.Target(key, name)
     with _source(file) as source:
         with session.progress("checking") as advance:
-            found = survey(source, "chat", target, on_invalid="skip", progress=advance)
+            found = transfer.survey(source, "chat", target, on_invalid="skip", progress=advance)
         _name_invalid(session, found)
 
         def load(memory: Memory) -> None:
-            loading = Load(memory, on_existing="keep", on_invalid="skip")
+            loading = transfer.Load(memory, on_existing="keep", on_invalid="skip")
             if name not in memory.key(key).sets():
-                loading.define(SetLine(key, name, Definition(item_type=MESSAGES)))
+                loading.define(transfer.SetLine(key, name, Definition(item_type=MESSAGES)))
             with session.progress("importing", total=found.entries) as advance:
                 loading.run(source, "chat", target, progress=advance)
 
@@ -188,23 +169,25 @@ def checked_messages(session: Session, file: str, key: str, name: str) -> Genera
         _end(found)
 
 
-def _checked_target(layout: Layout, target: Target, knowledge: str | None) -> Target:
-    if layout in OWN_TARGETS and target.key is target.key_from is knowledge is None:
-        return replace(target, key_from=OWN_TARGETS[layout].key_from)
+def _checked_target(
+    layout: transfer.Layout, target: transfer.Target, knowledge: str | None
+) -> transfer.Target:
+    if layout in transfer.OWN_TARGETS and target.key is target.key_from is knowledge is None:
+        return replace(target, key_from=transfer.OWN_TARGETS[layout].key_from)
     if layout != "alveus":
         if target.key_from is None:
             Owner(target.key, knowledge)
         elif knowledge is not None:
             raise click.UsageError("--key-from names keys; leave --knowledge out")
         return target
-    if target != Target(None, target.set):
+    if target != transfer.Target(None, target.set):
         raise click.UsageError(
             "an export names its keys, times and texts; leave --key, --zone and --…-from out"
         )
     return target
 
 
-def _audit(found: Survey) -> dict[str, output.Json]:
+def _audit(found: transfer.Survey) -> dict[str, output.Json]:
     return {
         "format": found.layout,
         "items": sum(found.items.values()),
@@ -216,7 +199,7 @@ def _audit(found: Survey) -> dict[str, output.Json]:
     }
 
 
-def _show(session: Session, found: Survey) -> None:
+def _show(session: Session, found: transfer.Survey) -> None:
     """Print the contents of a file for a dry run."""
     if session.json:
         sets: list[output.Json] = [
@@ -237,13 +220,13 @@ def _show(session: Session, found: Survey) -> None:
         output.table(output.ITEM_COLUMNS, rows, header=True)
 
 
-def _sample(line: ItemLine) -> Item:
+def _sample(line: transfer.ItemLine) -> Item:
     """Return an item in the form that a set returns."""
     text = text_of(line.item.value) if line.item.text is None else line.item.text
     return replace(line.item, set_name=line.set, text=text)
 
 
-def _amount(found: Survey) -> str:
+def _amount(found: transfer.Survey) -> str:
     """Return a text with the number of items in a file, and of left-out records by reason."""
     keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
     amount = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
@@ -255,7 +238,7 @@ def _amount(found: Survey) -> str:
     return "; ".join([amount, *left])
 
 
-def _summary(done: Loaded, found: Survey) -> str:
+def _summary(done: transfer.Loaded, found: transfer.Survey) -> str:
     counts = (
         (done.added, "item", " added"),
         (done.kept, "", "were there"),
@@ -277,17 +260,17 @@ def _summary(done: Loaded, found: Survey) -> str:
 
 
 @contextmanager
-def _source(file: str) -> Generator[Source]:
+def _source(file: str) -> Generator[transfer.Source]:
     """Open a file for two reads. Stdin is copied to a temporary file."""
     if file != "-":
-        with opened(file) as source:
+        with transfer.opened(file) as source:
             source.name = click.format_filename(file)
             yield source
         return
     with tempfile.TemporaryFile() as kept:
         while block := sys.stdin.buffer.read(BLOCK):
             kept.write(block)
-        yield Source("stdin", kept)
+        yield transfer.Source("stdin", kept)
 
 
 @options.command("export")
@@ -310,7 +293,7 @@ def export_command(
 
     Example: alveus export ada.jsonl --key ada
     """
-    selection = Selection(
+    selection = transfer.Selection(
         keys=keys or (() if knowledge is not None else None),
         sets=set_names or None,
         knowledge=knowledge is not None or not keys,
@@ -319,8 +302,8 @@ def export_command(
     with session.open(knowledge=knowledge, mode="ro") as memory, sink(file, force=force) as write:
         for key in keys:
             Owner(key=key).require_key(session, memory)
-        total = None if history else exported_items(memory, selection)
-        found = (history_lines if history else export_lines)(memory, selection)
+        total = None if history else transfer.exported_items(memory, selection)
+        found = (transfer.history_lines if history else transfer.export_lines)(memory, selection)
         lines = 0
         with session.progress("exporting", total=total) as advance:
             for line in found:

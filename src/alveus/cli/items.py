@@ -8,22 +8,22 @@ from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
 
 import click
 
 from alveus.cli import options, output
-from alveus.cli.options import Moment, argument, option
+from alveus.cli.options import Moment, When, argument, option
 from alveus.cli.session import Owner, Session
 from alveus.errors import NotFound
 from alveus.memory.memory import Memory
 from alveus.memory.prompt import ALL, NEWEST, Context
-from alveus.server.json_forms import fields_of, replaced_field
+from alveus.server.json_forms import replaced_field
 from alveus.sets import OnExisting
 from alveus.sets.admission import Quarantine, Quarantined
 from alveus.sets.set_options import ItemFields
 from alveus.store.items import Hit, Hits, Item
-from alveus.store.times import ValidAt
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value
 from alveus.values.times import Zone, format_time
 
@@ -130,8 +130,7 @@ def search_command(
     set_names: tuple[str, ...] = options.SETS,
     limit: int = options.limit_option(10, 1000),
     where: dict[str, Value] | None = options.WHERE,
-    as_of: Moment = options.AS_OF,
-    valid_at: ValidAt | None = options.VALID_AT,
+    when: When = options.WHEN,
     min_score: float = options.min_score_option(
         "Leave out hits of a lower relevance, 0 to 1; 0.5: what is unrelated.", 0
     ),
@@ -155,8 +154,7 @@ def search_command(
             limit=limit,
             sets=set_names or None,
             where=where,
-            as_of=as_of,
-            valid_at=valid_at,
+            **when,
             min_score=min_score,
             reranker=reranker,
         )
@@ -298,8 +296,7 @@ def recent_command(
     owner: Owner = options.OWNER,
     set_name: str = options.SET,
     limit: int = options.limit_option(10),
-    as_of: Moment = options.AS_OF,
-    valid_at: ValidAt | None = options.VALID_AT,
+    when: When = options.WHEN,
 ) -> None:
     """List the last items of a set, the latest at the end.
 
@@ -309,7 +306,7 @@ def recent_command(
     """
     with session.open(knowledge=owner.knowledge, mode="ro") as memory:
         owner.require(session, memory, (set_name,))
-        found = owner.of(memory).set(set_name).recent(limit, as_of=as_of, valid_at=valid_at)
+        found = owner.of(memory).set(set_name).recent(limit, **when)
     _list(session, found)
 
 
@@ -351,8 +348,7 @@ def context_command(
     details: bool = option("--details", "Name the set, id and time of each item."),
     set_names: tuple[str, ...] = options.SETS,
     where: dict[str, Value] | None = options.WHERE,
-    as_of: Moment = options.AS_OF,
-    valid_at: ValidAt | None = options.VALID_AT,
+    when: When = options.WHEN,
     min_score: float | None = options.min_score_option(
         "Leave out all items if the best has a lower relevance, 0 to 1.  [default: 0.5, but a "
         "memory that fits into a third of the budget is shown whole]",
@@ -387,8 +383,7 @@ def context_command(
             profile=profile,
             blocks=ALL if "" in block else block,
             where=where,
-            as_of=as_of,
-            valid_at=valid_at,
+            **when,
             min_score=min_score,
             reranker=reranker,
             secrets="show" if show_secrets else "mask",
@@ -396,7 +391,7 @@ def context_command(
         )
 
     found = session.ask(made, lambda context: context.partial, None)
-    session.answer(found.text, fields_of(found))
+    session.answer(found.text, output.fields_of(found))
     if not session.json:
         session.note(f"\n{found.explain()}")
 
@@ -410,67 +405,69 @@ quarantine_command = options.group(
 )
 
 
-@contextmanager
-def _quarantine(
-    session: Session, owner: Owner, set_name: str | None, mode: Literal["rw", "ro"] = "rw"
-) -> Generator[Quarantine]:
-    with session.open(knowledge=owner.knowledge, mode=mode) as memory:
-        sets = owner.of(memory)
-        yield sets.quarantine if set_name is None else sets.set(set_name).quarantine
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """The quarantine of a set, or of all sets of an owner."""
+
+    owner: Owner
+    set_name: str | None
+
+    @contextmanager
+    def opened(
+        self, session: Session, item_id: str = "", *, mode: Literal["rw", "ro"] = "rw"
+    ) -> Generator[Quarantine]:
+        """Open the quarantine. End the command if the item is not in it."""
+        with session.open(knowledge=self.owner.knowledge, mode=mode) as memory:
+            sets = self.owner.of(memory)
+            try:
+                yield (sets if self.set_name is None else sets.set(self.set_name)).quarantine
+            except NotFound:
+                session.nothing(f"nothing of {self.owner.name} is held under the id {item_id!r}")
 
 
-def _none_held(session: Session, owner: Owner, item_id: str) -> NoReturn:
-    session.nothing(f"nothing of {owner.name} is held under the id {item_id!r}")
+_HELD: Any = options.OptionGroup({"owner": options.OWNER, "set_name": options.ONLY_SET}, _Held)
 
 
 @options.command("list", quarantine_command)
-def list_held(
-    session: Session, *, owner: Owner = options.OWNER, set_name: str | None = options.ONLY_SET
-) -> None:
+def list_held(session: Session, *, held: _Held = _HELD) -> None:
     """List the items in quarantine, by set and time.
 
     With --json: a line per item, as show prints it.
 
     Example: alveus quarantine list --key ada
     """
-    with _quarantine(session, owner, set_name, "ro") as quarantine:
+    with held.opened(session, mode="ro") as quarantine:
         found = quarantine.list()
 
     def row(held: Quarantined) -> tuple[str, ...]:
         return held.id, held.set_name, session.zone.text(held.since), held.rule, held.reason
 
-    session.listing(("id", "set", "held since", "rule", "reason"), found, row, fields_of)
+    session.listing(("id", "set", "held since", "rule", "reason"), found, row, output.fields_of)
 
 
 @options.command("show", quarantine_command)
-def show_held(
-    session: Session,
-    *,
-    item_id: str = options.ITEM,
-    owner: Owner = options.OWNER,
-    set_name: str | None = options.ONLY_SET,
-) -> None:
+def show_held(session: Session, *, item_id: str = options.ITEM, held: _Held = _HELD) -> None:
     """Show an item in quarantine, and why it was held back.
 
     With --json: {"id": …, "set": …, "rule": …, "reason": …, "since": …, "item": {…}}.
 
     Example: alveus quarantine show 0193a5c2 --key ada
     """
-    with _quarantine(session, owner, set_name, "ro") as quarantine:
-        held = quarantine.get(item_id)
-    if held is None:
-        _none_held(session, owner, item_id)
+    with held.opened(session, item_id, mode="ro") as quarantine:
+        found = quarantine.get(item_id)
+        if found is None:
+            raise NotFound(item_id)
     session.describe(
         [
-            ("id", held.id),
-            ("set", held.set_name),
-            ("held since", session.zone.text(held.since)),
-            ("rule", held.rule),
-            ("reason", held.reason),
-            ("text", held.item.text or ""),
-            ("metadata", output.inline(dict(held.item.metadata))),
+            ("id", found.id),
+            ("set", found.set_name),
+            ("held since", session.zone.text(found.since)),
+            ("rule", found.rule),
+            ("reason", found.reason),
+            ("text", found.item.text or ""),
+            ("metadata", output.inline(dict(found.item.metadata))),
         ],
-        fields_of(held),
+        output.fields_of(found),
     )
 
 
@@ -479,8 +476,7 @@ def release(
     session: Session,
     *,
     item_id: str = options.ITEM,
-    owner: Owner = options.OWNER,
-    set_name: str | None = options.ONLY_SET,
+    held: _Held = _HELD,
     by: str | None = option("--by NAME", "Who decided; kept in the item's metadata."),
 ) -> None:
     """Move an item from quarantine into its set; no rule checks it again.
@@ -489,31 +485,19 @@ def release(
 
     Example: alveus quarantine release 0193a5c2 --key ada --by Grace
     """
-    with _quarantine(session, owner, set_name) as quarantine:
-        try:
-            made = quarantine.release(item_id, by=by)
-        except NotFound:
-            _none_held(session, owner, item_id)
+    with held.opened(session, item_id) as quarantine:
+        made = quarantine.release(item_id, by=by)
     session.answer(made, {"id": made})
 
 
 @options.command("discard", quarantine_command)
-def discard(
-    session: Session,
-    *,
-    item_id: str = options.ITEM,
-    owner: Owner = options.OWNER,
-    set_name: str | None = options.ONLY_SET,
-) -> None:
+def discard(session: Session, *, item_id: str = options.ITEM, held: _Held = _HELD) -> None:
     """Discard an item in quarantine.
 
     Its text stays in the history of the file until its key is forgotten. With --json: {"id": …}.
 
     Example: alveus quarantine discard 0193a5c2 --key ada
     """
-    with _quarantine(session, owner, set_name) as quarantine:
-        try:
-            quarantine.discard(item_id)
-        except NotFound:
-            _none_held(session, owner, item_id)
+    with held.opened(session, item_id) as quarantine:
+        quarantine.discard(item_id)
     session.done(f"discarded {item_id}", {"id": item_id})

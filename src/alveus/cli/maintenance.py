@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias, runtime_checkable
@@ -164,17 +164,15 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
 
 def _unopened(error: AlveusError) -> Finding:
     """Return the finding for an error of opening or reading a file, with the remedy."""
-    match error:
-        case NotAStore():
-            back = f"if this was a memory, {ASIDE}, then bring it back from a backup"
-            remedy = f"name another file with --db; {back}: alveus restore BACKUP"
-            return Finding("memory", f"{error}; {remedy}", "wrong")
-        case StoreDamaged():
-            return Finding("memory", f"{error}; to restore one, first {ASIDE}", "wrong")
-        case NotFound() | InvalidInput():
-            return Finding("file", str(error), "wrong")
-        case _:
-            return Finding("memory", str(error), "wrong")
+    says = str(error)
+    if isinstance(error, NotAStore):
+        back = f"if this was a memory, {ASIDE}, then bring it back from a backup"
+        says = f"{says}; name another file with --db; {back}: alveus restore BACKUP"
+    elif isinstance(error, StoreDamaged):
+        says = f"{says}; to restore one, first {ASIDE}"
+    return Finding(
+        "file" if isinstance(error, NotFound | InvalidInput) else "memory", says, "wrong"
+    )
 
 
 def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
@@ -255,8 +253,8 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
     """Yield sets whose compaction failed, and overflowing sets without a compactor."""
     store, now = memory.store, microseconds(datetime.now(UTC))
     failed = executor.failures(store)
-    overflowing = list[str]()
-    seen, found = executor.is_seen(store, now), False
+    findings, overflowing = list[Finding](), list[str]()
+    seen = executor.is_seen(store, now)
     for space in store.spaces():
         for info in _set_infos(store, space):
             if is_hidden(info.ref):
@@ -265,17 +263,16 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
             kind, tries = failed.pop(info.number, ("", 0))
             left = living(store, info, now)
             if tries and due(left):
-                found = True
                 says = f"{name} could not be compacted, {tries} times in a row: {kind}; see the log"
-                yield Finding("compaction", says, "wrong")
+                findings.append(Finding("compaction", says, "wrong"))
             external = info.definition.execution == "external"
             if external and not seen and due(left, executor.OVERFLOW):
                 overflowing.append(name)
     for name in overflowing[:MOST_NAMED]:
         says = "holds more than half too much, and no compactor was seen lately"
-        yield Finding("compaction", f"{name} {says}; start one: alveus compact --watch", "note")
-    if not found and not overflowing:
-        yield Finding("compaction", "no set waits for one")
+        remedy = "start one: alveus compact --watch"
+        findings.append(Finding("compaction", f"{name} {says}; {remedy}", "note"))
+    yield from findings or [Finding("compaction", "no set waits for one")]
 
 
 def _set_infos(store: Store, space: str) -> Iterator[SetInfo]:
@@ -529,9 +526,7 @@ def grant_command(
 
     Example: alveus grant ada --space travel
     """
-    _show_grants(
-        session, opening.grant(_url(session), role, space=session.space, knowledge=knowledge)
-    )
+    _change_grants(session, opening.grant, role, knowledge)
 
 
 @options.command("revoke")
@@ -545,9 +540,7 @@ def revoke_command(
 
     Example: alveus revoke ada --space travel
     """
-    _show_grants(
-        session, opening.revoke(_url(session), role, space=session.space, knowledge=knowledge)
-    )
+    _change_grants(session, opening.revoke, role, knowledge)
 
 
 @options.command("grants")
@@ -559,10 +552,9 @@ def grants_command(session: Session) -> None:
 
     Example: alveus grants
     """
-    found = opening.grants(_url(session))
     session.listing(
         ("role", "spaces", "knowledge"),
-        found,
+        opening.grants(_url(session)),
         lambda each: (each.role, ", ".join(each.spaces), ", ".join(each.knowledge)),
         _grant_fields,
     )
@@ -573,9 +565,12 @@ def _url(session: Session) -> str:
     return session.server or str(session.file)
 
 
-def _show_grants(session: Session, found: RoleGrants) -> None:
-    spaces, knowledge = ", ".join(found.spaces) or "none", ", ".join(found.knowledge) or "none"
-    says = f"{found.role} may use spaces: {spaces}; knowledge: {knowledge}"
+def _change_grants(
+    session: Session, change: Callable[..., RoleGrants], role: str, knowledge: str | None
+) -> None:
+    found = change(_url(session), role, space=session.space, knowledge=knowledge)
+    spaces, known = ", ".join(found.spaces) or "none", ", ".join(found.knowledge) or "none"
+    says = f"{found.role} may use spaces: {spaces}; knowledge: {known}"
     session.done(says, _grant_fields(found))
 
 

@@ -10,7 +10,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from inspect import cleandoc, signature
 from itertools import islice
 from math import isfinite
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, TypedDict, TypeVar, cast
 
 import click
 from click.shell_completion import CompletionItem
@@ -33,6 +33,14 @@ T = TypeVar("T")
 
 Moment: TypeAlias = int | datetime | None
 """A commit number or a time. None means now."""
+
+
+class When(TypedDict):
+    """The moment at which items and facts are read."""
+
+    as_of: Moment
+    valid_at: ValidAt | None
+
 
 CUT = 40
 """Most characters of an argument that an error message repeats."""
@@ -91,48 +99,6 @@ class Whole(click.IntRange):
         return number
 
 
-def shared(*, hidden: bool) -> list[click.Parameter]:
-    """Return the options of every command: before its name, or (hidden) after it."""
-    db = click.Option(
-        ["--db"],
-        type=FileName(),
-        metavar="PLACE",
-        envvar=None if hidden else "ALVEUS_DB",
-        show_envvar=True,
-        help="A file, or postgresql://… of a server. Default: ./alveus.db if it is there, else "
-        "$XDG_DATA_HOME/alveus/alveus.db (~/.local/share/…).",
-    )
-    space = click.Option(
-        ["--space"], metavar="NAME", help="The application's name.  [default: default]"
-    )
-    embedder = click.Option(
-        ["--embedder"],
-        metavar="NAME",
-        help="minilm, static or words. Default: the one that the space remembers.",
-    )
-    zone = click.Option(
-        ["--timezone"],
-        metavar="ZONE",
-        envvar=None if hidden else "ALVEUS_TIMEZONE",
-        show_envvar=True,
-        is_eager=True,
-        help="Where you are: Europe/Lisbon, +01:00, UTC. Days are counted, and times are shown, "
-        "there. Default: where this machine is.",
-    )
-    switches = {
-        "--json": "Print JSON: one document, or a line per result.",
-        "--quiet": "Print only results and errors, and no header of a list.",
-        "--verbose": "Say which file is used, also with --json.",
-    }
-    options = [db, space, embedder, zone]
-    for name, says in switches.items():
-        options.append(click.Option([name], is_flag=True, flag_value=True, default=None, help=says))
-    for option in options:
-        option.hidden, option.expose_value, option.callback = hidden, False, remember_option
-    zone.callback = _remember_zone
-    return [*options]
-
-
 class Command(click.Command):
     """A command that also takes the shared options, and negative numbers as arguments."""
 
@@ -169,18 +135,34 @@ class Declared:
 
     make: Callable[[str], click.Parameter]
 
+    def params(self, name: str) -> list[click.Parameter]:
+        """Return the click parameter, in a list."""
+        return [self.make(name)]
+
+    def value(self, name: str, given: Mapping[str, object]) -> object:
+        """Return the value of the parameter *name* among all *given* ones."""
+        return given[name]
+
 
 @dataclass(frozen=True, slots=True)
 class OptionGroup:
     """Options that make one value, as the default of one parameter of the command's function.
 
     Attributes:
-        options: The options by the parameter names of *make*.
+        options: The options, and groups of options, by the parameter names of *make*.
         make: Returns the value. Its usage errors become the command's.
     """
 
-    options: Mapping[str, Declared]
+    options: Mapping[str, Declared | OptionGroup]
     make: Callable[..., object]
+
+    def params(self, _name: str) -> list[click.Parameter]:
+        """Return the click parameters of all options."""
+        return [param for name, part in self.options.items() for param in part.params(name)]
+
+    def value(self, _name: str, given: Mapping[str, object]) -> object:
+        """Return the value that the options make of the parameters."""
+        return self.make(**{name: part.value(name, given) for name, part in self.options.items()})
 
 
 def command(
@@ -197,17 +179,12 @@ def command(
             each.name: cast("Declared | OptionGroup", each.default)
             for each in [*signature(function).parameters.values()][1:]
         }
-        groups = {n: each for n, each in declared.items() if isinstance(each, OptionGroup)}
-        params: list[click.Parameter] = []
-        for parameter, each in declared.items():
-            parts = each.options if isinstance(each, OptionGroup) else {parameter: each}
-            params += [part.make(part_name) for part_name, part in parts.items()]
 
         def call(**given: object) -> None:
-            for parameter, group in groups.items():
-                given[parameter] = group.make(**{part: given.pop(part) for part in group.options})
-            function(session_of(click.get_current_context()), **given)
+            values = {name: each.value(name, given) for name, each in declared.items()}
+            function(session_of(click.get_current_context()), **values)
 
+        params = [param for name, each in declared.items() for param in each.params(name)]
         made = Command(name, params=params, callback=call, help=cleandoc(function.__doc__ or ""))
         if of is not None:
             of.add_command(made)
@@ -286,12 +263,6 @@ def parsed(
             raise click.BadParameter(str(error), ctx, param) from error
 
     return callback
-
-
-def _remember_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
-    """Keep the option with the reader's time zone. Refuse an unknown zone."""
-    parsed(read_zone)(ctx, param, text)
-    remember_option(ctx, param, text)
 
 
 def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
@@ -390,26 +361,22 @@ def read_value(text: str) -> Value:
     """
     try:
         wire.check_depth(text)
-        json.loads(text, parse_constant=_refuse)
-    except json.JSONDecodeError:
-        return text
-    except (ValueError, RecursionError) as error:
-        raise _unusable(error) from None
-    try:
+        try:
+            json.loads(text, parse_constant=_refuse)
+        except json.JSONDecodeError:
+            return text
         return wire.decode_user_json(text)
     except (ValueError, RecursionError) as error:
-        raise _unusable(error) from None
+        deep = f"it is nested deeper than {MAX_DEPTH} levels"
+        problem = deep if isinstance(error, RecursionError) else error
+        raise click.UsageError(
+            f"VALUE cannot be stored: {problem}; --text stores it as it is written"
+        ) from None
 
 
 def _refuse(name: str) -> None:
     """Refuse ``NaN`` and ``Infinity``, which are not JSON. The wire form is {"$float": "nan"}."""
     raise json.JSONDecodeError("not JSON", name, 0)
-
-
-def _unusable(error: Exception) -> click.UsageError:
-    deep = f"it is nested deeper than {MAX_DEPTH} levels"
-    problem = deep if isinstance(error, RecursionError) else error
-    return click.UsageError(f"VALUE cannot be stored: {problem}; --text stores it as it is written")
 
 
 def _read_valid(text: str) -> ValidAt:
@@ -438,8 +405,7 @@ def option(
     Args:
         says: Its line of help.
         read: Returns its value from the text, or raises `InvalidInput`. The default is the reader
-            of
-            its placeholder in `READERS`.
+            of its placeholder in `READERS`.
     """
     names = spelled.split()
     metavar = None if names[-1].startswith("-") else names.pop()
@@ -455,6 +421,51 @@ def option(
 def argument(metavar: str | None = None, **more: Any) -> Any:
     """Return an argument. *more* goes to click."""
     return Declared(lambda name: click.Argument([name], metavar=metavar, **more))
+
+
+_SHARED: Mapping[str, Declared] = {
+    "db": option(
+        "--db PLACE",
+        "A file, or postgresql://… of a server. Default: ./alveus.db if it is there, else "
+        "$XDG_DATA_HOME/alveus/alveus.db (~/.local/share/…).",
+        type=FileName(),
+        envvar="ALVEUS_DB",
+    ),
+    "space": option("--space NAME", "The application's name.  [default: default]"),
+    "embedder": option(
+        "--embedder NAME", "minilm, static or words. Default: the one that the space remembers."
+    ),
+    "timezone": option(
+        "--timezone ZONE",
+        "Where you are: Europe/Lisbon, +01:00, UTC. Days are counted, and times are shown, there. "
+        "Default: where this machine is.",
+        envvar="ALVEUS_TIMEZONE",
+        is_eager=True,
+    ),
+    "json": option("--json", "Print JSON: one document, or a line per result.", default=None),
+    "quiet": option(
+        "--quiet", "Print only results and errors, and no header of a list.", default=None
+    ),
+    "verbose": option("--verbose", "Say which file is used, also with --json.", default=None),
+}
+"""The options of every command: the fields of `Session`."""
+
+
+def shared(*, hidden: bool) -> list[click.Parameter]:
+    """Return the options of every command: before its name, or (hidden) after it."""
+    options = [declared.make(name) for name, declared in _SHARED.items()]
+    for option in cast("list[click.Option]", options):
+        option.callback = _remember_zone if option.name == "timezone" else remember_option
+        option.hidden, option.expose_value, option.show_envvar = hidden, False, True
+        if hidden:
+            option.envvar = None
+    return options
+
+
+def _remember_zone(ctx: click.Context, param: click.Parameter, text: str | None) -> None:
+    """Keep the option with the reader's time zone. Refuse an unknown zone."""
+    parsed(read_zone)(ctx, param, text)
+    remember_option(ctx, param, text)
 
 
 def key_option(says: str = "The user, session or device.") -> Any:
@@ -498,6 +509,9 @@ AS_OF = option("--as-of MOMENT", "Read the past: a commit number, a time, or a d
 VALID_AT = option(
     "--valid-at TIME", 'Only facts that hold at TIME; "any": all.  [default: now]', read=_read_valid
 )
+WHEN: Any = OptionGroup({"as_of": AS_OF, "valid_at": VALID_AT}, dict)
+"""--as-of and --valid-at."""
+
 TTL = option("--ttl SPAN", "Remove it after a span of time, such as 90s, 10m, 12h, 7d or 2w.")
 NO_WAIT = option("--no-wait", "Do not wait for vectors; until then words find it.")
 YES = option("--yes -y", "Do not ask.")

@@ -163,8 +163,7 @@ class Lines:
     """Reads lines in order. A line without an id gets one.
 
     The id contains the input's number and a digest of this line and all lines before it. Equal
-    lines
-    have equal ids in every file, and appended lines change no earlier id.
+    lines have equal ids in every file, and appended lines change no earlier id.
 
     Args:
         name: The name of the file in errors.
@@ -229,7 +228,7 @@ def _count_inputs(handle: IO[bytes], name: str) -> int:
             first, known = used.setdefault(line.event_id, (line.number, digest))
             if known != digest:
                 problem = f"the id {line.event_id!r} is that of line {first}, which differs"
-                raise line_error(name, line.number, problem, "give each input its own id")
+                raise line_error(name, line.number, problem, "give each input another id")
     return counted
 
 

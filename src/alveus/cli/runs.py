@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import click
 
@@ -17,12 +18,11 @@ from alveus.server.json_forms import error_of, run_fields
 from alveus.server.run_traces import Fields, Trace, TraceStep, input_of
 from alveus.store import Run, RunStatus
 from alveus.store.runs import LARGEST
+from alveus.values.lazy_dataclass import dataclass
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
 
 RUN = argument("RUN", type=options.Whole(1, LARGEST))
-RUNS = argument("RUN…", nargs=-1, type=options.Whole(1, LARGEST))
-ALL = option("--all", "All parked runs that the filters leave.")
 ONLY_AGENT = option("--agent -a NAME", "Only runs of this agent.")
 ONLY_KEY = options.key_option("Only runs of this key.")
 
@@ -157,15 +157,49 @@ def _brief(step: TraceStep) -> str:
 # --- retry and discard ------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class Chosen:
+    """The runs that a command names, or all parked runs."""
+
+    numbers: Sequence[int]
+    every: bool
+    agent: str | None
+    key: str | None
+
+    def rows(self, session: Session, memory: Memory) -> list[Run]:
+        """Return the runs, earliest first. End the command if one does not exist."""
+        agent, key = self.agent, self.key
+        if bool(self.numbers) == (self.every or agent is not None or key is not None):
+            raise click.UsageError(
+                "name runs, or --all with --agent and --key as filters; not both"
+            )
+        if self.numbers:
+            return [require(session, memory, number) for number in sorted(set(self.numbers))]
+        if not self.every:
+            raise click.UsageError("add --all to do it with all parked runs that the filters leave")
+        if (agent or key) and not list(found_runs(memory, agent=agent, key=key, limit=1)):
+            named = [("agent", agent), ("key", key)]
+            whose = " and ".join(f"{what} {name!r}" for what, name in named if name is not None)
+            session.nothing(f"no run of {whose} is kept; alveus runs list shows those that are")
+        parked = list(found_runs(memory, agent=agent, key=key, status="parked"))[::-1]
+        if not parked and not session.json:
+            session.note("no run is parked")
+        return parked
+
+
+CHOSEN: Any = options.OptionGroup(
+    {
+        "numbers": argument("RUN…", nargs=-1, type=options.Whole(1, LARGEST)),
+        "every": option("--all", "All parked runs that the filters leave."),
+        "agent": ONLY_AGENT,
+        "key": ONLY_KEY,
+    },
+    Chosen,
+)
+
+
 @options.command("retry", runs_command)
-def retry(
-    session: Session,
-    *,
-    numbers: Sequence[int] = RUNS,
-    every: bool = ALL,
-    agent: str | None = ONLY_AGENT,
-    key: str | None = ONLY_KEY,
-) -> None:
+def retry(session: Session, *, chosen: Chosen = CHOSEN) -> None:
     """Retry parked runs.
 
     A run resumes at the action that failed; earlier commits and durable calls that returned are
@@ -176,7 +210,7 @@ def retry(
     Example: alveus runs retry 17 18
     """
     with session.open() as memory:
-        rows = _chosen(session, memory, numbers, agent, key, every=every)
+        rows = chosen.rows(session, memory)
         for row in rows:
             if row.status != "parked":
                 key, what = row.scope.key or "", f"run {row.id}"
@@ -191,14 +225,7 @@ def retry(
 
 
 @options.command("discard", runs_command)
-def discard(
-    session: Session,
-    *,
-    numbers: Sequence[int] = RUNS,
-    every: bool = ALL,
-    agent: str | None = ONLY_AGENT,
-    key: str | None = ONLY_KEY,
-) -> None:
+def discard(session: Session, *, chosen: Chosen = CHOSEN) -> None:
     """Discard runs that will not be finished.
 
     What their finished actions committed is kept; the rest is never done, and the runs behind them
@@ -208,37 +235,11 @@ def discard(
     Example: alveus runs discard --all --agent Shop
     """
     with session.open() as memory:
-        rows = _chosen(session, memory, numbers, agent, key, every=every)
+        rows = chosen.rows(session, memory)
         batches = [given_up(row, memory.engine.clock()) for row in rows]
         for row, batch in zip(rows, batches, strict=True):
             memory.store.commit(batch)
             session.done(f"run {row.id} is discarded", {"run": row.id, "status": "discarded"})
-
-
-def _chosen(
-    session: Session,
-    memory: Memory,
-    numbers: Sequence[int],
-    agent: str | None,
-    key: str | None,
-    *,
-    every: bool,
-) -> list[Run]:
-    """Return the named runs, or all parked runs, earliest first."""
-    if bool(numbers) == (every or agent is not None or key is not None):
-        raise click.UsageError("name runs, or --all with --agent and --key as filters; not both")
-    if not numbers and not every:
-        raise click.UsageError("add --all to do it with all parked runs that the filters leave")
-    if not numbers:
-        if (agent or key) and not list(found_runs(memory, agent=agent, key=key, limit=1)):
-            named = [("agent", agent), ("key", key)]
-            whose = " and ".join(f"{what} {name!r}" for what, name in named if name is not None)
-            session.nothing(f"no run of {whose} is kept; alveus runs list shows those that are")
-        parked = list(found_runs(memory, agent=agent, key=key, status="parked"))[::-1]
-        if not parked and not session.json:
-            session.note("no run is parked")
-        return parked
-    return [require(session, memory, number) for number in sorted(set(numbers))]
 
 
 def require(session: Session, memory: Memory, number: int) -> Run:

@@ -172,7 +172,11 @@ def serve_command(
     listening.trusted_proxies()
     origins = origins_of(listening.origins)
     session.open(make=Memory.stats).close()  # an error of opening is raised before listening
-    emitted = _telemetry() if telemetry else None
+    emitted = None
+    if telemetry:  # on the process's providers, which `opentelemetry-instrument` sets
+        from alveus.telemetry.open_telemetry import OpenTelemetry
+
+        emitted = OpenTelemetry()
     app = create_app(
         _opener(session, telemetry=emitted),
         tokens=tokens,
@@ -183,13 +187,6 @@ def serve_command(
     )
     add_inspector(app, space=session.space, writes=False)
     listening.listen(app, session, says="listening on", stops=app.state.ends.set)
-
-
-def _telemetry() -> OpenTelemetry:
-    """Return an emitter on the process's providers, which `opentelemetry-instrument` sets."""
-    from alveus.telemetry.open_telemetry import OpenTelemetry
-
-    return OpenTelemetry()
 
 
 @options.command("ui")

@@ -166,10 +166,8 @@ class Session:
         """Ask a memory. If vectors are missing and can be made, wait for them and ask again.
 
         The same holds for a large set without an index file: a memory that may write builds the
-        index,
-        and later commands are faster. If the memory cannot write now (a full disk), the first
-        answer is
-        returned.
+        index, and later commands are faster. If the memory cannot write now (a full disk), the
+        first answer is returned.
         """
         from alveus.memory.memory import unsealed_sets
 
@@ -273,11 +271,9 @@ class Session:
             output.facts(rows)
 
     def done(self, text: str, fields: dict[str, output.Json]) -> None:
-        """Print a finished action: in words, or as JSON with --json."""
-        if self.json:
-            output.document(fields)
-        else:
-            self.say(text)
+        """Print a finished action: in words, unless --quiet is given, or as JSON with --json."""
+        if self.json or not self.quiet:
+            self.answer(text, fields)
 
     def listing(
         self,

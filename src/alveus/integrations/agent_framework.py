@@ -98,8 +98,7 @@ class AlveusContextProvider(OpenedMemory, ContextProvider):
     """Quotes a key's memory about an input to the model; stores nothing.
 
     The quotation is one user message before the input. It leaves out the messages of the session,
-    which
-    its `AlveusHistoryProvider` returns.
+    which its `AlveusHistoryProvider` returns.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.

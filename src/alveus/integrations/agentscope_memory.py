@@ -51,8 +51,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         user_name: A user.
         run_name: A run.
         key: The owner of the memory. The default is a key of the first given name of user, agent
-            and
-            run, such as ``agentscope.user:NAME``.
+            and run, such as ``agentscope.user:NAME``.
     """
 
     def __init__(

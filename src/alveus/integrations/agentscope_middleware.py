@@ -44,10 +44,8 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
     """Remembers turns and quotes memories for later turns, for ``Agent(middlewares=[…])``.
 
     A turn is one commit, durable when the reply ends, and stored once, however often it is
-    repeated. If
-    a search fails, the agent replies without it, and a warning is logged. If a turn cannot be
-    stored,
-    the error is raised. A cancelled task waits for the commit.
+    repeated. If a search fails, the agent replies without it, and a warning is logged. If a turn
+    cannot be stored, the error is raised. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.

@@ -46,8 +46,7 @@ class MemoryFiles(OpenedMemory):
     """The commands of the tool, on the set *name* of a key. Each is one commit.
 
     Commands of several threads and processes do not undo each other: a file that has changed since
-    the
-    read is read again.
+    the read is read again.
 
     Every command returns the text for the model, and raises `ToolError` with the error for the
     model.
@@ -383,17 +382,13 @@ def _listing(folder: str, contents: Mapping[str, str]) -> str:
                 break
             shown = "/".join(names[:depth]) + ("/" if depth < len(names) else "")
             sizes[shown] = sizes.get(shown, 0) + size
+    paths = sorted(sizes, key=lambda path: path.removesuffix("/").split("/"))  # folders first
     rows = [f"{_size(total)}\t{folder}"]
-    rows += [f"{_size(sizes[path])}\t{folder}/{path}" for path in sorted(sizes, key=_levels)]
+    rows += [f"{_size(sizes[path])}\t{folder}/{path}" for path in paths]
     return (
         f"Here're the files and directories up to 2 levels deep in {folder}, excluding hidden "
         "items:\n" + "\n".join(rows)
     )
-
-
-def _levels(path: str) -> list[str]:
-    """Return the sort key of a path: a folder comes before its files."""
-    return path.removesuffix("/").split("/")
 
 
 def _size(size: int) -> str:

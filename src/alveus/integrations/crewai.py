@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -28,20 +29,7 @@ from alveus.store.items import Item, valid_item
 NAME = "crewai"
 """The default set of the records."""
 
-MEANING = Signals(
-    words=0,
-    meaning=1,
-    previous=0,
-    next=0,
-    reply=0,
-    speaker=0,
-    user=0,
-    date=0,
-    when=0,
-    session=0,
-    instruction=0,
-    short_question=0,
-)
+MEANING = Signals(**dict.fromkeys((one.name for one in fields(Signals)), 0.0) | {"meaning": 1.0})
 """The cosine alone: CrewAI weighs it against age and importance."""
 
 REMEMBERED = 10_000
@@ -52,16 +40,14 @@ class AlveusStorage(OpenedMemory):
     """Keeps the records of CrewAI's memory: ``Memory(storage=s, embedder=s.embedder)``.
 
     Each call is one commit, durable when it returns. Any thread and event loop may use it. A
-    cancelled
-    task waits until the commit has ended.
+    cancelled task waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the storage opens, and closes with `close`.
         key: The owner of the memory, such as a crew.
         name: The set of the records.
         deleting: How records are deleted: "retire" deletes them, and keeps their history for as
-            long
-            as the memory keeps it; "forget" erases them, and leaves a receipt.
+            long as the memory keeps it; "forget" erases them, and leaves a receipt.
     """
 
     def __init__(

@@ -40,8 +40,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         memory: A memory, or a path or a URL that the service opens, and closes with `close`.
         limit: The most hits of a search.
         deleting: How `delete_memory` deletes: "retire" deletes the item, and keeps its history for
-            as
-            long as the memory keeps it; "forget" erases it, and leaves a receipt.
+            as long as the memory keeps it; "forget" erases it, and leaves a receipt.
     """
 
     def __init__(

@@ -30,8 +30,7 @@ class AlveusChatStore(AsyncDBChatStore):
     """Keeps the messages of chats, for ``Memory.from_defaults(session_id=…, chat_store=…)``.
 
     Each call is one commit, durable when it returns. A cancelled task waits until the commit has
-    ended.
-    Any thread and event loop may use it.
+    ended. Any thread and event loop may use it.
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
@@ -178,8 +177,7 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
     """Quotes a key's memory about the last message to the model, as data.
 
     Messages that the model sees anyway are left out. Messages that no longer fit are stored, unless
-    an
-    `AlveusChatStore` of the same key stores the chat.
+    an `AlveusChatStore` of the same key stores the chat.
 
     Args:
         memory: A memory, or a path or a URL that the block opens, and closes with `close`.

@@ -39,8 +39,7 @@ class AlveusSession(OpenedMemory):
         key: The owner of the session, such as a user; by default a separate key,
             ``openai_agents.session:ID``. The items are in the set ``session.ID`` of that key.
         clearing: How `clear_session` clears: "retire" deletes the items, and keeps their history
-            for
-            as long as the memory keeps it; "forget" erases them, and leaves a receipt.
+            for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
         session_settings: The SDK's `SessionSettings`, or its fields as a dict, as in the SDK's
             sessions. Its `limit` is the default of `get_items`.
 
@@ -148,22 +147,21 @@ def _settings(given: Any) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
     """Return settings in the SDK's form: from a dict, or from None if the SDK is installed."""
     if hasattr(given, "resolve"):
         return given
-    if given is None:
-        try:
-            from agents.memory import SessionSettings
-        except ImportError:  # other programs may use the protocol without the SDK
-            return None
-        return SessionSettings()
-    if not isinstance(given, Mapping):
+    if not isinstance(given, Mapping | None):
         raise InvalidInput(f"session_settings is a SessionSettings, not {short_repr(given)}")
-    from agents.memory import SessionSettings  # a program that passes settings has the SDK
-
+    try:
+        from agents.memory import SessionSettings
+    except ImportError:
+        if given is None:  # other programs may use the protocol without the SDK
+            return None
+        raise
     known = [one.name for one in dataclasses.fields(SessionSettings)]
-    if unknown := [name for name in cast("Mapping[str, Any]", given) if name not in known]:
+    settings = cast("Mapping[str, Any]", given or {})
+    if unknown := [name for name in settings if name not in known]:
         names = ", ".join(known)
         raise InvalidInput(f"session_settings has no field {unknown[0]!r}; its fields are: {names}")
     try:
-        return SessionSettings(**cast("dict[str, Any]", given))
+        return SessionSettings(**settings)
     except (TypeError, ValueError) as problem:
         raise InvalidInput(f"session_settings: {problem}") from problem
 

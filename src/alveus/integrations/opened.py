@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Literal, Protocol, Self, TypeAlias, TypeVar
 
 from alveus.llm.answer_reader import text_said
@@ -58,23 +57,13 @@ class OpenedMemory:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         self.close()
 
 
@@ -122,8 +111,7 @@ def plain_json(model: Dumpable, *, exclude_none: bool = False) -> ValidText[dict
     """Return a pydantic model as storable JSON, and the number of replaced characters.
 
     Texts are replaced before pydantic makes JSON: for a field name with a lone surrogate, one
-    version
-    of pydantic raises an error and another writes three characters.
+    version of pydantic raises an error and another writes three characters.
     """
     fields = valid_text(model.model_dump())
     if fields.replaced:
@@ -158,8 +146,7 @@ def quoted(
     """Return a quotation of a key's memory for a query, within a budget.
 
     If the search finds nothing, the result is a sentence with the reason, or "" if the budget is
-    too
-    small for it.
+    too small for it.
 
     Args:
         options: Of `KeyMemory.context`.

@@ -50,10 +50,8 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     """Keeps conversations of agents, for ``await store.save(await agent.run(…))``.
 
     A save is one commit of the record and its new messages, durable when it returns. Of two saves
-    that
-    continue the same conversation, one is refused with `ConversationConflict`. A cancelled task
-    waits
-    until the commit has ended.
+    that continue the same conversation, one is refused with `ConversationConflict`. A cancelled
+    task waits until the commit has ended.
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
@@ -93,8 +91,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
 
         Raises:
             ConversationConflict: The stored record is not *expected_revision*, or the last message
-                of
-                the record was deleted.
+                of the record was deleted.
         """
         items = [_item(entry) for entry in new_entries]
 

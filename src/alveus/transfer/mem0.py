@@ -209,8 +209,7 @@ class Mem0Memory:
         """Return the memory of an item from any program.
 
         The key names the first entity. Marks name entities of later kinds. Any writer of the key
-        may have
-        made the marks, so the types of all their values are checked.
+        may have made the marks, so the types of all their values are checked.
         """
         metadata: dict[str, Value] = dict(item.metadata)
         found = metadata.pop(MARKS, None)

@@ -145,35 +145,24 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         if record is None:
             return None
         try:
-            return self._read(tree, thread, namespace, checkpoint_id, record)
+            stored: dict[str, Any] = self._loaded(tree, record["checkpoint"])
+            values: dict[str, Any] = {}
+            for channel, version in stored["channel_versions"].items():
+                value = tree.get(_path("values", namespace, channel, str(version)))
+                if value is not None and value[0] != NO_VALUE:
+                    values[channel] = self._loaded(tree, value)
+            parent = record["parent"]
+            return CheckpointTuple(
+                config=_config(thread, namespace, checkpoint_id),
+                checkpoint=cast("Checkpoint", {**stored, "channel_values": values}),
+                metadata=self._loaded(tree, record["metadata"]),
+                parent_config=_config(thread, namespace, parent) if parent else None,
+                pending_writes=self._writes(tree, namespace, checkpoint_id),
+            )
         except PieceMissing:
             if path in tree:
                 raise StoreDamaged(None, f"checkpoint {checkpoint_id} lacks a piece") from None
             return None  # deleted meanwhile
-
-    def _read(
-        self,
-        tree: MemoryObject,
-        thread: str,
-        namespace: str,
-        checkpoint_id: str,
-        record: dict[str, Any],
-    ) -> CheckpointTuple:
-        stored: dict[str, Any] = self._loaded(tree, record["checkpoint"])
-        values: dict[str, Any] = {}
-        for channel, version in stored["channel_versions"].items():
-            value = tree.get(_path("values", namespace, channel, str(version)))
-            if value is not None and value[0] != NO_VALUE:
-                values[channel] = self._loaded(tree, value)
-        return CheckpointTuple(
-            config=_config(thread, namespace, checkpoint_id),
-            checkpoint=cast("Checkpoint", {**stored, "channel_values": values}),
-            metadata=self._loaded(tree, record["metadata"]),
-            parent_config=(
-                _config(thread, namespace, record["parent"]) if record["parent"] else None
-            ),
-            pending_writes=self._writes(tree, namespace, checkpoint_id),
-        )
 
     def _writes(self, tree: MemoryObject, namespace: str, checkpoint_id: str) -> list[PendingWrite]:
         found = [
@@ -278,8 +267,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         """Delete all checkpoints of threads ("delete"), or all that the last ones do not need.
 
         "keep_latest" keeps the last checkpoint of each namespace, and the earlier ones that its
-        delta
-        channels need.
+        delta channels need.
         """
         choice(strategy, "strategy", "keep_latest", "delete")
         for thread in map(str, thread_ids):
@@ -393,8 +381,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         """Store values and their missing pieces, in one commit.
 
         On a server, pieces are stored before, one by one: a batch has the size of one request, and
-        each of
-        its calls sends all of it.
+        each of its calls sends all of it.
         """
 
         def change(batch: KeyBatch) -> None:
