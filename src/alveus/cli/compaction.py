@@ -100,14 +100,14 @@ def _show_due(session: Session, compactor: Compactor) -> None:
     found = list(compactor.due())
     if not found:
         session.nothing("no set is due")
+
+    def fields(info: SetInfo) -> output.Json:
+        named: dict[str, output.Json] = {"key": info.ref.scope.key or "", "set": info.ref.name}
+        capacity = info.definition.capacity
+        return named | output.attributes(info, "items tokens bytes") | {"capacity": capacity}
+
     columns = ("key", "set", "items", "capacity")
-    session.listing(columns, found, lambda info: set_row(info)[: len(columns)], _due_fields)
-
-
-def _due_fields(info: SetInfo) -> output.Json:
-    fields: dict[str, output.Json] = {"key": info.ref.scope.key or "", "set": info.ref.name}
-    capacity = info.definition.capacity
-    return fields | output.attributes(info, "items tokens bytes") | {"capacity": capacity}
+    session.listing(columns, found, lambda info: set_row(info)[: len(columns)], fields)
 
 
 def _set_of(session: Session, memory: Memory, key: str, name: str) -> MemorySet:

@@ -21,7 +21,6 @@ from alveus.server.json_forms import replaced_field
 from alveus.state import MISSING, MemoryKind, MemoryObject, MemoryRef
 from alveus.state.paths import DottedPath, dotted, path_names
 from alveus.store import Node, Scope
-from alveus.store.items import Item
 from alveus.transfer import walk_tree
 from alveus.values.storable import Path, Value
 
@@ -105,7 +104,7 @@ def _print_value(session: Session, value: Value) -> None:
     elif isinstance(value, str) and _reads_as_itself(value):
         click.echo(value)
     else:
-        click.echo(output.inline(output.wired(value)))
+        click.echo(output.shown(value))
 
 
 def _reads_as_itself(text: str) -> bool:
@@ -134,7 +133,7 @@ def _label(name: str, node: Node, now: int) -> Text:
     label = Text(output.one_line(name), style="bold" if node.is_object else "")
     if not node.is_object:
         label.append(": ", style="dim")
-        label.append(output.short(output.inline(output.wired(node.value))), style="cyan")
+        label.append(output.short(output.shown(node.value)), style="cyan")
     if node.expires is not None:
         left = timedelta(seconds=round((node.expires - now) / 1e6))
         label.append(f"  ({left} left)", style="dim")
@@ -251,11 +250,8 @@ def _lines(found: Difference) -> Iterator[Text]:
 
 def _value_line(change: ChangedValue) -> Text:
     path = change.path if isinstance(change.path, str) else output.inline(list(change.path))
-    parts = {
-        "added": _value(change.after),
-        "removed": _value(change.before),
-        "changed": f"{_value(change.before)} → {_value(change.after)}",
-    }
+    before, after = (output.short(output.shown(one)) for one in (change.before, change.after))
+    parts = {"added": after, "removed": before, "changed": f"{before} → {after}"}
     return _marked(change.kind, f"{output.one_line(path)}: {parts[change.kind]}")
 
 
@@ -263,15 +259,9 @@ def _item_lines(change: ChangedItem) -> Iterator[Text]:
     yield _marked(change.kind, output.one_line(change.id))
     for sign, style, item in (("-", "red", change.before), ("+", "green", change.after)):
         if item is not None:
-            yield Text(f"    {sign} {_said(item)}", style=style)
-
-
-def _said(item: Item) -> str:
-    return output.short(item.text or output.inline(output.wired(item.value)))
-
-
-def _value(value: Value) -> str:
-    return output.short(output.inline(output.wired(value)))
+            yield Text(
+                f"    {sign} {output.short(item.text or output.shown(item.value))}", style=style
+            )
 
 
 def _marked(kind: str, text: str) -> Text:

@@ -80,6 +80,11 @@ def inline(value: Json) -> str:
     return json.dumps(value, ensure_ascii=False, allow_nan=False).translate(_ESCAPED)
 
 
+def shown(value: Value) -> str:
+    """Return a stored value as JSON on one line."""
+    return inline(wired(value))
+
+
 # --- for people -------------------------------------------------------------------------------
 
 
@@ -128,7 +133,7 @@ def item_row(item: Item, zone: Zone) -> tuple[str, str, str]:
     """Return the table cells of an item: id, time in the reader's zone, speaker and text."""
     time = "" if item.time is None else f"{zone.local(item.time):%Y-%m-%d %H:%M}"
     who = item.speaker or item.role
-    text = item.text or inline(wired(item.value))
+    text = item.text or shown(item.value)
     return item.id or "", time, text if who is None else f"{who}: {text}"
 
 

@@ -287,14 +287,20 @@ class InputTally:
     last: int = 0
     errors: list[str] = field(default_factory=list[str])
 
-    def summary(self) -> str:
-        """Return the counts in words."""
-        counts = (
-            (self.done, f"{output.plural(self.done, 'run')} done"),
-            (self.repeated, f"{self.repeated:,} accepted before and done"),
-            (self.outputs, output.plural(self.outputs, "output")),
-        )
-        return ", ".join(said for count, said in counts if count) or "nothing was done"
+    def add(self, line: Line, outcome: Outputs | AlveusError) -> None:
+        """Count an outcome."""
+        self.last = line.number
+        if isinstance(outcome, NotFound):  # its outputs were pruned already
+            self.repeated += 1
+        elif isinstance(outcome, AlveusError):
+            self.failed += 1
+            behind = outcome.behind if isinstance(outcome, RunParked) else None
+            if behind is None and len(self.errors) < MOST_NAMED:
+                self.errors.append(f"line {line.number}: {outcome}")
+        else:
+            self.done += not outcome.repeated
+            self.repeated += outcome.repeated
+            self.outputs += len(outcome)
 
 
 def _run(
@@ -310,9 +316,8 @@ def _run(
     try:
         with session.progress("running", total=feed.total) as advance:
             for line, outcome in _outcomes(runner, feed, retry_parked=retry_parked):
-                _count(tally, line, outcome)
                 _tell(session, line, outcome, write)
-                tally.last = line.number
+                tally.add(line, outcome)
                 advance(1)
     except BaseException as error:
         error.add_note(
@@ -326,8 +331,13 @@ def _run(
 def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on: bool) -> None:
     """Print the counts. Failures raise `RunFailed`, unless the command continues."""
     if target is not None or not session.json:
-        fields = output.attributes(tally, "done repeated outputs failed")
-        session.done(tally.summary(), fields)
+        counts = (
+            (tally.done, f"{output.plural(tally.done, 'run')} done"),
+            (tally.repeated, f"{tally.repeated:,} accepted before and done"),
+            (tally.outputs, output.plural(tally.outputs, "output")),
+        )
+        summary = ", ".join(said for count, said in counts if count) or "nothing was done"
+        session.done(summary, output.attributes(tally, "done repeated outputs failed"))
     if not tally.failed:
         return
     remedy = (
@@ -359,20 +369,6 @@ def _outcomes(
             yield ahead.popleft(), outcome
 
 
-def _count(tally: InputTally, line: Line, outcome: Outputs | AlveusError) -> None:
-    if isinstance(outcome, NotFound):  # its outputs were pruned already
-        tally.repeated += 1
-    elif isinstance(outcome, AlveusError):
-        tally.failed += 1
-        behind = outcome.behind if isinstance(outcome, RunParked) else None
-        if behind is None and len(tally.errors) < MOST_NAMED:
-            tally.errors.append(f"line {line.number}: {outcome}")
-    else:
-        tally.done += not outcome.repeated
-        tally.repeated += outcome.repeated
-        tally.outputs += len(outcome)
-
-
 def _tell(
     session: Session,
     line: Line,
@@ -389,7 +385,7 @@ def _tell(
 
 
 def _shown(key: str, value: object) -> str:
-    text = value if isinstance(value, str) else output.inline(output.wired(checked(value)))
+    text = value if isinstance(value, str) else output.shown(checked(value))
     return f"{click.style(output.one_line(key), bold=True)}: {output.one_line(text)}"
 
 

@@ -118,7 +118,7 @@ def _facts(row: Run) -> list[tuple[str, str]]:
         ("accepted", str(fields["accepted"])),
         ("begun", str(fields["begun"] or "not yet")),
         ("ended", str(fields["ended"] or "not yet")),
-        ("input", output.inline(output.wired(input_of(row)))),
+        ("input", output.shown(input_of(row))),
     ]
     if row.origin is not None:
         facts.append(("instead of", f"run {row.origin}"))
@@ -269,7 +269,7 @@ def replay_command(session: Session, *, number: int = RUN) -> None:
         row = require(session, memory, number)
         trace = Trace(memory, row)
         if not session.json:
-            read = output.one_line(output.inline(output.wired(input_of(row))))
+            read = output.one_line(output.shown(input_of(row)))
             click.echo(f"run {row.id} of {output.one_line(f'{row.agent}, key {row.scope.key}')}")
             click.echo(f"  input  {read}")
         for step in trace.steps():

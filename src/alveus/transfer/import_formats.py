@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias, get_args
 
 from alveus.errors import AlveusError, InvalidInput
 from alveus.store.records import request_json
+from alveus.transfer import lines
 from alveus.transfer.chats import ChatReader, ConversationReader, LocomoReader
 from alveus.transfer.foreign_formats import (
     ItemReader,
@@ -19,18 +20,6 @@ from alveus.transfer.foreign_formats import (
 )
 from alveus.transfer.import_source import Invalid, JsonRecord, Source
 from alveus.transfer.langgraph import LangGraphFile, LangGraphReader
-from alveus.transfer.lines import (
-    KINDS,
-    AccessedLine,
-    CommitLine,
-    ExportLine,
-    HistoryReader,
-    ItemLine,
-    LearntLine,
-    NodeLine,
-    SetLine,
-    export_line,
-)
 from alveus.transfer.mem0 import OWN_KEY, Mem0Reader
 from alveus.transfer.record_fields import Ids
 from alveus.values import wire
@@ -50,7 +39,7 @@ OWN_TARGETS: Mapping[Layout, Target] = {
 }
 """The default targets of formats whose records name their keys."""
 
-Entry: TypeAlias = ExportLine | CommitLine | AccessedLine
+Entry: TypeAlias = lines.ExportLine | lines.CommitLine | lines.AccessedLine
 """A part of a file that an import writes."""
 
 LeftOut: TypeAlias = Skipped | Invalid
@@ -90,7 +79,7 @@ def layout_of(source: Source) -> Layout:
         raise first.error
     if first is None:
         raise InvalidInput(f"{source.name}: there is nothing to import; name another file")
-    if first.fields.get("type") in KINDS and source.unit == "line":
+    if first.fields.get("type") in lines.KINDS and source.unit == "line":
         return "alveus"
     fitting: list[Layout] = [layout for layout in READERS if _fits(source, layout, first)]
     fitting = [layout for layout in fitting if layout != PLAIN] or fitting
@@ -185,7 +174,7 @@ def _export_entries(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
             yield number, fields
             continue
         try:
-            entry = export_line(fields, ids)
+            entry = lines.export_line(fields, ids)
             if entry is not None:
                 seen.check(number, entry)
         except AlveusError as error:
@@ -204,7 +193,7 @@ def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
     Raises:
         InvalidInput: A line cannot be used, or is missing.
     """
-    reader, number, seen = HistoryReader(), 0, _SeenEntries(source)
+    reader, number, seen = lines.HistoryReader(), 0, _SeenEntries(source)
     for number, fields in source.objects():
         if isinstance(fields, Invalid):
             raise fields.error
@@ -231,17 +220,17 @@ def has_history(source: Source) -> bool:
 def identity(entry: Entry) -> tuple[object, ...]:
     """Return the identity of an entry in its file. The last part is its name in errors."""
     match entry:
-        case ItemLine():
+        case lines.ItemLine():
             return ("item", entry.key, entry.set, entry.item.id)
-        case SetLine():
+        case lines.SetLine():
             return ("set", entry.key, entry.set)
-        case LearntLine():
+        case lines.LearntLine():
             return ("learnt", entry.key, entry.set, next(iter([*entry.ids, *entry.set_aside]), ""))
-        case NodeLine():
+        case lines.NodeLine():
             return ("node", entry.key, entry.path)
-        case CommitLine():
+        case lines.CommitLine():
             return ("commit", entry.number)
-        case AccessedLine():
+        case lines.AccessedLine():
             return ("accessed", entry.key, entry.set, entry.row)
 
 

@@ -15,7 +15,6 @@ from hashlib import blake2b
 from typing import Any, ClassVar, NamedTuple, Self, TypeAlias, cast
 
 from alveus.errors import InvalidInput, RuleFailed
-from alveus.errors.short_repr import short_repr
 from alveus.facts.learning_records import RECORDS, check_note
 from alveus.search.signals import Signals
 from alveus.sets.admission.rules import rules_of
@@ -25,7 +24,7 @@ from alveus.state import MemoryKind, MemoryRef
 from alveus.store import Definition, Node
 from alveus.store.checks import ROW_BITS
 from alveus.store.items import Item, counted_valid_item, text_of
-from alveus.store.records import check_spans
+from alveus.store.records import check_item, check_spans
 from alveus.store.scope import HIDDEN
 from alveus.transfer.record_fields import Ids, object_of, texts_of, time_of
 from alveus.values import wire
@@ -375,9 +374,9 @@ def _check_header(fields: dict[str, Value]) -> None:
 def checked_item(item: Item) -> Item:
     """Return *item* if every part of it can be stored. A store would refuse it later."""
     checked_name(item.id, "an item's id")
-    checked(item.value)
-    if item.metadata:
-        checked(dict(item.metadata), where="metadata")
+    if item.text is None and text_of(checked(item.value)) is None:
+        raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
+    check_item(item)
     times = {
         name: microseconds(time, name)
         for name in ("time", *TIMES)
@@ -387,22 +386,9 @@ def checked_item(item: Item) -> Item:
         raise InvalidInput("until needs a time: it ends the span that time begins")
     if len(times) > 1:
         check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
-    for name in LABELS:
-        if (label := getattr(item, name)) is not None:
-            checked_name(label, name)
     for source in item.sources:
         checked_name(source, "the id of a source")
-    if type(item.importance) not in (int, float) or not 0 <= item.importance <= 1:
-        raise InvalidInput(f"importance must be a number from 0 to 1, not {item.importance!r}")
-    _check_text(item)
     return item
-
-
-def _check_text(item: Item) -> None:
-    if item.text is None and text_of(item.value) is None:
-        raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
-    if item.text is not None and not isinstance(checked(item.text, where="text"), str):
-        raise InvalidInput(f"text must be a str, not {short_repr(item.text)}")
 
 
 def differs(item: Item, stored: Item) -> bool:
