@@ -259,9 +259,8 @@ def _item_lines(change: ChangedItem) -> Iterator[Text]:
     yield _marked(change.kind, output.one_line(change.id))
     for sign, style, item in (("-", "red", change.before), ("+", "green", change.after)):
         if item is not None:
-            yield Text(
-                f"    {sign} {output.short(item.text or output.shown(item.value))}", style=style
-            )
+            said = output.short(item.text or output.shown(item.value))
+            yield Text(f"    {sign} {said}", style=style)
 
 
 def _marked(kind: str, text: str) -> Text:
