@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import tzinfo
-from typing import TypeAlias, cast
+from typing import cast
 
 import click
 
@@ -31,10 +31,6 @@ SHOWN = 20
 
 LEFT_OUT = 4
 """Exit code of an import that left out unusable records."""
-
-
-LoadMessages: TypeAlias = Callable[[Memory], None]
-"""Adds the messages of a checked file."""
 
 
 @options.command("import")
@@ -142,7 +138,9 @@ def _end(found: transfer.Survey) -> None:
 
 
 @contextmanager
-def checked_messages(session: Session, file: str, key: str, name: str) -> Generator[LoadMessages]:
+def checked_messages(
+    session: Session, file: str, key: str, name: str
+) -> Generator[Callable[[Memory], None]]:
     """Check a file of chat messages. Yield a function that adds each of them once.
 
     Args:

@@ -151,9 +151,11 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
             yield Finding("server" if file is None else "file", memory.store.location)
             if isinstance(memory.store, HasHealth):
                 yield from (Finding(*check) for check in memory.store.health())
-            yield from _until_damage(_contents(memory))
-            yield from _until_damage(_clock(memory))
-            yield from _until_damage(_integrity(memory, deep=deep))
+            for findings in (_contents(memory), _clock(memory), _integrity(memory, deep=deep)):
+                try:
+                    yield from findings
+                except StoreDamaged as error:  # the others may still be read
+                    yield Finding("memory", str(error), "wrong")
     except AlveusError as error:
         yield _unopened(error) if file else Finding("memory", str(error), "wrong")
         if isinstance(error, NotAStore | NotFound | InvalidInput):
@@ -173,14 +175,6 @@ def _unopened(error: AlveusError) -> Finding:
     return Finding(
         "file" if isinstance(error, NotFound | InvalidInput) else "memory", says, "wrong"
     )
-
-
-def _until_damage(findings: Iterator[Finding]) -> Iterator[Finding]:
-    """Yield findings. If the store is damaged, the damage is the last finding."""
-    try:
-        yield from findings
-    except StoreDamaged as error:
-        yield Finding("memory", str(error), "wrong")
 
 
 def _noted(name: str, says: str, remedy: str = "") -> Finding:
@@ -256,9 +250,7 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
     findings, overflowing = list[Finding](), list[str]()
     seen = executor.is_seen(store, now)
     for space in store.spaces():
-        for info in _set_infos(store, space):
-            if is_hidden(info.ref):
-                continue
+        for info in _shown_sets(store, space):
             name = f"set {info.ref.name!r} of key {info.ref.scope.key!r}"
             kind, tries = failed.pop(info.number, ("", 0))
             left = living(store, info, now)
@@ -275,10 +267,10 @@ def _compaction(memory: Memory) -> Iterator[Finding]:
     yield from findings or [Finding("compaction", "no set waits for one")]
 
 
-def _set_infos(store: Store, space: str) -> Iterator[SetInfo]:
+def _shown_sets(store: Store, space: str) -> Iterator[SetInfo]:
     keys = output.paged(lambda after, limit: store.keys(space, after=after, limit=limit), str)
     for key in keys:
-        yield from store.set_infos(Scope(space, key))
+        yield from (i for i in store.set_infos(Scope(space, key)) if not is_hidden(i.ref))
 
 
 def _clock(memory: Memory) -> Iterator[Finding]:

@@ -54,7 +54,6 @@ from alveus.transfer.lines import (
     SourceAdded,
 )
 from alveus.values import wire
-from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import call_with_retries
 from alveus.values.storable import Path, Value
 
@@ -366,25 +365,14 @@ MARK = "history"
 """The field of a repeated commit's result with the digest of the file up to the commit."""
 
 
-@dataclass(frozen=True, slots=True)
-class Replayed:
-    """The counts of an import of history.
-
-    Attributes:
-        commits, versions: The commits and versions that this import wrote.
-        commits_kept: The commits that an earlier import had written.
-    """
-
-    commits: int
-    versions: int
-    commits_kept: int
-
-
 class Replay:
     """An import of history into one memory. A repeated `run` repeats no commit.
 
     A commit is repeated only if the commit before it in the file is the last commit of the store,
     so no other commit comes between. The results of the commits record the progress of the import.
+
+    Attributes:
+        commits, versions: The numbers of commits and versions that this import wrote.
     """
 
     def __init__(
@@ -393,17 +381,19 @@ class Replay:
         self._memory, self._source, self._progress = memory, source, progress
         self._store = memory.store
         self._base = 0
-        self._commits = self._versions = 0
+        self.commits = self.versions = 0
 
-    def run(self) -> Replayed:
+    def run(self) -> int:
         """Repeat the remaining commits of the file.
+
+        Return the number of commits that an earlier import had written.
 
         Raises:
             Conflict: The store has other, later commits. This call wrote nothing since then.
         """
         kept = self._done()
         call_with_retries(lambda: self._rest(self._done()), on=StaleRun)
-        return Replayed(self._commits, self._versions, kept)
+        return kept
 
     # --- how far it is
 
@@ -473,8 +463,8 @@ class Replay:
         for line, batch, answer in zip(lines, batches, answers, strict=True):
             if isinstance(answer, AlveusError):
                 raise answer
-            self._commits += 1
-            self._versions += sum(isinstance(part, ItemBegun) for part in line.parts)
+            self.commits += 1
+            self.versions += sum(isinstance(part, ItemBegun) for part in line.parts)
             self._memory.engine.written(batch.items, answer)
 
     def _batch(self, line: CommitLine, heads: dict[Scope, int]) -> Batch:

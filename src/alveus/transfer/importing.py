@@ -294,10 +294,9 @@ class Load:
             progress: Called with the number of entries done since the last call.
         """
         if layout == "alveus" and has_history(source):
-            done = Replay(self._memory, source, progress).run()
-            self.done = Loaded(
-                added=done.versions, commits=done.commits, commits_kept=done.commits_kept
-            )
+            replay = Replay(self._memory, source, progress)
+            kept = replay.run()
+            self.done = Loaded(added=replay.versions, commits=replay.commits, commits_kept=kept)
             return self.done
         last, begun, has_derived = 0, False, False
         self._exported = layout == "alveus"

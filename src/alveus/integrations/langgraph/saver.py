@@ -17,6 +17,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.runnables import RunnableConfig
@@ -108,16 +109,13 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
         """Yield checkpoints of one thread, or of all, newest of each namespace first."""
-        left = limit
-        for found in self._listed(config, None if before is None else get_checkpoint_id(before)):
-            metadata = cast("dict[str, Any]", found.metadata)
-            if filter and any(metadata.get(name) != value for name, value in filter.items()):
-                continue
-            if left is not None:
-                if left <= 0:
-                    return
-                left -= 1
-            yield found
+        wanted = (filter or {}).items()
+        found = (
+            one
+            for one in self._listed(config, None if before is None else get_checkpoint_id(before))
+            if all(cast("dict[str, Any]", one.metadata).get(n) == value for n, value in wanted)
+        )
+        yield from islice(found, None if limit is None else max(limit, 0))
 
     def _listed(
         self, config: RunnableConfig | None, before: str | None
