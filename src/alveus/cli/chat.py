@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterator
 from contextlib import suppress
@@ -131,9 +130,7 @@ def _asks() -> bool:
 
 def _lines(session: Session) -> Iterator[str]:
     """Yield the lines of the user."""
-    stdin = cast("TextIO", sys.stdin)
-    if isinstance(stdin, io.TextIOWrapper):
-        stdin.reconfigure(errors="surrogateescape")
+    stdin = output.stdin()
     if not _asks():
         for line in stdin:
             yield session.valid(line.rstrip("\r\n")).value

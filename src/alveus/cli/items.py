@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import io
-import sys
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TextIO, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 import click
 
@@ -79,7 +77,7 @@ def add_command(
 
     Example: alveus add "Prefers window seats." --key ada
     """
-    source, text = ("stdin", _text_of_stdin()) if words == "-" else ("TEXT", words)
+    source, text = ("stdin", output.stdin().read()) if words == "-" else ("TEXT", words)
     if not text.strip():
         raise click.UsageError(f"{source} is empty, and could not be found again; write a text")
     _check_is_to_come(fields.get("expire_at"), fields.get("idempotency_key"))
@@ -98,14 +96,6 @@ def add_command(
             session.note(f"alveus: a rule holds it in quarantine: alveus quarantine show {made}")
         if not no_wait:
             session.settle(memory)
-
-
-def _text_of_stdin() -> str:
-    """Return all of stdin. Bytes outside its encoding become half surrogates."""
-    stdin = cast("TextIO", sys.stdin)
-    if isinstance(stdin, io.TextIOWrapper):
-        stdin.reconfigure(errors="surrogateescape")
-    return stdin.read()
 
 
 def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:

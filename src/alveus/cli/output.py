@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar, cast
+from typing import TYPE_CHECKING, TextIO, TypeVar, cast
 
 import click
 
@@ -178,6 +180,14 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
     width = max((len(name) for name, _ in listed), default=0)
     for name, fact in listed:
         click.echo(f"{click.style(name.ljust(width), dim=True)}  {plain(fact)}".rstrip())
+
+
+def stdin() -> TextIO:
+    """Return stdin. Bytes outside its encoding become half surrogates."""
+    opened = cast("TextIO", sys.stdin)
+    if isinstance(opened, io.TextIOWrapper):
+        opened.reconfigure(errors="surrogateescape")
+    return cast("TextIO", opened)
 
 
 # --- files ------------------------------------------------------------------------------------
