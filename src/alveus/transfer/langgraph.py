@@ -15,7 +15,6 @@ import apsw
 
 from alveus.errors import InvalidInput, StoreBusy
 from alveus.store.items import Item, text_of
-from alveus.store.sqlite.schema import APPLICATION_ID
 from alveus.transfer.foreign_formats import Reader, ReadPart, Skipped
 from alveus.transfer.import_source import Invalid, JsonRecord, Source
 from alveus.transfer.record_fields import label_of, texts_of
@@ -101,6 +100,10 @@ FROM store ORDER BY created_at, prefix, key
 """
 
 
+ALVEUS = 0x616C7665
+"""The application id of alveus's SQLite files."""
+
+
 class LangGraphFile(Source):
     """The SQLite file of a LangGraph store. It is only read, and no file is created beside it."""
 
@@ -156,7 +159,7 @@ class LangGraphFile(Source):
             application_id = self._db.pragma("application_id")
         if {"prefix", "key", "value", "created_at", "updated_at"} <= columns:
             return columns
-        if application_id == APPLICATION_ID:
+        if application_id == ALVEUS:
             raise InvalidInput(
                 f"{self.name} is a memory of alveus; open it (--db), or export it and import that"
             )
