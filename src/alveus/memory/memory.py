@@ -149,7 +149,7 @@ class Memory:
         space, knowledge = checked_names(settings.space, settings.knowledge)
         choice(mode, "mode", "rw", "ro")
         choice(settings.durability, "durability", "full", "normal")
-        Zone.of(timezone)
+        zone = Zone.of(timezone)
         if is_http(url):
             from alveus.memory.remote.connection import connected
 
@@ -167,7 +167,7 @@ class Memory:
             shared=settings.telemetry is None,
         )
         try:
-            engine, index = open_engine(store, space, knowledge, settings, rules)
+            engine, index = open_engine(store, space, knowledge, zone, settings, rules)
             memory = cls(engine, index, space=space, knowledge=knowledge)
             memory._ttl = settings.short_term_ttl
         except BaseException:

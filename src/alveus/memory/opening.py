@@ -331,7 +331,12 @@ def checked_names(space: str, knowledge: str | None) -> tuple[str, str]:
 
 
 def open_engine(
-    store: Store, space: str, knowledge: str, settings: OpenSettings, rules: Sequence[Plan] = ()
+    store: Store,
+    space: str,
+    knowledge: str,
+    zone: Zone,
+    settings: OpenSettings,
+    rules: Sequence[Plan] = (),
 ) -> tuple[Engine, Index]:
     """Return the engine of a memory on *store*, with its index.
 
@@ -371,7 +376,7 @@ def open_engine(
         expects=expects,
         admission=rules,
         knowledge=knowledge,
-        timezone=Zone.of(settings.timezone),
+        timezone=zone,
     )
     if settings.telemetry is not None:
         from alveus.telemetry.memory_telemetry import MemoryTelemetry
@@ -433,7 +438,7 @@ def empty_engine() -> Engine:
     """Return the engine of an empty memory in RAM."""
     store = open_store(":memory:", wait_s=WAIT_S)
     settings = OpenSettings(embedder="words", cache_bytes=0)
-    return open_engine(store, DEFAULT_SPACE, DEFAULT_SPACE, settings)[0]
+    return open_engine(store, DEFAULT_SPACE, DEFAULT_SPACE, Zone.of(None), settings)[0]
 
 
 # --- a memory behind a server --------------------------------------------------------------------
