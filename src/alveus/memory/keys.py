@@ -356,9 +356,9 @@ class KnowledgeMemory(OwnerSets):
 class KeyMemory(KeySets, Prompts):
     """All memory of one key: exact (`short_term`) and vague (its sets)."""
 
-    def __init__(self, engine: Engine, scope: Scope, knowledge: str, *, ttl: Ttl | None) -> None:
+    def __init__(self, engine: Engine, scope: Scope, *, ttl: Ttl | None) -> None:
         super().__init__(engine, CommitWriter(engine, scope), scope)
-        self._knowledge, self._ttl = knowledge, ttl
+        self._ttl = ttl
         self._live: ExactMemory = CommittedTree(
             engine.store,
             scope,
@@ -417,11 +417,10 @@ class KeyMemory(KeySets, Prompts):
     @property
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge shared by all keys."""
-        return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
+        return KnowledgeMemory(self._engine, self._writer.knowledge)
 
     def _sources(self) -> Sources:
-        knowledge = Scope(self._knowledge, None)
-        return Sources(self._writer, self._scope, knowledge, lambda: self.short_term)
+        return Sources(self._writer, self._scope, lambda: self.short_term)
 
     @property
     def facts(self) -> fact_rooms.Facts:
@@ -540,7 +539,7 @@ class KeyMemory(KeySets, Prompts):
             InvalidInput: At the end of the block: the block is inside an action of the same key.
             IdempotencyConflict: The idempotency key was used for another batch.
         """
-        return KeyBatch(self._engine, self._scope, self._knowledge, self._ttl, idempotency_key)
+        return KeyBatch(self._engine, self._scope, self._ttl, idempotency_key)
 
     def commit(
         self, change: Callable[[KeyBatch], Result], *, idempotency_key: str | None = None
@@ -626,7 +625,6 @@ class KeyBatch(KeySets, Prompts):
         self,
         engine: Engine,
         scope: Scope,
-        knowledge: str,
         ttl: Ttl | None,
         idempotency_key: str | None,
         *,
@@ -636,7 +634,7 @@ class KeyBatch(KeySets, Prompts):
         self._draft = Draft(engine, scope, op)
         super().__init__(engine, self._draft, scope)
         self._op, self._label = op, idempotency_key or ""
-        self._knowledge, self._ttl = knowledge, ttl
+        self._ttl = ttl
         self._tree: BatchTree | None = None
         self._root: MemoryObject | None = None
         self._base, self._asked_base = 0, base
@@ -750,8 +748,7 @@ class KeyBatch(KeySets, Prompts):
     @property
     def knowledge(self) -> KnowledgeMemory:
         """The knowledge; its changes are part of the batch's commit."""
-        return KnowledgeMemory(self._engine, Scope(self._knowledge, None), self._draft)
+        return KnowledgeMemory(self._engine, self._writer.knowledge, self._draft)
 
     def _sources(self) -> Sources:
-        knowledge = Scope(self._knowledge, None)
-        return Sources(self._draft, self._scope, knowledge, lambda: self.short_term)
+        return Sources(self._draft, self._scope, lambda: self.short_term)

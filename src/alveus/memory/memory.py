@@ -334,7 +334,7 @@ class Memory:
     def key(self, key: str) -> KeyMemory:
         """Return the memory of one key, such as a user, a session or a device. Writes nothing."""
         scope = Scope(self._space, checked_name(key, "a key"))
-        return KeyMemory(self._engine, scope, self._knowledge, ttl=self._ttl)
+        return KeyMemory(self._engine, scope, ttl=self._ttl)
 
     @arguments_of(KeyContextRequest)
     def context(self, request: KeyContextRequest) -> Context:

@@ -461,9 +461,8 @@ class RunnerContext(Prompts):
         return KnowledgeMemory(setup.engine, Scope(setup.knowledge, None), self._task.draft())
 
     def _sources(self) -> Sources:
-        env = self._task.env
-        knowledge, draft = Scope(env.setup.knowledge, None), self._task.draft()
-        return Sources(draft, env.row.scope, knowledge, lambda: self.short_term_memory)
+        scope = self._task.env.row.scope
+        return Sources(self._task.draft(), scope, lambda: self.short_term_memory)
 
     def get_sensory_memory(self) -> MemoryObject:
         """Return `sensory_memory`."""

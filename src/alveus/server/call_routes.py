@@ -130,9 +130,8 @@ def _answers(
 
 
 def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> KeyBatch:
-    engine, scope = memory.engine, Scope(memory.space, memory.key)
-    ttl = memory.short_term_ttl
-    return KeyBatch(engine, scope, engine.knowledge, ttl, idempotency_key, base=base)
+    scope, ttl = Scope(memory.space, memory.key), memory.short_term_ttl
+    return KeyBatch(memory.engine, scope, ttl, idempotency_key, base=base)
 
 
 def _answer(call: Call, to: CallTarget, again: BatchBody | None) -> Document:

@@ -383,7 +383,12 @@ class SetReader:
 
     def origins(self, ref: SetRef) -> list[Scope]:
         """Return the scopes in which sources of an item of a set may be."""
-        return list(dict.fromkeys((ref.scope, Scope(self._engine.knowledge, None))))
+        return list(dict.fromkeys((ref.scope, self.knowledge)))
+
+    @property
+    def knowledge(self) -> Scope:
+        """The knowledge that the keys of the memory share."""
+        return Scope(self._engine.knowledge, None)
 
     def moment_of(self, as_of: AsOf) -> Moment:
         """Return the moment that *as_of* means."""

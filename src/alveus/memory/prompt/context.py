@@ -245,11 +245,10 @@ MIN_SCORE = 0.5
 
 
 class Sources(NamedTuple):
-    """The sources of a context: a key's memory, read through a writer, and knowledge."""
+    """The memory of a key, read through a writer, which also reads knowledge."""
 
     writer: Writer
     scope: Scope
-    knowledge: Scope
     tree: Callable[[], MemoryObject]
 
     def blocks(self) -> Blocks:

@@ -312,7 +312,7 @@ class PromptSources:
         request = self._request
         scope, sets = self._scope, request.sets
         if part == "knowledge":
-            scope, sets = self._sources.knowledge, request.knowledge
+            scope, sets = self._writer.knowledge, request.knowledge
         if request.query is None or sets is None or sets == []:
             return Found()
         refs = scope if sets is ALL else [SetRef(scope, name) for name in sets]

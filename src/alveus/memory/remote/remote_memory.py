@@ -83,7 +83,7 @@ def owner_in(engine: Engine, scope: Scope) -> Any:  # noqa: ANN401 - a key, or k
     """Return the key or the knowledge of a scope in another memory."""
     if scope.key is None:
         return KnowledgeMemory(engine, scope)
-    return KeyMemory(engine, scope, scope.space, ttl=None)
+    return KeyMemory(engine, scope, ttl=None)
 
 
 @sends(AsyncMemorySet)
@@ -480,7 +480,7 @@ class RemoteKey(RemoteSets, RemotePrompts, KeyMemory):
         calls = OwnerCalls(connection, scope)
         KeySets.__init__(self, no_engine(calls.timezone), RemoteWriter(calls), scope)
         self._connection = connection
-        self._knowledge, self._ttl = scope.space, None
+        self._ttl = None
         self._live = RemoteTree(calls)
 
     @property
@@ -590,9 +590,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
         return RemoteKnowledge(self._calls, self._scope.space)
 
     def _sources(self) -> Sources:
-        return Sources(
-            self._writer, self._scope, Scope(self._scope.space, None), lambda: self.short_term
-        )
+        return Sources(self._writer, self._scope, lambda: self.short_term)
 
 
 def knowledge_of(connection: ServerConnection, space: str) -> RemoteKnowledge:
