@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
 import os
 import typing
@@ -41,6 +42,7 @@ from alveus.agents.windows import Linked, Semantic, Void
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.memory.async_objects import AsyncConversation, AsyncKey, AsyncMemorySet
+from alveus.memory.prompt import ContextRequest
 
 DEEP = 5_000
 LONGEST = 2_000
@@ -391,6 +393,21 @@ def test_a_wrong_keyword_is_answered_with_the_nearest_name(message: str) -> None
     with pytest.raises(TypeError) as caught:
         called(**{name: 1})
     assert str(caught.value) == message
+
+
+def test_errors_of_calls_that_take_a_dataclass_name_the_call() -> None:
+    """As if the method listed the arguments; so does its signature."""
+    with Memory.open(embedder="words") as memory:
+        with pytest.raises(TypeError, match=r"^context\(\) missing 1 required positional argument"):
+            memory.key("a").context()  # pyright: ignore[reportCallIssue] - wrong on purpose
+        with pytest.raises(TypeError, match=r"^Memory\.context\(\) missing .* argument: 'key'"):
+            memory.context("seat")  # pyright: ignore[reportCallIssue] - the same
+    with pytest.raises(TypeError, match=r"^Memory\.open\(\) takes from 1 to 2 positional"):
+        Memory.open("a.db", "b.db")  # pyright: ignore[reportCallIssue] - the same
+    listed = inspect.signature(KeyMemory.context).parameters
+    assert list(listed) == ["self", *(each.name for each in dataclasses.fields(ContextRequest))]
+    assert listed["query"].kind is inspect.Parameter.POSITIONAL_OR_KEYWORD
+    assert listed["limit"].kind is inspect.Parameter.KEYWORD_ONLY
 
 
 def test_type_hints_of_every_method_of_a_key_resolve() -> None:
