@@ -453,8 +453,7 @@ def memory_events(config: Mapping[str, object]) -> MemoryEvents:
     The options are ``memory.generate-event``, ``memory.generate-event.short-term-write`` and their
     siblings, and ``agent-run.begin-event``. Other options are ignored. The defaults are Flink
     Agents': events of writes and of long-term memory are on, events of reads and of the beginning
-    of
-    a run are off. Events carry values.
+    of a run are off. Events carry values.
 
     Raises:
         InvalidInput: An option is neither true nor false.

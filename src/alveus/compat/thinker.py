@@ -91,8 +91,7 @@ class ThinkerStream(StreamWindow):
     """The last *cap* observations, by thinker's rules.
 
     A cap of 0 or less means no limit. Observations are in the order of their commits. An
-    observation
-    that is committed twice is kept twice.
+    observation that is committed twice is kept twice.
 
     Args:
         cap: The number of observations.

@@ -384,8 +384,7 @@ class Cycle(Agent):
         """Call the tools that a reply asks for. Their results are the next prompt.
 
         A tool's changes to the memory of the agent's key are committed with the prompt. Changes to
-        another
-        key are committed once, under the id of the call.
+        another key are committed once, under the id of the call.
         """
         limit = self.parts.max_epochs
         if turn.state.epoch >= limit:  # no epoch is left for the results

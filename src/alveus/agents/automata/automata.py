@@ -68,12 +68,10 @@ class Automata:
     - ("abort", why): the answer is remembered as aborted, and the error is raised.
 
     Each prompt is a run of one key: prompts of all threads and processes run one after the other.
-    The
-    model's answer is stored first, so a killed prompt continues without asking again. The commits
-    of
-    the window and the end of the run are one commit: a prompt that raises has changed nothing. This
-    holds for alveus's windows. With a window in RAM, the prompts are in RAM too. A window of yours
-    that writes elsewhere keeps observations that it committed before the error.
+    The model's answer is stored first, so a killed prompt continues without asking again. The
+    commits of the window and the end of the run are one commit: a prompt that raises has changed
+    nothing. This holds for alveus's windows. With a window in RAM, the prompts are in RAM too. A
+    window of yours that writes elsewhere keeps observations that it committed before the error.
 
     Args:
         llm: A `ChatModel`, or a function of messages (dicts of role and content).
@@ -161,14 +159,12 @@ class Automata:
         """Return the decoded value of the accepted answer to *given*.
 
         An error of the model, the encoder, the decoder or the reasoner is raised unchanged and ends
-        the
-        prompt.
+        the prompt.
 
         Args:
             given: The argument of the encoder: a storable value, or a `Message`.
             event_id: The name of this prompt. Calls with one name, in any process, run the prompt
-                once. A
-                failed or killed prompt continues at the failed step.
+                once. A failed or killed prompt continues at the failed step.
 
         Raises:
             PromptAborted: The reasoner, or a tool, aborted it.
@@ -286,15 +282,12 @@ class Manifold(Automata):
     A reply ``{"tool": "…", "arguments": {…}}``, or a list of such objects, is a call: the tool is
     called, and its result is the next prompt. `Message.calls` and `Message.answers` link call and
     answer, so that a window shows and forgets them together. Any other reply is decoded. If the
-    decoder
-    cannot read it, the model is asked again.
+    decoder cannot read it, the model is asked again.
 
     A tool is a plain function that returns JSON values. The model sees its name, signature and
-    first
-    sentence, and its errors. `PromptAborted` ends the prompt instead. The result is stored first,
-    so a
-    killed process does not call the tool again. `durable(reconcile=…)` returns the result of a call
-    that was running at the kill.
+    first sentence, and its errors. `PromptAborted` ends the prompt instead. The result is stored
+    first, so a killed process does not call the tool again. `durable(reconcile=…)` returns the
+    result of a call that was running at the kill.
 
     Args:
         llm, encoder, decoder: As in `Automata`; the reasoner is `accept`.

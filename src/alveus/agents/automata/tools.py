@@ -149,8 +149,7 @@ class Tools:
         """Return the JSON for the model after a call.
 
         The JSON reports an error of the tool, or an impossible call, so that the model can react. A
-        long
-        result is cut, and marked as cut.
+        long result is cut, and marked as cut.
 
         Raises:
             InvalidValue: The result of the tool is not JSON.

@@ -129,9 +129,8 @@ class Action(ABC):
 
     `run` is called inside the run of the exchange: its writes to layers and sets belong to the
     exchange's commit. An interrupted exchange starts over and repeats its effects on the world,
-    except
-    durable calls: a `run` with a parameter ``ctx`` gets the `RunnerContext` of the exchange, and
-    ``await ctx.durable(send, mail)`` sends once.
+    except durable calls: a `run` with a parameter ``ctx`` gets the `RunnerContext` of the exchange,
+    and ``await ctx.durable(send, mail)`` sends once.
     """
 
     @abstractmethod

@@ -141,8 +141,7 @@ class ConversableAgent:
         """Check that all parts are bound, and give the agent its memory. Return the agent.
 
         The memory is kept in the key ``conv_id``, in sets named by role and name: a rebuilt agent
-        with the
-        same memory remembers.
+        with the same memory remembers.
 
         Raises:
             InvalidInput: A part is missing, and the message names it; or `max_retry_count` is not a
@@ -263,10 +262,9 @@ class ConversableAgent:
         """Send a message to another agent, and return its reply.
 
         One exchange is one run of the key ``conv_id``: its memories are committed together with the
-        reply,
-        or not at all. The model answers once, even if the process dies: the same message to the
-        same agent
-        continues an interrupted exchange. Another message waits until the exchange has ended.
+        reply, or not at all. The model answers once, even if the process dies: the same message to
+        the same agent continues an interrupted exchange. Another message waits until the exchange
+        has ended.
 
         Args:
             recipient: The agent that answers. It must be built, and in the same conversation.

@@ -105,8 +105,7 @@ def answer_from_memory(
     """Return the answer to a question without a model.
 
     It contains the hits of a search in *sets* of the conversation, then the agent's fragments,
-    newest
-    first. Earlier answers of this kind are left out.
+    newest first. Earlier answers of this kind are left out.
     """
     found = [hit.item.text or "" for hit in key.search(question, sets=list(sets), limit=4 * MOST)]
     found += [fragment.raw_observation for fragment in reversed(fragments)]

@@ -84,11 +84,9 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     """A layer, or several as one: fragments are written to it, and read by an observation.
 
     Every write is one commit. A fragment that leaves a layer is returned, enters the next layer, or
-    is
-    reported as dropped. A repeated write of a fragment, for example after a failure, changes
-    nothing.
-    Reads change only access times. Any number of tasks, threads and processes may write and read.
-    Inside an action that runs the key, writes belong to the action.
+    is reported as dropped. A repeated write of a fragment, for example after a failure, changes
+    nothing. Reads change only access times. Any number of tasks, threads and processes may write
+    and read. Inside an action that runs the key, writes belong to the action.
 
     Args:
         memory: The memory that keeps the fragments: `Memory.key(…)`. None means RAM, until the
@@ -190,8 +188,7 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
 
         Args:
             label: Its label in the same memory. None means the name of the agent, or a number. Pass
-                a
-                label to find the layer again after a restart.
+                a label to find the layer again after a restart.
             memory: Another memory. Fragments that it has under the label are in the layer.
         """
         del now  # new RAM keeps its clock, and a memory has a clock

@@ -83,8 +83,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     """Keeps every fragment, of all conversations, until it is cleared or fades.
 
     A read ranks by a mean of recency, relevance and importance, each 0..1. Among equals the newest
-    is
-    first. Fragments with one text are one fragment, with a count.
+    is first. Fragments with one text are one fragment, with a count.
 
     Args:
         executor: Accepted as in DB-GPT, and not used.
@@ -189,8 +188,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         """Return the entry with the same text. None means this entry is recorded as the first.
 
         The note of a text is derived from its item. After the item was removed, the next note gets
-        the
-        other of two names.
+        the other of two names.
         """
         text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
         note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
@@ -366,8 +364,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         """Drop fragments that are neither important nor recent, and return them.
 
         A fragment is dropped if importance times recency is less than *below*. Fragments with
-        ``pinned`` in
-        their metadata stay. `recover` restores dropped fragments.
+        ``pinned`` in their metadata stay. `recover` restores dropped fragments.
         """
         least = finite(below, "below")
         plan = partial(self._faded, least)

@@ -114,10 +114,8 @@ class MessageBase(dict[str, Any]):
         """Return the message as `ChatModel.complete` takes it: role, content, name and urls.
 
         Without a role, the assistant is the author. The answer of a tool becomes the user's.
-        Thoughts of
-        the assistant are left out. A model that takes images gets the urls of images as parts. All
-        other
-        urls follow the content, a line each.
+        Thoughts of the assistant are left out. A model that takes images gets the urls of images as
+        parts. All other urls follow the content, a line each.
 
         Raises:
             InvalidInput: The message has no content, or its url is neither a text nor several.

@@ -113,8 +113,7 @@ class TemporaryMemory(MemoryBase):
     """Messages in the order they were added, each id once.
 
     Every call is one commit, whole or not at all. In an action it is part of the action's commit.
-    It
-    returns copies: only its calls change its messages.
+    It returns copies: only its calls change its messages.
 
     The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
     before the time of the previous message: messages stay in the order of adding.
@@ -173,8 +172,7 @@ class TemporaryMemory(MemoryBase):
             return_type: A list, or a text. A plain int is taken as *recent_n*.
             recent_n: Return only the last *recent_n* messages. 0 means none.
             filter_func: Return only messages for which it is true. Positions count from the first
-                of
-                the *recent_n*.
+                of the *recent_n*.
 
         Raises:
             InvalidInput: *recent_n* is negative, or another argument has the wrong type.

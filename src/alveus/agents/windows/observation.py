@@ -96,8 +96,7 @@ class Input:
     Attributes:
         content: The message to the model.
         relevance: Its vector, float32, for search by the meaning of the query. None means no
-            vector;
-            a window that searches makes it in `commit`.
+            vector; a window that searches makes it in `commit`.
     """
 
     content: Message

@@ -322,10 +322,8 @@ class ByModel(Scorer):
     """Asks a language model for a rating from 1 to 10, scaled to 0..1.
 
     Every answer is checked. After an unusable answer the model is asked again, with the reason. If
-    the
-    model fails, or gives no usable answer, *otherwise* scores, and ``scored_by`` says so. Errors of
-    the
-    set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
+    the model fails, or gives no usable answer, *otherwise* scores, and ``scored_by`` says so.
+    Errors of the set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
 
     Args:
         attempts: The most questions in all.

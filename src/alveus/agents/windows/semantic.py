@@ -140,11 +140,10 @@ class Semantic(Window):
     """Shows the newest unit and the units nearest to the prompt, in order of time.
 
     Without an embedder, the search of the set finds them: by words and by meaning, with the
-    embedder of
-    the memory. With an embedder, query and reply have a vector each, made at commit unless the
-    observation has one (`relevance`). The nearer of the two counts. If the embedder fails, the
-    observation is stored, and embedded at the next context. Without a prompt the newest units are
-    shown.
+    embedder of the memory. With an embedder, query and reply have a vector each, made at commit
+    unless the observation has one (`relevance`). The nearer of the two counts. If the embedder
+    fails, the observation is stored, and embedded at the next context. Without a prompt the newest
+    units are shown.
 
     Args:
         cap: The most units. None means any number.
@@ -341,8 +340,7 @@ class Linked(Semantic):
 
     Links have no direction. An observation may contain links (``observation.links``); `link` adds
     others. An observation linked to a hit is worth *decay* times as much, and so on for each hop.
-    The
-    newest unit is a hit too. Links to observations that left the window are ignored.
+    The newest unit is a hit too. Links to observations that left the window are ignored.
 
     Args:
         cap: The most units. None means any number.

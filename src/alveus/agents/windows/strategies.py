@@ -80,8 +80,7 @@ class Priority(Window):
     """Keeps the most important observations and the newest. Shows them in the order of time.
 
     The importance comes from the decoder (`Reply.importance`), or else from the length of the
-    reply.
-    Among equals the older leaves. Under a budget the most important are shown.
+    reply. Among equals the older leaves. Under a budget the most important are shown.
 
     Args:
         cap: The most units. None means any number.
@@ -111,9 +110,8 @@ class Importance(Priority):
     """Keeps the observations that are most important now. Importance fades with the hours.
 
     Importance counts in full at first, half after *hours*, a third after twice as many. It is
-    computed
-    again at each eviction and each context. The importance comes from the decoder, or else from the
-    length of the reply, on a logarithmic scale.
+    computed again at each eviction and each context. The importance comes from the decoder, or else
+    from the length of the reply, on a logarithmic scale.
 
     Args:
         cap: The most units. None means any number.
@@ -152,8 +150,7 @@ class Hybrid(Window):
 
     An older unit stays if its importance is above the threshold and the window has room. The least
     important leaves first, among equals the oldest. If a budget is too small for all units, the
-    choice
-    alternates: the newest, the most important, the next newest, and so on.
+    choice alternates: the newest, the most important, the next newest, and so on.
 
     Args:
         cap: The most units in all. None means any number of important ones.
@@ -224,10 +221,8 @@ class Hierarchical(Window):
     """A window of layers: a new observation enters the first, and moves from layer to layer.
 
     An observation is in one layer, and moves in the commit that causes the move. `commit` returns
-    the
-    observations that leave the last layer. A context fills each layer's budget, the first layer
-    first,
-    and is in order of time.
+    the observations that leave the last layer. A context fills each layer's budget, the first layer
+    first, and is in order of time.
 
     Args:
         layers: From the first to the last; a number is the cap of a `Layer`.

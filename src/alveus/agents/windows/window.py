@@ -201,8 +201,7 @@ class ContextMemory(ABC):
         """Keep an observation. The next `context` may show it.
 
         An implementation makes vectors, scores importance, evicts, and keeps indexes here. The
-        windows of
-        alveus return the evicted observations.
+        windows of alveus return the evicted observations.
         """
 
     @abstractmethod
@@ -210,8 +209,7 @@ class ContextMemory(ABC):
         """Return the messages to the model: instructions, observations, and *prompt* last.
 
         An implementation chooses the observations here: the last, the hits of a search, the most
-        important,
-        or as many as a token budget allows. Without a prompt, the observations are last.
+        important, or as many as a token budget allows. Without a prompt, the observations are last.
         """
 
     def reset(self) -> None:
@@ -224,15 +222,13 @@ class Window(ContextMemory):
     """A window kept in a set. A context shows as many of its units as the budget allows.
 
     A unit is an observation, or a group in which observations answer each other's tool calls. A
-    window
-    holds up to *cap* units. A commit evicts the others, and returns them. A context is the stratum,
-    the
-    chosen units in the order of creation, and the prompt. It never has more tokens than the budget.
+    window holds up to *cap* units. A commit evicts the others, and returns them. A context is the
+    stratum, the chosen units in the order of creation, and the prompt. It never has more tokens
+    than the budget.
 
     Each commit is one commit of the memory, durable when it returns. Inside an action it belongs to
-    the
-    action. Threads and processes may share a window. A context shows the window at one moment. A
-    repeated commit of an observation changes nothing.
+    the action. Threads and processes may share a window. A context shows the window at one moment.
+    A repeated commit of an observation changes nothing.
 
     Args:
         cap: The most units. None means any number.
@@ -405,8 +401,7 @@ class Window(ContextMemory):
         """Return, by slot, the worth of showing each observation. The greatest is shown first.
 
         Among equals the newer is first. None means all are equal. -inf is not shown. The worth of a
-        unit is
-        that of its best observation. Called under the window's lock.
+        unit is that of its best observation. Called under the window's lock.
         """
 
     def prepare(self, prompt: Message | None, writer: Writer) -> object:
@@ -443,8 +438,7 @@ class Window(ContextMemory):
         """Return, by slot, the worth of keeping each observation. The least leaves first.
 
         Among equals the older leaves first. None means all are equal. -inf leaves at once, unless
-        it is
-        among the newest.
+        it is among the newest.
         """
         return self.lasting_by(self._evict, index, request)
 
@@ -498,8 +492,7 @@ class Window(ContextMemory):
         """Keep a copy of an observation. Return the evicted observations, oldest first.
 
         Durable when it returns. A repeated commit changes nothing. An observation that is older
-        than all
-        others of a full window may be evicted itself.
+        than all others of a full window may be evicted itself.
 
         Raises:
             InvalidInput: A part of it cannot be stored.
@@ -567,8 +560,7 @@ class Window(ContextMemory):
         """Return the change that adds an observation. Its result is the evicted observations.
 
         The store refuses it if another writer added to the window since: otherwise two commits
-        could both
-        use the last free unit. The caller holds the window's lock.
+        could both use the last free unit. The caller holds the window's lock.
         """
         record, editor = new.record, new.editor
         writer = editor.writer

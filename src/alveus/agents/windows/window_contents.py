@@ -180,8 +180,7 @@ class WindowIndex:
         """Yield slots by their worth, best first. Among equals the newest is first.
 
         Only the slots that are read are sorted. Slots with the worth -inf are left out. None means
-        all are
-        equal.
+        all are equal.
         """
         if worth is None:
             yield from (self._slots[item_id] for _, item_id in reversed(self._order))
