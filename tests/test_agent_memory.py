@@ -172,6 +172,63 @@ def test_an_insight_out_of_range_is_left_out() -> None:
 BAD: list[Any] = [7, -0.1, 1.0001, float("nan"), True, "1"]
 
 
+class Counting(ImportanceScorer, InsightExtractor):
+    """A model that is asked a few times at most."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def _ask(self, fragment: Any) -> None:
+        self.asked.append(fragment.raw_observation)
+        if len(self.asked) > 8:
+            pytest.fail("asked again and again")  # no Exception, which a layer would record
+
+    async def score_importance(self, memory_fragment: Any, llm_client: Any = None) -> float:
+        self._ask(memory_fragment)
+        return 10
+
+    async def extract_insights(self, memory_fragment: Any, llm_client: Any = None) -> Any:
+        self._ask(memory_fragment)
+        return InsightMemoryFragment(memory_fragment, ["an insight"])
+
+
+def test_insights_of_a_merged_fragment_are_asked_for_once() -> None:
+    """A plan that is made again with the answer merges the same fragments into the same one."""
+
+    async def scenario() -> None:
+        short = EnhancedShortTermMemory[Any](
+            lambda texts: [[1.0, 0.0] for _ in texts], enhance_threshold=2, random=lambda: 0.0
+        )
+        model, hybrid = Counting(), HybridMemory[Any](short_term_memory=short)
+        hybrid.initialize("Joy", insight_extractor=model)
+        for text in ("tea", "more tea", "rain"):
+            await hybrid.write(frag(text))
+        assert model.asked == ["tea;more tea;rain"]
+        found = await hybrid.read("tea")
+        (insight,) = [one for one in found if one.is_insight]
+        (whole,) = [one for one in found if not one.is_insight]
+        assert insight.source_ids == [whole.id]
+
+    asyncio.run(scenario())
+
+
+def test_a_fragment_under_a_free_id_is_rated_once() -> None:
+    """Without duplicates each write is a fragment; a plan made again gives it the same id."""
+
+    async def scenario() -> None:
+        model, sensory = Counting(), SensoryMemory[Any](1, dedupe="none")
+        sensory.initialize("Joy", importance_scorer=model)
+        tea = frag("tea")
+        await sensory.write(tea)
+        gone = await sensory.write(tea)
+        assert gone is not None
+        first, second = gone.discarded_memory_fragments
+        assert (first.id, second.id == tea.id) == (tea.id, False)
+        assert model.asked == ["tea", "tea"]
+
+    asyncio.run(scenario())
+
+
 @pytest.mark.parametrize("importance", BAD)
 def test_no_door_of_a_set_stores_an_importance_out_of_range(importance: Any) -> None:
     """By whatever call an item comes, and whatever changes it."""

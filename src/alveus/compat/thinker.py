@@ -93,10 +93,7 @@ class ThinkerStream(StreamWindow):
     A cap of 0 or less means no limit. Observations are in the order of their commits. An
     observation that is committed twice is kept twice.
 
-    Args:
-        cap: The number of observations.
-        stratum: The first message of each context. "" means none.
-        settings: The settings of every window; see `alveus.agents.windows.Window`.
+    The stratum and the settings are those of `alveus.agents.windows.Window`.
     """
 
     def __init__(

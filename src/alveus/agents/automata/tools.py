@@ -27,7 +27,7 @@ MOST_SHOWN = 32_000
 
 HOW_TO_CALL = """\
 You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
-or a list of such objects to call several. You are then told what they returned. Once you know \
+or a list of such objects to call several. You then see what they returned. Once you know \
 enough, answer in plain text.
 """
 

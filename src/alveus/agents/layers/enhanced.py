@@ -14,7 +14,7 @@ import numpy as np
 
 from alveus.agents.layers.fragments import Failure, MemoryFragment, T, WriteOperation, finite
 from alveus.agents.layers.layer import LayerOptions, ShortTermMemory
-from alveus.agents.layers.moves import FragmentEntry, LayerItems, Move, merged
+from alveus.agents.layers.moves import FragmentEntry, LayerItems, Move
 from alveus.agents.layers.scoring import unit
 from alveus.errors import EmbedderFailed, InvalidInput
 from alveus.search.similarity import Nearness
@@ -90,11 +90,12 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         self.take_again(move, entry)
         counts = _Counts(move, items, keeps_members=self.profile.raw)
         self._strengthen(move, counts, entry, op)
-        leaving = [
-            whole
-            for earlier in items.entries
-            if (whole := self._merged(counts, earlier, entry, op)) is not None
-        ]
+        leaving: list[FragmentEntry] = []
+        for earlier in items.entries:
+            if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
+                continue
+            members = counts.removed(earlier, entry, op)
+            leaving.append(earlier.leaving() if len(members) == 1 else move.merged(members))
         if op is WriteOperation.ADD and not counts.is_removed(entry):
             items.add(entry)
             leaving += self._overflow(counts)
@@ -135,15 +136,6 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         return int.from_bytes(digest) / 2**64
 
     # --- leaving ------------------------------------------------------------------------------
-
-    def _merged(
-        self, counts: _Counts, earlier: FragmentEntry, entry: FragmentEntry, op: WriteOperation
-    ) -> FragmentEntry | None:
-        """Return a fragment merged with the fragments that strengthened it. None means it stays."""
-        if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
-            return None
-        members = counts.removed(earlier, entry, op)
-        return earlier.leaving() if len(members) == 1 else merged(members)
 
     def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
         items, gone = counts.items, list[FragmentEntry]()

@@ -55,8 +55,8 @@ class HybridMemory(LayerMemory[T]):
         long_term_memory: The third. None means `LongTermMemory()`.
         default_insight_extractor: Used if `initialize` gets none.
         default_importance_scorer: Used if `initialize` gets none.
-        settings: The settings of every layer; see `LayerMemory`. Layers in RAM move to *memory*, or
-            to the memory of another layer. They start empty, with this label.
+        settings: See `LayerMemory`. Layers in RAM move to *memory*, or to the memory of another
+            layer. They start empty, with this label.
 
     Raises:
         InvalidInput: Two layers are kept in different memories, so no commit can contain both.
@@ -241,10 +241,7 @@ class HybridMemory(LayerMemory[T]):
     ) -> list[T]:
         """Return fragments of long-term memory, best first, then those of the other layers.
 
-        Args:
-            observation: The query.
-            alpha, beta, gamma: Weights of recency, relevance and importance in long-term memory.
-            k: The most fragments of long-term memory. None means the layer's `k`.
+        *k* and the weights are those of `LongTermMemory.read`.
         """
         weights = Weights.given(alpha, beta, gamma)
         wanted = self._long.k if k is None else counted(k, "k", least=0)

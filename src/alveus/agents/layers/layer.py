@@ -338,8 +338,11 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         f = entry.fragment
         metadata: dict[str, Any] = {"metadata": f.metadata}
         observation = f.observation if isinstance(f, AgentMemoryFragment) else f.raw_observation
-        return f.current_class.build_from(
-            observation, f.embeddings, None, f.importance, f.is_insight, **metadata
+        return move.made(
+            [entry.id],
+            lambda made_id: f.current_class.build_from(
+                observation, f.embeddings, made_id, f.importance, f.is_insight, **metadata
+            ),
         )
 
     # --- reading ------------------------------------------------------------------------------
@@ -451,12 +454,7 @@ def absorb(target: MemoryFragment, other: MemoryFragment) -> None:
 
 
 class BufferMemory(LayerMemory[T]):
-    """A layer that holds few fragments, all of which a read returns.
-
-    Args:
-        buffer_size: The most fragments after a write.
-        settings: The settings of every layer; see `LayerMemory`.
-    """
+    """A layer of at most *buffer_size* fragments after a write, all of which a read returns."""
 
     least: ClassVar[int] = 0
 
@@ -498,7 +496,7 @@ class SensoryMemory(BufferMemory[T]):
     Args:
         buffer_size: The most fragments. 0 means every fragment is scored at once.
         threshold_to_short_term: The least importance for the next layer.
-        settings: The settings of every layer; see `LayerMemory`.
+        settings: See `LayerMemory`.
     """
 
     importance_weight = 0.9
@@ -548,12 +546,9 @@ class SensoryMemory(BufferMemory[T]):
 
 
 class ShortTermMemory(BufferMemory[T]):
-    """Keeps the newest fragments. When it overflows, the oldest leave.
+    """Keeps the newest *buffer_size* fragments. When it overflows, the oldest leave.
 
-    Args:
-        buffer_size: The most fragments.
-        settings: The settings of every layer; see `LayerMemory`. With ``memory=`` fragments survive
-            a restart.
+    The other settings are those of `LayerMemory`. With ``memory=`` fragments survive a restart.
     """
 
     kind: ClassVar[str] = "short_term"

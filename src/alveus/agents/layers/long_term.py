@@ -95,7 +95,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         metadata: Facts that are added to every fragment.
         k: The number of fragments of a read.
         carry: True if the excess over the threshold counts for the next reflection.
-        settings: The settings of every layer; see `LayerMemory`.
+        settings: See `LayerMemory`.
     """
 
     kind: ClassVar[str] = "long_term"
@@ -263,11 +263,8 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     ) -> list[T]:
         """Return the *k* fragments that answer *observation*, best first.
 
-        Args:
-            observation: The query.
-            alpha, beta, gamma: Weights of recency, relevance and importance; 0.05, 1 and 0.1
-                by default.
-            k: The number of fragments. None means the layer's `k`.
+        The weights of recency (alpha), relevance (beta) and importance (gamma) are 0.05, 1 and 0.1
+        by default.
         """
         found = await self.recall(observation, alpha, beta, gamma, k=k)
         return [one.fragment for one in found]

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from typing import Any, ClassVar, Literal, TypeAlias, TypeVar, cast
@@ -150,22 +150,6 @@ def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if label is not None and not isinstance(label, str):
             raise InvalidInput(f"{name} in the metadata of a fragment must be a str: {label!r}")
     return labels
-
-
-def merged(members: Sequence[FragmentEntry]) -> FragmentEntry:
-    """Return entries as one, with the class and the importance of the first.
-
-    Its `parts` keep every entry whole. Its metadata has the fields on which all entries agree.
-    """
-    first = members[0]
-    fragments = [member.fragment for member in members]
-    whole = first.fragment.current_class.reduce(fragments, importance=first.fragment.importance)
-    for name, known in first.fragment.metadata.items():
-        if all(f.metadata.get(name) == known for f in fragments):
-            whole.metadata[name] = known
-    links = dict.fromkeys(link for member in members for link in member.origins())
-    parts = [part for member in members for part in member.parts()]
-    return FragmentEntry(whole, origin=tuple(links), extra={"parts": parts}, time=first.time)
 
 
 _FIELDS = frozenset(
@@ -375,10 +359,16 @@ class Unanswered(Exception):
 
 
 class ModelAnswers:
-    """The answers of models so far."""
+    """The answers of models so far, which a plan that is made again finds.
+
+    Attributes:
+        made_ids: The ids of the fragments that the plan made, by their sources: a plan that is made
+            again asks about the same fragments.
+    """
 
     def __init__(self) -> None:
         self._answers: dict[object, object] = {}
+        self.made_ids: dict[tuple[object, ...], FragmentId] = {}
 
     def about(
         self, layer: LayerSettings, kind: QuestionKind, groups: Sequence[Sequence[MemoryFragment]]
@@ -494,7 +484,7 @@ class Move:
         self, storage: LayerStorage, writer: Writer, answers: ModelAnswers, new_id: NewId = new_id
     ) -> None:
         self.storage, self.writer, self.answers = storage, writer, answers
-        self.now, self._new_id = storage.now(), new_id
+        self.now, self._new_id, self._made = storage.now(), new_id, 0
         self.discarded = DiscardedMemoryFragments[MemoryFragment]([])
         self._items: dict[SetRef, LayerItems] = {}
         self._notes: dict[tuple[SetRef, str], LayerNote] = {}
@@ -525,6 +515,34 @@ class Move:
         """Retire a note that was stored."""
         if note.stored is not None:
             self._retired.append(Retire(note.ref, note.name, note.stored.version))
+
+    def made(
+        self, sources: Sequence[str], make: Callable[[FragmentId | None], MemoryFragment]
+    ) -> MemoryFragment:
+        """Return a new fragment from *make*, which takes its id; None means a new id."""
+        self._made += 1
+        key = (self._made, *sources)
+        fragment = make(self.answers.made_ids.get(key))
+        self.answers.made_ids[key] = fragment.id
+        return fragment
+
+    def merged(self, members: Sequence[FragmentEntry]) -> FragmentEntry:
+        """Return entries as one, with the class and the importance of the first.
+
+        Its `parts` keep every entry whole. Its metadata has the fields on which all entries agree.
+        """
+        first, fragments = members[0], [member.fragment for member in members]
+        reduce, importance = first.fragment.current_class.reduce, first.fragment.importance
+        whole = self.made(
+            [member.id for member in members],
+            lambda made_id: reduce(fragments, memory_id=made_id, importance=importance),
+        )
+        for name, known in first.fragment.metadata.items():
+            if all(f.metadata.get(name) == known for f in fragments):
+                whole.metadata[name] = known
+        links = dict.fromkeys(link for member in members for link in member.origins())
+        parts = [part for member in members for part in member.parts()]
+        return FragmentEntry(whole, origin=tuple(links), extra={"parts": parts}, time=first.time)
 
     def drop(self, fragment: MemoryFragment, reason: str) -> None:
         """Drop a fragment for good."""

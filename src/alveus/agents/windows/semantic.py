@@ -146,12 +146,10 @@ class Semantic(Window):
     units are shown.
 
     Args:
-        cap: The most units. None means any number.
-        stratum: The first message of each context. "" means none.
         top_k: The number of shown units besides the newest.
         embedder: Makes the vectors; a bundled one by name, or another. None means the memory's; in
             RAM the default one.
-        settings: The settings of every window but profile; see `Window`.
+        cap, stratum, settings: See `Window`; profile is refused.
     """
 
     kind: ClassVar[str] = "semantic"
@@ -343,15 +341,12 @@ class Linked(Semantic):
     The newest unit is a hit too. Links to observations that left the window are ignored.
 
     Args:
-        cap: The most units. None means any number.
-        stratum: The first message of each context. "" means none.
         top_k: The number of found units besides the newest.
         hops: The most links of a path.
         decay: The factor for each hop.
         linked: The most linked observations that are shown, the best.
         follow: The kinds of links that are followed. None means all.
-        embedder: See `Semantic`.
-        settings: The settings of every window but profile; see `Window`.
+        cap, stratum, embedder, settings: See `Semantic`.
     """
 
     kind: ClassVar[str] = "linked"

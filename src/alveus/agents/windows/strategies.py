@@ -83,9 +83,7 @@ class Priority(Window):
     reply. Among equals the older leaves. Under a budget the most important are shown.
 
     Args:
-        cap: The most units. None means any number.
-        stratum: The first message of each context. "" means none.
-        settings: The settings of every window; see `Window`.
+        cap, stratum, settings: See `Window`.
     """
 
     kind: ClassVar[str] = "priority"
@@ -114,10 +112,8 @@ class Importance(Priority):
     from the length of the reply, on a logarithmic scale.
 
     Args:
-        cap: The most units. None means any number.
-        stratum: The first message of each context. "" means none.
         hours: After which importance counts half.
-        settings: The settings of every window; see `Window`.
+        cap, stratum, settings: See `Window`.
     """
 
     kind: ClassVar[str] = "importance"
@@ -154,10 +150,9 @@ class Hybrid(Window):
 
     Args:
         cap: The most units in all. None means any number of important ones.
-        stratum: The first message of each context. "" means none.
         threshold: Importance above which an older unit stays.
-        settings: The settings of every window but evict and profile; see `Window`. `keep_recent`
-            is 20 by default, or the cap if that is smaller.
+        stratum, settings: See `Window`; evict and profile are refused. `keep_recent` is 20 by
+            default, or the cap if that is smaller.
     """
 
     kind: ClassVar[str] = "hybrid"
@@ -226,8 +221,7 @@ class Hierarchical(Window):
 
     Args:
         layers: From the first to the last; a number is the cap of a `Layer`.
-        stratum: The first message of each context. "" means none.
-        settings: The settings of every window but evict and profile; see `Window`.
+        stratum, settings: See `Window`; evict and profile are refused.
     """
 
     kind: ClassVar[str] = "hierarchical"
