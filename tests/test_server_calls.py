@@ -12,8 +12,7 @@ import pytest
 from alveus import Memory
 from alveus.errors import InvalidInput
 from alveus.server.callers import Memories
-from alveus.server.calls import Call
-from alveus.server.memory_call import MemoryCall
+from alveus.server.calls import CallBody, MemoryCall
 from alveus.server.tokens import TokenFile
 from alveus.state import Ttl
 from test_server import ServedHere
@@ -194,7 +193,7 @@ def test_what_is_no_moment_is_told_as_on_a_file(served: ServedHere, as_of: Any) 
 
 def kinds() -> dict[str, type[MemoryCall]]:
     """Return the classes of all calls, by name."""
-    union = get_args(Call)[0]
+    union = get_args(CallBody)[0]
     return {get_args(kind.model_fields["call"].annotation)[0]: kind for kind in get_args(union)}
 
 

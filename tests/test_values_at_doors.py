@@ -17,8 +17,8 @@ from hypothesis import given
 
 from alveus import AsyncMemory, Memory
 from alveus.cli.app import alveus
-from alveus.server import json_forms
 from alveus.transfer import export_lines, history_lines, import_file
+from alveus.values import wire
 from test_server import ServedHere
 from test_wire import MARKED_LOOK, NAMED, VALUES, same
 from waiting import LIMIT_S
@@ -178,13 +178,13 @@ def test_in_a_conversation_and_behind_a_server(served):
 @given(value=VALUES)
 def test_as_json_that_others_read(value):
     """A name is as it was written wherever the value is not one that JSON lacks."""
-    told = json_forms.wired(value)
+    told = wire.wired(value)
 
     def check_names(value, told):
         if isinstance(value, list):
             for one, shown in zip(value, told, strict=True):
                 check_names(one, shown)
-        elif isinstance(value, dict) and not json_forms.wire.is_mark(next(iter(told), "")):
+        elif isinstance(value, dict) and not wire.is_mark(next(iter(told), "")):
             assert list(told) == list(value)
             for name, inner in value.items():
                 check_names(inner, told[name])

@@ -11,17 +11,6 @@ export interface AddedIds {
   replaced_characters?: number | null;
 }
 
-/** Append to a list; create the list if it does not exist. */
-export interface AppendValue {
-  /** The names from the root down. */
-  path: Array<string>;
-  /** Seconds after which it goes. */
-  ttl_s?: number | null;
-  expires_at?: string | null;
-  call: "exact.append";
-  value: any;
-}
-
 /** The results of a batch's calls, and its commit, if it changed anything. */
 export interface BatchAnswer {
   /** The commit as of which exact memory was read. */
@@ -35,7 +24,7 @@ export interface BatchAnswer {
 
 /** Calls that are committed together, or not at all. */
 export interface BatchBody {
-  calls: Array<ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
+  calls: Array<ExactIsExist | ExactGetFieldNames | ExactNames | ExactDelete | ExactMove | ExactClear | ExactAppend | ExactIncrement | ExactSet | ExactNewObject | ReadValue | ReadFields | Subtree | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
   /** Commit nothing; tell the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
@@ -66,13 +55,6 @@ export interface Budget {
 
 /** The fields of the Python call's result; empty if it returns None. */
 export type CallAnswer = Record<string, any>;
-
-/** Delete everything below an object, which stays; an empty path is the root. */
-export interface ClearObject {
-  call: "exact.clear";
-  /** The names from the root down. */
-  path: Array<string>;
-}
 
 /** The changes of a commit: the first values and items, and the number of all. */
 export interface CommitAnswer {
@@ -395,6 +377,102 @@ export interface EntityProfileAnswer {
   text: string;
 }
 
+/** Append *value* to the list at *path*; create a list if nothing is there. */
+export interface ExactAppend {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.append";
+  value: any;
+  ttl_s?: number | null;
+  expires_at?: string | null;
+}
+
+/** Delete all fields of this object. The object stays. */
+export interface ExactClear {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.clear";
+}
+
+/** Delete the node at *path* and all nodes below it; return whether it existed. */
+export interface ExactDelete {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.delete";
+}
+
+/** Return the names of the fields, in the order they were made. */
+export interface ExactGetFieldNames {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.get_field_names";
+}
+
+/** Add *by* to the number at *path*, 0 if nothing is there, and return the sum. */
+export interface ExactIncrement {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.increment";
+  by?: any;
+  ttl_s?: number | null;
+  expires_at?: string | null;
+}
+
+/** Return whether a value, None included, or an object is at *path*. */
+export interface ExactIsExist {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.is_exist";
+}
+
+/** Move the node at *path*, and all nodes below it, to *new_path*, in one step. */
+export interface ExactMove {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.move";
+  new_path: Array<string>;
+}
+
+/** Return names of fields in their own order: code points, a dot before a backslash. */
+export interface ExactNames {
+  /** The names from the root down. */
+  path: Array<string>;
+  as_of?: string | null;
+  call: "exact.names";
+  /** Only names that begin with it. */
+  prefix?: string;
+  /** The last name of the page before. It need not exist any longer. */
+  after?: string | null;
+  /** Most names to return, 0 or more. */
+  limit?: number | null;
+  /** Return names from the last to the first. Names that rise with time, such as ids of version 7, then come newest first. */
+  newest_first?: boolean;
+}
+
+/** Return the object at *path*; create it if nothing is there. An existing object stays. */
+export interface ExactNewObject {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.new_object";
+  /** Replace an existing value by an empty object. */
+  overwrite?: boolean;
+  ttl_s?: number | null;
+  expires_at?: string | null;
+}
+
+/** Put *value* at *path*, replacing any value; create missing parent objects. */
+export interface ExactSet {
+  /** The names from the root down. */
+  path: Array<string>;
+  call: "exact.set";
+  /** A storable value; or a MemoryObject of any memory, which is copied whole. */
+  value: any;
+  ttl_s?: number | null;
+  expires_at?: string | null;
+}
+
 /** A value of exact memory; bytes and others are objects of one field. */
 export interface ExactValue {
   path: string;
@@ -639,14 +717,6 @@ export interface Fault {
   facts: Record<string, any>;
 }
 
-/** List the names of fields in the order of creation. */
-export interface FieldNames {
-  /** The names from the root down. */
-  path: Array<string>;
-  as_of?: string | null;
-  call: "exact.get_field_names";
-}
-
 /** The data to erase: items by id, items by filter, or the whole key. */
 export interface ForgetBody {
   ids?: Array<string> | null;
@@ -654,14 +724,6 @@ export interface ForgetBody {
   /** Erase all of the key. */
   everything?: boolean;
   dry_run?: boolean;
-}
-
-/** Return whether a value or an object exists. */
-export interface HasValue {
-  /** The names from the root down. */
-  path: Array<string>;
-  as_of?: string | null;
-  call: "exact.is_exist";
 }
 
 /** The id of a released item in its set. */
@@ -684,17 +746,6 @@ export interface HitAnswer {
   parts: Record<string, number>;
   /** How likely it is that the item bears on the question, 0..1: comparable across searches. Only where the search was given a ``min_score``; else None. */
   relevance: number | null;
-}
-
-/** Add to a number; a missing one counts as 0. */
-export interface IncrementValue {
-  /** The names from the root down. */
-  path: Array<string>;
-  /** Seconds after which it goes. */
-  ttl_s?: number | null;
-  expires_at?: string | null;
-  call: "exact.increment";
-  by?: any;
 }
 
 /** One item of a memory set. */
@@ -1069,18 +1120,6 @@ export interface LearnSettings {
   calls_per_hour?: number | null;
 }
 
-/** List up to a number of field names in sorted order, from a given name on. */
-export interface ListNames {
-  /** The names from the root down. */
-  path: Array<string>;
-  as_of?: string | null;
-  call: "exact.names";
-  prefix?: string;
-  after?: string | null;
-  limit?: number | null;
-  newest_first?: boolean;
-}
-
 /** One message; an immutable value. */
 export interface Message {
   /** Its text. */
@@ -1093,15 +1132,6 @@ export interface Message {
   calls?: Array<string>;
   /** Ids of the tool calls that it answers. */
   answers?: Array<string>;
-}
-
-/** Move a value, or an object with everything below it. */
-export interface MoveValue {
-  call: "exact.move";
-  /** The names from the root down. */
-  path: Array<string>;
-  /** The names from the root down. */
-  new_path: Array<string>;
 }
 
 /** A set of the key, or of knowledge. */
@@ -1149,17 +1179,6 @@ export interface NewNode {
   /** The names from the root down. */
   path: Array<string>;
   value?: any;
-}
-
-/** Create an object; an existing one stays. */
-export interface NewObject {
-  /** The names from the root down. */
-  path: Array<string>;
-  /** Seconds after which it goes. */
-  ttl_s?: number | null;
-  expires_at?: string | null;
-  call: "exact.new_object";
-  overwrite?: boolean;
 }
 
 /** A copy that may still contain forgotten data and that alveus cannot or must not change. */
@@ -1347,13 +1366,6 @@ export interface RedefineSet {
   set?: NamedSet;
   call: "set.redefine";
   definition: DefinitionOptions;
-}
-
-/** Delete a value, or an object with everything below it. */
-export interface RemoveValue {
-  call: "exact.delete";
-  /** The names from the root down. */
-  path: Array<string>;
 }
 
 /** Whether a value existed and was deleted. */
@@ -1843,17 +1855,6 @@ export interface ValueBody {
   ttl_s?: number | null;
 }
 
-/** Set a value. */
-export interface WriteValue {
-  /** The names from the root down. */
-  path: Array<string>;
-  /** Seconds after which it goes. */
-  ttl_s?: number | null;
-  expires_at?: string | null;
-  call: "exact.set";
-  value: any;
-}
-
 /** A server of alveus. */
 export class Alveus extends Connection {
   /** Add items in one commit. */
@@ -2135,7 +2136,7 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-  }, body: ReadValue | HasValue | FieldNames | ListNames | ReadFields | Subtree | WriteValue | NewObject | RemoveValue | MoveValue | ClearObject | AppendValue | IncrementValue | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
+  }, body: ExactIsExist | ExactGetFieldNames | ExactNames | ExactDelete | ExactMove | ExactClear | ExactAppend | ExactIncrement | ExactSet | ExactNewObject | ReadValue | ReadFields | Subtree | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
   /** Make a prompt from the memory of a key, with the reason for each piece. */
   makeContext(query: {
     /** The user, session or device. */

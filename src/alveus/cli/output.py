@@ -16,10 +16,11 @@ import click
 
 from alveus.errors import InvalidInput
 from alveus.server import json_forms
-from alveus.server.json_forms import Json, wired
+from alveus.server.json_forms import Json
 from alveus.store.files import part_of, sync_folder
 from alveus.values.storable import Value
 from alveus.values.times import Zone
+from alveus.values.wire import wired
 
 if TYPE_CHECKING:
     from alveus.store.items import Item

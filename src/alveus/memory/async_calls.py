@@ -199,7 +199,8 @@ class Mark(NamedTuple):
     """How a method is called over HTTP.
 
     Attributes:
-        hints: Annotations for HTTP that replace the method's, by argument name.
+        hints: Annotations for HTTP that replace the method's, by argument name; "returns" is that
+            of the result.
     """
 
     method: Callable[..., object] | property

@@ -72,15 +72,17 @@ def _opened(
 class AsyncMemoryObject(AsyncObject[MemoryObject]):
     """A `MemoryObject` whose calls are awaited; nested objects are `AsyncMemoryObject`s."""
 
-    is_exist = awaited(MemoryObject.is_exist)
-    get_field_names = awaited(MemoryObject.get_field_names)
-    names = awaited(MemoryObject.names)
+    FAMILY = "exact"
+
+    is_exist = read(MemoryObject.is_exist, path=Path)
+    get_field_names = read(MemoryObject.get_field_names)
+    names = read(MemoryObject.names)
     to_dict = awaited(MemoryObject.to_dict)
-    delete = awaited(MemoryObject.delete)
-    move = awaited(MemoryObject.move)
-    clear = awaited(MemoryObject.clear)
-    append = awaited(MemoryObject.append)
-    increment = awaited(MemoryObject.increment)
+    delete = write(MemoryObject.delete, path=Path)
+    move = write(MemoryObject.move, path=Path, new_path=Path, returns=None)
+    clear = write(MemoryObject.clear)
+    append = write(MemoryObject.append, path=Path, returns=None)
+    increment = write(MemoryObject.increment, path=Path, by=object, returns=object)
     update = awaited(MemoryObject.update)
     _get = awaited(MemoryObject.get)
     _set = awaited(MemoryObject.set)
@@ -115,6 +117,7 @@ class AsyncMemoryObject(AsyncObject[MemoryObject]):
         """See `MemoryObject.get_fields`."""
         return {name: self._shown(field) for name, field in (await self._get_fields()).items()}
 
+    @over_http(MemoryObject.set, "write", path=Path, returns=None)
     async def set(
         self,
         path: DottedPath,
@@ -127,6 +130,7 @@ class AsyncMemoryObject(AsyncObject[MemoryObject]):
         plain = value.sync if isinstance(value, AsyncMemoryObject) else value
         return await self._set(path, plain, ttl=ttl, expires_at=expires_at)
 
+    @over_http(MemoryObject.new_object, "write", path=Path, returns=None)
     async def new_object(
         self,
         path: DottedPath,

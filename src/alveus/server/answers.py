@@ -19,10 +19,10 @@ from starlette.exceptions import HTTPException
 from alveus import errors
 from alveus.errors import AlveusError, InvalidInput
 from alveus.server.callers import Unauthenticated, token_of
-from alveus.server.json_forms import Json, wired
+from alveus.server.json_forms import Json
 from alveus.server.unexpected import InternalError, noted
 from alveus.values.storable import Value
-from alveus.values.wire import unique_fields
+from alveus.values.wire import unique_fields, wired
 
 RETRY_AFTER_S = 1
 """The Retry-After of a busy store."""

@@ -16,8 +16,7 @@ from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server import schemas
 from alveus.server.answers import StrictRoute
-from alveus.server.calls import Call
-from alveus.server.memory_call import CallTarget
+from alveus.server.calls import CallBody, CallTarget
 from alveus.server.routes import RESPONSES, Document, InKey, InOwner
 from alveus.store import Scope
 
@@ -31,7 +30,7 @@ class BatchBody(BaseModel):
     """Calls that are committed together, or not at all."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
-    calls: Annotated[list[Call], Field(max_length=MOST_CALLS)]
+    calls: Annotated[list[CallBody], Field(max_length=MOST_CALLS)]
     dry_run: Annotated[bool, Field(description="Commit nothing; tell the last answer.")] = False
     base: Annotated[
         int | None,
@@ -55,7 +54,7 @@ class _DryRun(Exception):
 
 @router.post("/call", **schemas.answers(schemas.CallAnswer))
 def make_call(
-    at: InOwner, body: Annotated[Call, Body()], idempotency_key: asked.Repeatable = None
+    at: InOwner, body: Annotated[CallBody, Body()], idempotency_key: asked.Repeatable = None
 ) -> Document:
     """Make one call of the memory of a key, or of knowledge. The call has its Python name."""
     owner = at.open(body.access)
@@ -134,7 +133,7 @@ def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> 
     return KeyBatch(memory.engine, scope, ttl, idempotency_key, base=base)
 
 
-def _answer(call: Call, to: CallTarget, again: BatchBody | None) -> Document:
+def _answer(call: CallBody, to: CallTarget, again: BatchBody | None) -> Document:
     """Make a call in a batch; return its result.
 
     Args:

@@ -5,11 +5,24 @@ Each is the Python call of the same name; the classes of `alveus.memory.async_ob
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, Union, cast
+from inspect import Parameter
+from types import MappingProxyType
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Any,
+    ClassVar,
+    Literal,
+    NamedTuple,
+    TypeAlias,
+    Union,
+    cast,
+)
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, SkipValidation
 
 from alveus.conversation import ConversationMemory
 from alveus.errors import InvalidInput, Unsupported
@@ -19,26 +32,329 @@ from alveus.memory.async_objects import (
     AsyncConversation,
     AsyncFacts,
     AsyncKey,
+    AsyncMemoryObject,
     AsyncMemorySet,
     AsyncQuarantine,
     AsyncSets,
 )
-from alveus.memory.keys import KeyMemory, KnowledgeMemory
-from alveus.memory.remote.codecs import wire_json
+from alveus.memory.keys import KeyBatch, KeyMemory, KnowledgeMemory
+from alveus.memory.remote.calls import Call, calls_of
+from alveus.memory.remote.codecs import value_of
+from alveus.memory.remote.remote_tree import branch_nodes
 from alveus.search.signals import Signals
-from alveus.server import exact_calls
 from alveus.server import requests as asked
-from alveus.server.memory_call import CallTarget, Document, MemoryCall, models_of
+from alveus.server.schemas import first_of, new_model, said_of, schema_of
+from alveus.server.tokens import Access, Token
 from alveus.sets import MemorySet, refuse_upkeep
 from alveus.sets.admission import Quarantine
 from alveus.sets.admission.rules import CustomRule, rules_of
-from alveus.sets.commits import CommitWriter
+from alveus.sets.commits import CommitWriter, answer_once
 from alveus.sets.compaction.strategies import read as read_strategy
 from alveus.sets.origins import Lineage
 from alveus.sets.set_compaction import ItemOrigins
-from alveus.state import Ttl
+from alveus.state import MISSING, MemoryKind, MemoryObject, Overlay, Ttl, root_of
+from alveus.state.memory_object import branch_of
 from alveus.store import Scope, SetRef
 from alveus.store.items import Item
+from alveus.values.storable import Value
+from alveus.values.wire import wired
+
+Document = dict[str, Any]
+
+Owner: TypeAlias = KeyMemory | KeyBatch | KnowledgeMemory
+
+
+class CallTarget(NamedTuple):
+    """The memory that a call is made on.
+
+    Attributes:
+        once: The call's separate idempotency key, if any.
+        token: The caller's token.
+        renews: Whether a read may extend the lifetime of items, if their set is configured so.
+    """
+
+    owner: Owner
+    token: Token
+    once: str | None = None
+    renews: bool = True
+
+    def may_see(self, scope: Scope) -> bool:
+        """See `Token.may_see`."""
+        return self.token.may_see(scope, knowledge=self.owner.inside.engine.knowledge)
+
+    def tree(self) -> MemoryObject:
+        """Return the root of the exact memory.
+
+        Raises:
+            InvalidInput: The target is knowledge, which has none.
+        """
+        if isinstance(self.owner, KnowledgeMemory):
+            raise InvalidInput("exact memory belongs to a key; name one with ?key=")
+        tree = self.owner.short_term
+        return tree if self.once is None else tree.once(self.once)
+
+    def answer_once(self, act: Callable[[], Document], plain: Value) -> Document:
+        """Return the result of *act*, which does not commit; stored under the idempotency key.
+
+        Args:
+            plain: The request; another request with the same key is refused.
+        """
+        if self.once is None:
+            return act()
+        engine, _, scope = self.owner.inside
+        answer = answer_once(engine, scope, act, idempotency_key=self.once, plain=plain)
+        return cast("Document", answer)
+
+    def conversation(self, name: str, timezone: str | None = None) -> ConversationMemory:
+        """Return a conversation of the key.
+
+        Raises:
+            InvalidInput: The target is knowledge, which has none.
+        """
+        if isinstance(self.owner, KnowledgeMemory):
+            raise InvalidInput("a conversation belongs to a key; name one with ?key=")
+        return self.owner.conversation(name, timezone=timezone)
+
+    def sets(self, *, knowledge: bool) -> Owner:
+        """Return the memory whose sets the call uses."""
+        if knowledge and not isinstance(self.owner, KnowledgeMemory):
+            return self.owner.knowledge
+        return self.owner
+
+
+class MemoryCall(BaseModel):
+    """A call; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    access: ClassVar[Access] = "write"
+    described: ClassVar[Call]
+
+    @property
+    def in_knowledge(self) -> bool:
+        """Whether the call uses sets of knowledge although the request names a key."""
+        return False
+
+    @property
+    def shows_knowledge(self) -> bool:
+        """Whether the result may contain items of knowledge."""
+        return self.in_knowledge
+
+    @property
+    def set_name(self) -> str | None:
+        """The set of the call, if any."""
+        return None
+
+    def opened(self, to: CallTarget) -> object:
+        """Return the object whose method is called.
+
+        Raises:
+            InvalidInput: The memory has no such object.
+        """
+        raise NotImplementedError
+
+    def answer(self, to: CallTarget) -> Document:
+        """Make the call; return the body of the response."""
+        call = self.described
+        if call.access == "write" and not call.takes_key:
+            return self.committed(to)
+        return self.made(to)
+
+    def committed(self, to: CallTarget) -> Document:
+        """Make the call in one commit, with the request's idempotency key."""
+        if not isinstance(to.owner, KeyMemory):
+            return self.made(to)
+        return to.owner.commit(
+            lambda batch: self.made(to._replace(owner=batch, once=None)), idempotency_key=to.once
+        )
+
+    def made(self, to: CallTarget) -> Document:
+        """Make the call alone or in a batch; return the body of the response."""
+        call, fields = self.described, dict(self)
+        sent = {name: fields[name] for name in self.model_fields_set & call.arguments.keys()}
+        return {"result": call.on(self.opened(to), sent, to.once, to.conversation)}
+
+
+def models_of(
+    table: type[object],
+    base: type[MemoryCall],
+    others: Mapping[str, type[MemoryCall]] = MappingProxyType({}),
+) -> list[type[MemoryCall]]:
+    """Return a class per call of a table: *base*'s fields, then the arguments.
+
+    The Python call checks its arguments, so that errors are the same as in Python; the fields only
+    describe them.
+
+    Args:
+        others: Other base classes, by name of the call.
+    """
+    calls = calls_of(table).values()
+    return [_model_of(call, others.get(call.method.__name__, base)) for call in calls]
+
+
+def _model_of(call: Call, base: type[MemoryCall]) -> type[MemoryCall]:
+    fields: dict[str, Any] = {"call": (Literal[call.name], ...)}
+    says = said_of(call.method.__doc__, "Args")
+    for name, argument in call.arguments.items():
+        if not argument.is_sent or name in base.model_fields:
+            continue
+        kind = schema_of(argument.hint, given=True)
+        kind = SkipValidation[list[kind] if argument.is_list else kind]
+        default = ... if argument.default is Parameter.empty else None
+        fields[name] = (kind, Field(default, description=says.get(argument.name)))
+    title = "".join(part.capitalize() for part in re.split(r"[._]", call.name))
+    doc = first_of(call.method.__doc__)
+    made: type[MemoryCall] = new_model(title, __base__=base, __doc__=doc, **fields)
+    made.access, made.described = call.access, call
+    return made
+
+
+# --- exact memory ---------------------------------------------------------------------------------
+
+Names: TypeAlias = Annotated[list[str], Field(description="The names from the root down.")]
+
+
+class TreeCall(MemoryCall):
+    """A call of exact memory."""
+
+    path: Names
+
+    def opened(self, to: CallTarget) -> MemoryObject:
+        """Return the root; for a call without a path, the object at the path."""
+        has_path = "path" in self.described.arguments
+        return self.tree(to) if has_path else self.tree(to).get_object(tuple(self.path))
+
+    def tree(self, to: CallTarget) -> MemoryObject:
+        """Return the root of the tree."""
+        return to.tree()
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        return self.made(to)  # `to.tree` has the idempotency key
+
+
+class TreeRead(TreeCall):
+    """A read of exact memory."""
+
+    access: ClassVar[Access] = "read"
+    as_of: str | None = None
+
+    def tree(self, to: CallTarget) -> MemoryObject:
+        """Return the root of the tree, as of the requested moment."""
+        moment = asked.as_of(self.as_of)
+        return to.tree() if moment is None else to.tree().at(moment)
+
+
+class _Write(TreeCall):
+    ttl_s: asked.Seconds = None
+    expires_at: asked.Moment | None = None
+
+    def lasting(self) -> dict[str, Any]:
+        """Return the lifetime arguments of a write, as calls accept them."""
+        return {"ttl": asked.span(self.ttl_s), "expires_at": self.expires_at}
+
+
+class ReadValue(TreeRead):
+    """Read a value; for an object, only its kind."""
+
+    call: Literal["exact.get"]
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        return {"result": found_form(self.tree(to).get(tuple(self.path), MISSING))}
+
+
+class ReadFields(TreeRead):
+    """Read the fields of an object; for nested objects, only their kind."""
+
+    call: Literal["exact.get_fields"]
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        fields = self.tree(to).get_object(tuple(self.path)).get_fields().items()
+        return {"result": [{"name": name, **found_form(found)} for name, found in fields]}
+
+
+class Subtree(TreeRead):
+    """Read an object and everything below it as nodes, objects before their fields."""
+
+    call: Literal["exact.to_dict"]
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        return {"result": branch_nodes(branch_of(self.tree(to).get_object(tuple(self.path))))}
+
+
+class ReplaceValue(_Write):
+    """Set a value if the current one is `expected`; without `expected`, if none exists."""
+
+    call: Literal["exact.update"]
+    value: Any
+    expected: Any = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        given = "expected" in self.model_fields_set
+        expected = value_of(self.expected) if given else MISSING
+        value = value_of(self.value)
+        to.tree().update(tuple(self.path), value, expected=expected, **self.lasting())
+        return {"result": None}
+
+
+class NewNode(BaseModel):
+    """A node of a copied tree: a value, or an object without one."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    path: Names
+    value: Any = None
+
+
+class CopyObject(_Write):
+    """Copy an object of this memory, or one in the request, with everything below it."""
+
+    call: Literal["exact.copy"]
+    source: Annotated[list[str] | None, Field(description="The object, by its path.")] = None
+    nodes: Annotated[list[NewNode] | None, Field(description="As `exact.to_dict` tells.")] = None
+
+    def answer(self, to: CallTarget) -> Document:
+        """See `MemoryCall.answer`."""
+        if (self.source is None) == (self.nodes is None):
+            raise InvalidInput("name a source, or send nodes; not both")
+        tree, path = to.tree(), tuple(self.path)
+        found = tree.get_object(tuple(self.source)) if self.source is not None else self._sent()
+        tree.set(path, found, **self.lasting())
+        return {"result": None}
+
+    def _sent(self) -> MemoryObject:
+        """Return the nodes of the request as a separate exact memory."""
+        made = root_of(Overlay.over(None, kind=MemoryKind.SENSORY, now=0))
+        for node in self.nodes or ():
+            if "value" in node.model_fields_set:
+                made.set(tuple(node.path), value_of(node.value))
+            else:
+                made.new_object(tuple(node.path))
+        return made
+
+
+def found_form(found: object) -> Document:
+    """Return a result from exact memory as JSON: a value, an object, or nothing."""
+    if found is MISSING:
+        return {"found": "nothing"}
+    if isinstance(found, MemoryObject):
+        return {"found": "object"}
+    return {"found": "value", "value": wired(cast("Any", found))}
+
+
+_READS = ("is_exist", "get_field_names", "names")
+
+_EXACT = (
+    *models_of(AsyncMemoryObject, TreeCall, others=dict.fromkeys(_READS, TreeRead)),
+    ReadValue,
+    ReadFields,
+    Subtree,
+    ReplaceValue,
+    CopyObject,
+)
+
 
 # --- sets -----------------------------------------------------------------------------------------
 
@@ -198,7 +514,7 @@ class RedefineSet(SetCall):
     def made(self, to: CallTarget) -> Document:
         """See `MemoryCall.made`."""
         changed = self.set.open(to).redefine(**self.definition.options())
-        return {"result": wire_json(changed.to_json())}
+        return {"result": wired(changed.to_json())}
 
 
 # --- of a key, or of knowledge --------------------------------------------------------------------
@@ -289,7 +605,7 @@ class ConversationCall(MemoryCall):
 
 
 _EVERY = (
-    *exact_calls.CALLS,
+    *_EXACT,
     *models_of(AsyncMemorySet, SetCall, others={"sources": OriginCall, "lineage": OriginCall}),
     RedefineSet,
     *models_of(AsyncSets, OwnerCall),
@@ -300,6 +616,6 @@ _EVERY = (
 )
 
 if TYPE_CHECKING:  # a checker knows the class that all have in common
-    Call = MemoryCall
+    CallBody = MemoryCall
 else:
-    Call = Annotated[Union[*_EVERY], Field(discriminator="call")]
+    CallBody = Annotated[Union[*_EVERY], Field(discriminator="call")]

@@ -5,25 +5,19 @@ A value has the form of exports: bytes, NaN and large numbers are one-field obje
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from alveus.store.scope import is_hidden
 from alveus.values import wire
-from alveus.values.storable import REPLACED, Value, moment
+from alveus.values.storable import REPLACED, moment
 from alveus.values.times import format_time
 
 if TYPE_CHECKING:
     from alveus.store import Effects, Run
 
 Json: TypeAlias = "bool | int | float | str | Sequence[Json] | Mapping[str, Json] | None"
-
-
-def wired(value: Value) -> Json:
-    """Return a storable value as JSON: bytes, NaN and large numbers as one-field objects."""
-    return cast("Json", json.loads(wire.encode(value)))
 
 
 def fields_of(thing: object) -> dict[str, Json]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, TypeAlias, cast
 
 from alveus.errors import InvalidInput
-from alveus.server import requests as asked
+from alveus.memory.remote.codecs import value_of
 from alveus.transfer.mem0 import ENTITIES, KINDS, MARKS, Entity, MemoryPlace, entity_name
 
 Where: TypeAlias = dict[str, Any]
@@ -177,7 +177,7 @@ def read_filters(text: str) -> Where:
     found: Any = None
     for read in (json.loads, ast.literal_eval):
         try:
-            found = asked.stored(read(text))
+            found = value_of(read(text))
             break
         except InvalidInput:
             raise

@@ -22,6 +22,7 @@ from alveus.facts.fact import FACTS, Fact
 from alveus.facts.learning import LEARNED
 from alveus.llm.answer_reader import text_said
 from alveus.memory.keys import KeyMemory
+from alveus.memory.remote.codecs import value_of
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server import schemas
@@ -56,6 +57,7 @@ from alveus.transfer.mem0 import (
 )
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value, checked
+from alveus.values.wire import wired
 
 
 class _Mem0Errors(PlainRoute):
@@ -111,7 +113,7 @@ class _Mem0Body(asked.ValidTexts):
         }
         if not self.filters:
             return beside
-        filters = asked.stored(self.filters)  # refuses filters that are nested too deep
+        filters = value_of(self.filters)  # refuses filters that are nested too deep
         return {"AND": [filters, beside]} if beside else filters
 
 
@@ -336,7 +338,7 @@ def _expiry(day: date | None) -> datetime | None:
 def _shown(key: str, item: Item) -> Document:
     fields = Mem0Memory.of_item(key, item).fields()
     place = MemoryPlace(key, item.set_name or "", item.id or "")
-    return {"id": place.id, **cast("Document", forms.wired(fields))}
+    return {"id": place.id, **cast("Document", wired(fields))}
 
 
 def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) -> Document:
@@ -376,7 +378,7 @@ def add(
     kept = Mem0Memory(
         None,
         entities,
-        asked.stored(body.metadata or {}) | forms.replaced_field(body.replaced),
+        value_of(body.metadata or {}) | forms.replaced_field(body.replaced),
         created=None if body.timestamp is None else moment_of(body.timestamp),
         expires=_expiry(body.expiration_date),
     )
@@ -614,7 +616,7 @@ def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
     """Return the changed fields. A memory's entities stay, and so do a fact's fields."""
     fields = body.fields()
     if body.metadata is not None:
-        metadata: dict[str, Value] = asked.stored(body.metadata)
+        metadata: dict[str, Value] = value_of(body.metadata)
         if MARKS in item.metadata or MARKS in metadata:
             memory = replace(Mem0Memory.of_item(key, item), metadata=metadata, updated=None)
             metadata = memory.item_metadata()

@@ -22,10 +22,11 @@ from pydantic_core import PydanticCustomError
 
 from alveus.errors import InvalidInput
 from alveus.facts import LearnOptions
+from alveus.memory.remote.codecs import value_of
 from alveus.store.items import ITEM_TEXTS, Item
 from alveus.store.times import AsOf, ValidAt
 from alveus.values import wire
-from alveus.values.storable import DEFAULT_SPACE, ValidText, Value, valid_text
+from alveus.values.storable import DEFAULT_SPACE, ValidText, valid_text
 from alveus.values.times import LONGEST_TTL, parse_time
 
 T = TypeVar("T")
@@ -179,7 +180,7 @@ class ItemBody(_Body):
         given = {name: getattr(self, name) for name in self.model_fields_set}
         given.pop("value", None)
         if "metadata" in given and given["metadata"] is not None:
-            given["metadata"] = stored(given["metadata"])
+            given["metadata"] = value_of(given["metadata"])
         if (sources := given.pop("sources", None)) is not None:
             given["sources"] = tuple(sources)
         if (ttl := given.pop("ttl_s", None)) is not None:
@@ -189,7 +190,7 @@ class ItemBody(_Body):
     def changes(self) -> dict[str, Any]:
         """Return the given fields of an item, as `update` accepts them."""
         given = self.fields()
-        given["value"] = stored(self.value) if "value" in self.model_fields_set else ...
+        given["value"] = value_of(self.value) if "value" in self.model_fields_set else ...
         return given
 
     def valid_changes(self) -> ValidText[dict[str, Any]]:
@@ -292,22 +293,7 @@ class LearnBody(_Body):
 
 def item_of(body: NewItem) -> Item:
     """Return the item of a body."""
-    return Item(stored(body.value), **body.fields())
-
-
-def stored(value: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Return the storable value of JSON: bytes and others have the form of exports."""
-    try:
-        return wire.decode_user_json(json.dumps(value))
-    except RecursionError:
-        raise InvalidInput("the value is nested too deep") from None
-    except InvalidInput:
-        raise
-    except ValueError as error:
-        raise InvalidInput(
-            'an object of one field, "$bytes", "$float" or "$int", is bytes or a number as in '
-            f'exports, and one is not: {error}; write a name of your own with "$$"'
-        ) from None
+    return Item(value_of(body.value), **body.fields())
 
 
 def etags_of(text: str) -> frozenset[str]:
@@ -369,6 +355,3 @@ def span(seconds: float | None) -> timedelta | None:
 def filters(body: SearchBody | ContextBody) -> dict[str, Any]:
     """Return the filters of a search, as calls accept them."""
     return {"where": body.where, "as_of": as_of(body.as_of), "valid_at": valid_at(body.valid_at)}
-
-
-Stored: TypeAlias = Value

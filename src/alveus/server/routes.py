@@ -17,6 +17,7 @@ from fastapi.responses import StreamingResponse
 from alveus.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StaleRun
 from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.memory import Memory
+from alveus.memory.remote.codecs import value_of
 from alveus.runs.runner.run_records import given_up, overtaken
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
@@ -32,6 +33,7 @@ from alveus.store.items import Item, valid_item
 from alveus.transfer.export import Selection, export_lines
 from alveus.values import wire
 from alveus.values.storable import REPLACED, Value, valid_text
+from alveus.values.wire import wired
 
 Document = dict[str, Any]
 
@@ -217,7 +219,7 @@ def read_value(
     value = _plain(found)
     response.headers["ETag"] = _etag(value)
     is_object = isinstance(found, MemoryObject)
-    return {"path": path, "value": forms.wired(value), "is_object": is_object}
+    return {"path": path, "value": wired(value), "is_object": is_object}
 
 
 @router.put("/exact", tags=["exact memory"], **schemas.answers(schemas.ExactValue))
@@ -231,7 +233,7 @@ def write_value(
 ) -> Document:
     """Set a value; with If-Match only if the current value has that ETag."""
     tree = at.open("write").short_term
-    value, replaced = valid_text(asked.stored(body.value))
+    value, replaced = valid_text(value_of(body.value))
     names, ttl = asked.path_of(path), asked.span(body.ttl_s)
     if if_match is None:
         once = tree if idempotency_key is None else tree.once(idempotency_key)
@@ -240,7 +242,7 @@ def write_value(
         matching = _Matching(path, if_match, idempotency_key)
         matching.change(at, lambda tree: tree.set(names, value, ttl=ttl))
     response.headers["ETag"] = _etag(value)
-    told: Document = {"path": path, "value": forms.wired(value), "is_object": False}
+    told: Document = {"path": path, "value": wired(value), "is_object": False}
     return told | forms.replaced_field(replaced)
 
 
@@ -510,7 +512,7 @@ def learn(
         idempotency_key=idempotency_key,
         plain=["learn", cast("Value", texts), body.conversation, *told],
     )
-    return cast("Document", forms.wired(report)) | forms.replaced_field(replaced)
+    return cast("Document", wired(report)) | forms.replaced_field(replaced)
 
 
 # --- compaction, forgetting -------------------------------------------------------------------

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TypedDict, cast
 
 from alveus.memory.memory import Memory
-from alveus.server.json_forms import Json, wired
+from alveus.server.json_forms import Json
 from alveus.sets.forgetting import refuse_forgotten
 from alveus.state import MemoryKind, Overlay, PathCache, committed_tree
 from alveus.state.paths import dotted
@@ -16,6 +16,7 @@ from alveus.store.runs import ENDED
 from alveus.values import wire
 from alveus.values.storable import Path, Value, moment
 from alveus.values.times import format_time
+from alveus.values.wire import wired
 
 Fields = dict[str, Json]
 

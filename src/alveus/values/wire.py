@@ -79,6 +79,11 @@ def encode(value: Value) -> str:
     return text
 
 
+def wired(value: Value) -> Any:  # noqa: ANN401 - as json.loads
+    """Return a value as plain JSON: bytes, NaN and large numbers are one-field objects."""
+    return json.loads(encode(value))
+
+
 def _has_long_int(text: str) -> bool:
     """Return whether *text* has `_DIGITS` digits in a row.
 

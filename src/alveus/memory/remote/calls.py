@@ -172,7 +172,7 @@ def described(name: str, mark: Mark) -> Call:
             is_list = each.kind is Parameter.VAR_POSITIONAL
             arguments.append(Argument(each.name, hints[each.name], each.default, is_list))
     named = {json_name(each.name, each.hint): each for each in arguments}
-    result = hints.get("return")
+    result = hints.get("returns", hints.get("return"))
     return Call(name, plain, mark.access, shape, named, result, is_property, fields)
 
 

@@ -82,15 +82,10 @@ def value_json(value: object, where: str = "value") -> Json:
     Raises:
         InvalidValue: The value cannot be stored.
     """
-    return wire_json(checked(value, where=where, nan=True))
+    return wire.wired(checked(value, where=where, nan=True))
 
 
-def wire_json(value: Value) -> Json:
-    """Return a value as JSON, without checks."""
-    return json.loads(wire.encode(value))
-
-
-def value_of(told: object) -> Value:
+def value_of(told: object) -> Any:  # noqa: ANN401 - of any JSON
     """Return the storable value of another program's JSON.
 
     Raises:
@@ -110,7 +105,7 @@ def value_of(told: object) -> Value:
 
 
 PLAIN = Codec(lambda value: value, lambda told: told)
-VALUE = Codec(wire_json, value_of)
+VALUE = Codec(wire.wired, value_of)
 
 
 def arms_of(hint: object) -> tuple[Any, ...]:
@@ -193,7 +188,7 @@ def _listed(one: Codec, made: Callable[[Iterable[Any]], Any]) -> Codec:
 
 def _mapped(one: Codec) -> Codec:
     if one is VALUE:
-        return Codec(lambda value: wire_json(dict(value)), value_of)
+        return Codec(lambda value: wire.wired(dict(value)), value_of)
     return Codec(
         lambda value: {name: one.encode(each) for name, each in value.items()},
         lambda told: {name: one.decode(each) for name, each in told.items()},
@@ -265,6 +260,7 @@ def _points_json(points: MapPoints) -> Json:
 
 
 _SPECIAL: Mapping[Any, Codec] = {
+    None: Codec(lambda _: None, lambda _: None),
     Any: VALUE,
     object: VALUE,
     datetime: Codec(format_time, parse_time),
@@ -272,7 +268,7 @@ _SPECIAL: Mapping[Any, Codec] = {
     Hits: Codec(_hits_json, _hits),
     Added: Codec(_added_json, _added),
     MapPoints: Codec(_points_json, _points),
-    Definition: Codec(lambda kept: wire_json(kept.to_json()), Definition.from_json),
+    Definition: Codec(lambda kept: wire.wired(kept.to_json()), Definition.from_json),
 }
 
 
@@ -399,7 +395,7 @@ def _said_json(_: object, said: Mapping[str, Any] | Message, name: str) -> Json:
     except RecursionError:
         raise NotSent(name) from None
     value_json(valid_text(plain).value, name)
-    return wire_json(cast("Value", plain))
+    return wire.wired(cast("Value", plain))
 
 
 def _plain(said: object) -> object:
