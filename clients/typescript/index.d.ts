@@ -127,19 +127,59 @@ export interface ContextAnswer {
   reranker_failure: string | null;
 }
 
-/** A request for a prompt. */
+/** A request for a prompt; null stands for the default. */
 export interface ContextBody {
   query: string | null;
-  budget_tokens?: number | null;
-  system?: string | null;
-  sets?: Array<string> | null;
-  knowledge?: Array<string> | null;
-  exact?: Array<string> | null;
-  where?: Record<string, any> | null;
-  as_of?: string | null;
-  valid_at?: string | null;
   limit?: number | null;
+  /** The most tokens of the prompt; a `Budget` also names the counter. */
+  budget_tokens?: number | Budget | null;
+  /** Instructions, at the start of the prompt. */
+  system?: string | null;
+  /** The set of the conversation. The default is the key's set of messages or observations with the latest add. None means no conversation. */
+  messages?: string | "newest" | null;
+  /** The most exchanges of the conversation. */
+  recent?: number | null;
+  /** The key's sets to search. None means none. */
+  sets?: Array<string> | "all" | null;
+  /** The knowledge sets to search. None means none. */
+  knowledge?: Array<string> | "all" | null;
+  /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it; `ALL` means all. None by default, since values may include a session token; `Context.why` reports their number. */
+  exact?: Array<string | Array<string>> | "all" | null;
+  /** The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None means no profile. */
+  profile?: string | null;
+  /** The names of the blocks to show whole; `ALL` means all. */
+  blocks?: Array<string> | "all" | null;
+  /** A filter for items of sets and of knowledge; see `MemorySet.search`. */
+  where?: Record<string, any> | null;
+  /** Read the memory as of this moment of the past. */
+  as_of?: number | string | null;
+  /** When items must be valid, by default now (or at *as_of*); "any" means any */
+  valid_at?: string | "any" | null;
+  /** Weights of the searches. */
+  signals?: Signals | null;
+  /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. None means no re-ranking. */
+  reranker?: "as the memory was opened" | null;
+  /** Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave; for larger sets the least relevance is `MIN_SCORE`. */
   min_score?: number | null;
+  /** The division of the budget among the parts. */
+  shares?: {
+    /** For exact values, if any are named. */
+    exact?: number;
+    /** For items of knowledge. */
+    knowledge?: number;
+    /** For the last exchanges. */
+    recent?: number;
+    /** For items of the key's sets. */
+    items?: number;
+    /** For the profile, if one is named. */
+    profile?: number;
+    /** For blocks, if any are named. */
+    blocks?: number;
+  };
+  /** "mask" replaces each secret in remembered data by its kind, as detected by the admission rule `Secrets`; "show" does not. Instructions and query are never changed. */
+  secrets?: "mask" | "show";
+  /** "show" starts each remembered line with its set, id and time; "hide" shows the day, once for all its items. `Context.why` has all details in both cases. */
+  details?: "hide" | "show";
 }
 
 /** Add one message or several; return their ids, in order. */
@@ -836,24 +876,22 @@ export interface ItemAnswer {
   replaced_characters?: number | null;
 }
 
-/** The fields of an item; omitted fields are unknown. */
+/** The changed fields of an item; omitted fields stay. */
 export interface ItemBody {
   value?: any;
   text?: string | null;
   texts?: Array<string> | null;
   time?: string | null;
-  /** Whose offset the item keeps: a name, or an offset; that of `time`. */
-  timezone?: string | null;
   metadata?: Record<string, any> | null;
-  importance?: number | null;
+  importance?: number;
   speaker?: string | null;
   role?: string | null;
   session?: string | null;
   expire_at?: string | null;
-  /** Seconds after which it goes. */
-  ttl_s?: number | null;
+  ttl_s?: number | string | null;
   valid_from?: string | null;
   valid_to?: string | null;
+  timezone?: any;
 }
 
 /** Ids of items of a set. */
@@ -1144,34 +1182,12 @@ export interface NamedSet {
   ttl?: SetLife | null;
 }
 
-/** An item to add. */
-export interface NewItem {
-  value?: any;
-  text?: string | null;
-  texts?: Array<string> | null;
-  time?: string | null;
-  /** Whose offset the item keeps: a name, or an offset; that of `time`. */
-  timezone?: string | null;
-  metadata?: Record<string, any> | null;
-  importance?: number | null;
-  speaker?: string | null;
-  role?: string | null;
-  session?: string | null;
-  expire_at?: string | null;
-  /** Seconds after which it goes. */
-  ttl_s?: number | null;
-  valid_from?: string | null;
-  valid_to?: string | null;
-  id?: string | null;
-  sources?: Array<string> | null;
-  until?: string | null;
-  compacted?: boolean;
-}
-
 /** Items to add in one commit. */
 export interface NewItems {
-  items: Array<NewItem>;
+  items: Array<Item>;
   on_existing?: "error" | "keep" | "update";
+  /** "skip" leaves out rejected items; the returned list names them and the reasons (`Added.skipped`). */
+  on_rejected?: "error" | "skip";
 }
 
 /** A node of a copied tree: a value, or an object without one. */
@@ -1427,13 +1443,17 @@ export interface SearchAnswer {
 
 /** A search for items. */
 export interface SearchBody {
+  limit?: number;
   query: string;
   sets?: Array<string> | null;
-  limit?: number;
+  /** Instead of *sets*: search the sets whose names have this prefix. */
+  prefix?: string | null;
   where?: Record<string, any> | null;
-  as_of?: string | null;
-  valid_at?: string | null;
+  as_of?: number | string | null;
+  signals?: Signals | null;
+  valid_at?: string | "any" | null;
   min_score?: number | null;
+  reranker?: "as the memory was opened" | null;
 }
 
 /** Add items in one commit, all or none; return their ids in order. */

@@ -6,7 +6,7 @@ Each is the Python call of the same name; the classes of `alveus.memory.async_ob
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 from inspect import Parameter
 from types import MappingProxyType
@@ -18,6 +18,7 @@ from typing import (
     Literal,
     NamedTuple,
     TypeAlias,
+    TypeVar,
     Union,
     cast,
 )
@@ -60,6 +61,21 @@ from alveus.values.storable import Value
 from alveus.values.wire import wired
 
 Document = dict[str, Any]
+
+B = TypeVar("B", bound=BaseModel)
+
+TABLES = (
+    AsyncMemoryObject,
+    AsyncMemorySet,
+    AsyncSets,
+    AsyncKey,
+    AsyncQuarantine,
+    AsyncConversation,
+    AsyncFacts,
+)
+
+TABLE: Mapping[str, Call] = {name: call for kind in TABLES for name, call in calls_of(kind).items()}
+"""The calls that are described by their methods, by name."""
 
 Owner: TypeAlias = KeyMemory | KeyBatch | KnowledgeMemory
 
@@ -192,20 +208,57 @@ def models_of(
 
 
 def _model_of(call: Call, base: type[MemoryCall]) -> type[MemoryCall]:
-    fields: dict[str, Any] = {"call": (Literal[call.name], ...)}
-    says = said_of(call.method.__doc__, "Args")
-    for name, argument in call.arguments.items():
-        if not argument.is_sent or name in base.model_fields:
-            continue
-        kind = schema_of(argument.hint, given=True)
-        kind = SkipValidation[list[kind] if argument.is_list else kind]
-        default = ... if argument.default is Parameter.empty else None
-        fields[name] = (kind, Field(default, description=says.get(argument.name)))
+    fields = {"call": (Literal[call.name], ...), **_argument_fields(call, base.model_fields)}
     title = "".join(part.capitalize() for part in re.split(r"[._]", call.name))
     doc = first_of(call.method.__doc__)
     made: type[MemoryCall] = new_model(title, __base__=base, __doc__=doc, **fields)
     made.access, made.described = call.access, call
     return made
+
+
+def _argument_fields(call: Call, others: Collection[str]) -> dict[str, Any]:
+    """Return the fields of a call's arguments but *others*, for a class of pydantic."""
+    fields: dict[str, Any] = {}
+    says = said_of(call.method.__doc__, "Args")
+    for name, argument in call.arguments.items():
+        if not argument.is_sent or name in others:
+            continue
+        kind = schema_of(argument.hint, given=True)
+        kind = SkipValidation[list[kind] if argument.is_list else kind]
+        default = ... if argument.default is Parameter.empty else None
+        fields[name] = (kind, Field(default, description=says.get(argument.name)))
+    return fields
+
+
+class CallArguments(BaseModel):
+    """The body of a request with the arguments of one call; the call checks them."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+    def sent(self) -> dict[str, Any]:
+        """Return the given arguments."""
+        return {name: getattr(self, name) for name in self.model_fields_set}
+
+
+def takes(name: str, *, without: Sequence[str] = ()) -> Callable[[type[B]], type[B]]:
+    """Return a decorator that adds the arguments of a call that a body does not define."""
+
+    def decorate(body: type[B]) -> type[B]:
+        fields = _argument_fields(TABLE[name], {*without, *body.model_fields})
+        return new_model(body.__name__, __base__=body, __doc__=body.__doc__, **fields)
+
+    return decorate
+
+
+def make(name: str, of: object, once: str | None = None, /, **sent: Any) -> Any:  # noqa: ANN401 - any JSON
+    """Make the call *name* of an object; return its result as JSON.
+
+    Args:
+        once: The idempotency key, for a method that takes one.
+        sent: The arguments as JSON; None stands for the default.
+    """
+    given = {name: value for name, value in sent.items() if value is not None}
+    return TABLE[name].on(of, given, once)
 
 
 # --- exact memory ---------------------------------------------------------------------------------

@@ -15,6 +15,7 @@ from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server import schemas
 from alveus.server.answers import StrictRoute
+from alveus.server.calls import make
 from alveus.server.item_traces import readings, relatives
 from alveus.server.routes import (
     RESPONSES,
@@ -149,9 +150,7 @@ def changes_of_tree(
     at: InKey, since: CommitNumber, until: Annotated[CommitNumber | None, Query()] = None
 ) -> Document:
     """Return the changes in a key's exact memory between two commits, or until now."""
-    at.open("read")
-    memory = at.caller.memories.of(at.space)
-    return forms.fields_of(memory.diff(at.key, since, until, sets=[]))
+    return make("key.diff", at.open("read"), a=since, b=until, sets=[])
 
 
 @router.get("/map", tags=["search"], **schemas.answers(schemas.ItemMap))
@@ -193,10 +192,7 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
     """
     of = at.open("read")
     last = at.owner.caller.memories.of(at.owner.space).store.commit_at(FOREVER)
-    found = of.get(body.ids, as_of=last)
-    return at.owner.shown(
-        {"items": [None if item is None else forms.fields_of(item) for item in found]}
-    )
+    return at.shown({"items": make("set.get", of, ids=body.ids, as_of=last)})
 
 
 @router.get("/item/lineage", tags=["history"])
@@ -259,8 +255,8 @@ def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAUL
 @router.get("/quarantine", tags=["quarantine"], **schemas.answers(schemas.HeldList))
 def list_quarantine(at: InOwner, limit: asked.Count = 100) -> Document:
     """List the quarantined items of a key, or of knowledge."""
-    found = at.open("read").quarantine.list(limit=limit)
-    return at.shown({"held": [*map(forms.fields_of, found)]})
+    held = make("quarantine.list", at.open("read").quarantine, limit=limit)
+    return at.shown({"held": held})
 
 
 @router.get("/quarantine/all", tags=["quarantine"])

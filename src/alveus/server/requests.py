@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
 from datetime import datetime, timedelta
 from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
 
@@ -22,11 +21,10 @@ from pydantic_core import PydanticCustomError
 
 from alveus.errors import InvalidInput
 from alveus.facts import LearnOptions
-from alveus.memory.remote.codecs import value_of
-from alveus.store.items import ITEM_TEXTS, Item
-from alveus.store.times import AsOf, ValidAt
+from alveus.memory.remote.codecs import argument_of
+from alveus.store.times import AsOf
 from alveus.values import wire
-from alveus.values.storable import DEFAULT_SPACE, ValidText, valid_text
+from alveus.values.storable import DEFAULT_SPACE, valid_text
 from alveus.values.times import LONGEST_TTL, parse_time
 
 T = TypeVar("T")
@@ -83,8 +81,6 @@ _ETAG = re.compile(r'(?:W/)?(?:"([^"]*)"|([^",\s]+))')
 
 _COMPRESSED = re.compile(r"(?:-{1,2}|;)(?:gzip|br|zstd|deflate)$")
 """The suffix that Apache, Caddy and Jetty add to the ETag of a compressed response."""
-
-_COMMIT = re.compile("[0-9]{1,19}")
 
 LONGEST_S = LONGEST_TTL.total_seconds()
 """The longest accepted span, in seconds."""
@@ -155,95 +151,6 @@ class ValidTexts(BaseModel):
         return self._replaced
 
 
-class ItemBody(_Body):
-    """The fields of an item; omitted fields are unknown."""
-
-    value: Any = None
-    text: str | None = None
-    texts: list[str] | None = None
-    time: Moment | None = None
-    timezone: str | None = Field(
-        None, description="Whose offset the item keeps: a name, or an offset; that of `time`."
-    )
-    metadata: dict[str, Any] | None = None
-    importance: float | None = None
-    speaker: str | None = None
-    role: str | None = None
-    session: str | None = None
-    expire_at: Moment | None = None
-    ttl_s: Seconds = None
-    valid_from: Moment | None = None
-    valid_to: Moment | None = None
-
-    def fields(self) -> dict[str, Any]:
-        """Return the given fields without the value, as calls accept them."""
-        given = {name: getattr(self, name) for name in self.model_fields_set}
-        given.pop("value", None)
-        if "metadata" in given and given["metadata"] is not None:
-            given["metadata"] = value_of(given["metadata"])
-        if (sources := given.pop("sources", None)) is not None:
-            given["sources"] = tuple(sources)
-        if (ttl := given.pop("ttl_s", None)) is not None:
-            given["ttl"] = timedelta(seconds=ttl)
-        return given
-
-    def changes(self) -> dict[str, Any]:
-        """Return the given fields of an item, as `update` accepts them."""
-        given = self.fields()
-        given["value"] = value_of(self.value) if "value" in self.model_fields_set else ...
-        return given
-
-    def valid_changes(self) -> ValidText[dict[str, Any]]:
-        """Return the result of `changes` with storable texts; see `valid_text`."""
-        given = self.changes()
-        said, replaced = valid_text({name: given[name] for name in ITEM_TEXTS if name in given})
-        return ValidText(given | said, replaced)
-
-
-class NewItem(ItemBody):
-    """An item to add."""
-
-    id: str | None = None
-    sources: list[str] | None = None
-    until: Moment | None = None
-    compacted: bool = False
-
-
-class NewItems(_Body):
-    """Items to add in one commit."""
-
-    items: list[NewItem] = Field(min_length=1, max_length=10_000)
-    on_existing: Literal["error", "keep", "update"] = "error"
-
-
-class SearchBody(_Body):
-    """A search for items."""
-
-    query: str
-    sets: list[str] | None = None
-    limit: int = Field(10, ge=1, le=1_000)
-    where: dict[str, Any] | None = None
-    as_of: str | None = None
-    valid_at: str | None = None
-    min_score: float | None = None
-
-
-class ContextBody(_Body):
-    """A request for a prompt."""
-
-    query: str | None
-    budget_tokens: int | None = Field(None, ge=1)
-    system: str | None = None
-    sets: list[str] | None = None
-    knowledge: list[str] | None = None
-    exact: list[str] | None = None
-    where: dict[str, Any] | None = None
-    as_of: str | None = None
-    valid_at: str | None = None
-    limit: int | None = Field(None, ge=1, le=1_000)
-    min_score: float | None = None
-
-
 class ValueBody(_Body):
     """A value of exact memory."""
 
@@ -291,11 +198,6 @@ class LearnBody(_Body):
     options: LearnSettings | None = None
 
 
-def item_of(body: NewItem) -> Item:
-    """Return the item of a body."""
-    return Item(value_of(body.value), **body.fields())
-
-
 def etags_of(text: str) -> frozenset[str]:
     """Return the ETags of an If-Match as the server sent them, without quotes.
 
@@ -335,23 +237,9 @@ def as_of(text: str | int | None) -> AsOf | None:
     """Return the commit number or the time from its text."""
     if isinstance(text, int):
         return text
-    return _read(text, lambda it: int(it) if _COMMIT.fullmatch(it) else parse_time(it))
-
-
-def valid_at(text: str | None) -> ValidAt | None:
-    """Return the time from its text, or the word "any"."""
-    return _read(text, lambda it: "any" if it == "any" else parse_time(it))
-
-
-def _read(text: str | None, read: Callable[[str], T]) -> T | None:
-    return None if text is None else read(text)
+    return None if text is None else argument_of(AsOf, text)
 
 
 def span(seconds: float | None) -> timedelta | None:
     """Return a span of seconds as a timedelta."""
     return None if seconds is None else timedelta(seconds=seconds)
-
-
-def filters(body: SearchBody | ContextBody) -> dict[str, Any]:
-    """Return the filters of a search, as calls accept them."""
-    return {"where": body.where, "as_of": as_of(body.as_of), "valid_at": valid_at(body.valid_at)}

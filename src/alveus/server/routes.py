@@ -13,23 +13,26 @@ from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import StreamingResponse
+from pydantic import Field
 
 from alveus.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StaleRun
 from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.memory import Memory
-from alveus.memory.remote.codecs import value_of
+from alveus.memory.remote.codecs import Json, argument_of, value_of
 from alveus.runs.runner.run_records import given_up, overtaken
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server import schemas
 from alveus.server.answers import StrictRoute
 from alveus.server.callers import Caller, caller_of, memories_for
+from alveus.server.calls import TABLE, CallArguments, make, takes
 from alveus.server.tokens import Access
 from alveus.sets import MemorySet
 from alveus.sets.commits import answer_once
+from alveus.sets.set_writes import item_from
 from alveus.state.memory_object import MemoryObject
 from alveus.store import NamedRequest, Run, RunStatus, Scope
-from alveus.store.items import Item, valid_item
+from alveus.store.items import ITEM_TEXTS, Item, valid_item
 from alveus.transfer.export import Selection, export_lines
 from alveus.values import wire
 from alveus.values.storable import REPLACED, Value, valid_text
@@ -40,6 +43,9 @@ Document = dict[str, Any]
 R = TypeVar("R")
 
 JSON_LINES = "application/jsonl"
+
+MOST_ITEMS = 10_000
+"""The most items of one request."""
 
 FAULTS: dict[int | str, str] = {
     400: "Something that was asked for cannot be used.",
@@ -332,26 +338,33 @@ def list_items(
     valid_at: asked.ValidAtText = None,
 ) -> Document:
     """List the items of a set by time; continue after the last one with `after`, its id."""
-    found = at.open("read").list(
+    found = make(
+        "set.list",
+        at.open("read"),
         where=asked.where_of(where),
         limit=page.limit + 1,
         after=page.after,
         newest_first=page.newest_first,
-        as_of=asked.as_of(as_of),
-        valid_at=asked.valid_at(valid_at),
+        as_of=as_of,
+        valid_at=valid_at,
     )
-    items = [forms.fields_of(item) for item in found[: page.limit]]
-    return at.shown({"items": items, "more": len(found) > page.limit})
+    return at.shown({"items": found[: page.limit], "more": len(found) > page.limit})
+
+
+@takes("set.add_many")
+class NewItems(CallArguments):
+    """Items to add in one commit."""
 
 
 @router.post("/items", tags=["items"], **schemas.answers(schemas.AddedIds, status=201))
-def add_items(
-    at: InSet, body: asked.NewItems, idempotency_key: asked.Repeatable = None
-) -> Document:
+def add_items(at: InSet, body: NewItems, idempotency_key: asked.Repeatable = None) -> Document:
     """Add items in one commit."""
-    into = at.open("write")
-    made = [valid_item(asked.item_of(each)) for each in body.items]
-    ids = into.add_many(made, on_existing=body.on_existing, idempotency_key=idempotency_key)
+    into, sent = at.open("write"), body.sent()
+    given = sent.pop("items")
+    if not (isinstance(given, list) and 1 <= len(cast("list[object]", given)) <= MOST_ITEMS):
+        raise InvalidInput(f"body.items: must be a list of 1 to {MOST_ITEMS:,} items")
+    made = [valid_item(item_from(argument_of(Item, each))) for each in cast("list[Json]", given)]
+    ids = into.add_many(made, idempotency_key=idempotency_key, **sent)
     replaced = sum(cast("int", item.metadata.get(REPLACED, 0)) for item in made)
     return {"ids": list(ids), **forms.replaced_field(replaced)}
 
@@ -361,28 +374,34 @@ def read_item(
     at: InSet, response: Response, id: asked.ItemId, as_of: asked.AsOfText = None
 ) -> Document:
     """Read an item."""
-    of = at.open("read")
-    item = of.get(id, as_of=asked.as_of(as_of))
+    item = make("set.get", at.open("read"), ids=id, as_of=as_of)
     if item is None:
         raise NotFound(f"set {at.name!r} has no item {id!r}")
-    return at.shown(_item_answer(item, response))
+    response.headers["ETag"] = f'"{item["version"]}"'
+    return at.shown(item)
+
+
+@takes("set.update", without=("id", "if_version"))
+class ItemBody(CallArguments):
+    """The changed fields of an item; omitted fields stay."""
 
 
 @router.patch("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
 def change_item(
     at: InSet,
     response: Response,
-    body: asked.ItemBody,
+    body: ItemBody,
     id: asked.ItemId,
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
     """Change the given fields of an item, as a new version; omitted fields stay."""
-    of = at.open("write")
-    changes, replaced = body.valid_changes()
-    version = _version(if_match)
-    item = of.update(id, if_version=version, idempotency_key=idempotency_key, **changes)
-    return {**_item_answer(item, response), **forms.replaced_field(replaced)}
+    of, changes, version = at.open("write"), body.sent(), _version(if_match)
+    said, replaced = valid_text({name: changes[name] for name in ITEM_TEXTS if name in changes})
+    sent = {"id": id, **changes, **said} | ({} if version is None else {"if_version": version})
+    item = TABLE["set.update"].on(of, sent, idempotency_key)
+    response.headers["ETag"] = f'"{item["version"]}"'
+    return {**item, **forms.replaced_field(replaced)}
 
 
 @router.delete("/item", tags=["items"], **schemas.answers(schemas.DeletedCount))
@@ -403,13 +422,7 @@ def delete_item(
 @router.get("/item/history", tags=["items"], **schemas.answers(schemas.ItemVersions))
 def list_versions(at: InSet, id: asked.ItemId) -> Document:
     """Read every version of an item, oldest first, even after its deletion."""
-    versions = at.open("read").history(id)
-    return at.shown({"versions": [*map(forms.fields_of, versions)]})
-
-
-def _item_answer(item: Item, response: Response) -> Document:
-    response.headers["ETag"] = f'"{item.version}"'
-    return forms.fields_of(item)
+    return at.shown({"versions": make("set.history", at.open("read"), id=id)})
 
 
 def _version(etag: str | None) -> int | None:
@@ -428,37 +441,31 @@ def _version(etag: str | None) -> int | None:
 # --- search and prompts -----------------------------------------------------------------------
 
 
+@takes("key.search")
+class SearchBody(CallArguments):
+    """A search for items."""
+
+    limit: int = Field(10, ge=1, le=1_000)
+
+
+@takes("key.context")
+class ContextBody(CallArguments):
+    """A request for a prompt; null stands for the default."""
+
+    query: str | None
+    limit: int | None = Field(None, ge=1, le=1_000)
+
+
 @router.post("/search", tags=["search"], **schemas.answers(schemas.SearchAnswer))
-def search(at: InOwner, body: asked.SearchBody) -> Document:
+def search(at: InOwner, body: SearchBody) -> Document:
     """Find the items that match a query best, in the sets of a key or in knowledge."""
-    hits = at.open("read").search(
-        body.query,
-        sets=body.sets,
-        limit=body.limit,
-        min_score=body.min_score,
-        **asked.filters(body),
-    )
-    return at.shown(forms.fields_of(hits))
+    return at.shown(make("key.search", at.open("read"), **body.sent()))
 
 
 @router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
-def make_context(at: InKey, body: asked.ContextBody) -> Document:
+def make_context(at: InKey, body: ContextBody) -> Document:
     """Make a prompt from the memory of a key, with the reason for each piece."""
-    sources = {
-        name: value
-        for name in ("sets", "knowledge", "exact")
-        if (value := getattr(body, name)) is not None
-    }
-    made = at.open("read").context(
-        body.query,
-        budget_tokens=body.budget_tokens,
-        system=body.system,
-        limit=body.limit,
-        min_score=body.min_score,
-        **sources,
-        **asked.filters(body),
-    )
-    return forms.fields_of(made)
+    return make("key.context", at.open("read"), **body.sent())
 
 
 # --- facts ------------------------------------------------------------------------------------
@@ -473,14 +480,13 @@ def list_facts(
 ) -> Document:
     """List the facts learnt from a key's conversations."""
     facts = at.open("read").facts
-    found = facts.list(subject=subject, limit=limit, valid_at=asked.valid_at(valid_at))
-    return {"facts": [*map(forms.fields_of, found)]}
+    return {"facts": make("facts.list", facts, subject=subject, limit=limit, valid_at=valid_at)}
 
 
 @router.get("/about", tags=["facts"], **schemas.answers(schemas.EntityAnswer))
 def read_entity(at: InKey, name: str) -> Document:
     """Read the facts of an entity: a person, a location or a thing."""
-    return forms.fields_of(at.open("read").about(name))
+    return make("facts.about", at.open("read").facts, name=name)
 
 
 @router.get("/profile", tags=["facts"], **schemas.answers(schemas.ProfileAnswer))
@@ -523,8 +529,7 @@ def list_compactions(
     at: InKey, set_name: asked.SetName = "default", limit: asked.Count = 100
 ) -> Document:
     """List the compactions of a set, latest first."""
-    found = at.open("read").set(set_name).compactions(limit=limit)
-    return {"compactions": [*map(forms.fields_of, found)]}
+    return {"compactions": make("set.compactions", at.open("read").set(set_name), limit=limit)}
 
 
 @router.post("/compactions/undo", tags=["maintenance"], **schemas.answers(schemas.UndoneAnswer))
@@ -535,8 +540,7 @@ def undo_compaction(
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
     """Restore the items that a compaction retired, and delete the items it added."""
-    done = at.open("write").set(set_name).undo(id, idempotency_key=idempotency_key)
-    return forms.attributes(done, "restored missing removed erased")
+    return make("set.undo", at.open("write").set(set_name), idempotency_key, compaction=id)
 
 
 @router.post("/forget", tags=["maintenance"], **schemas.answers(schemas.ReceiptAnswer))
@@ -554,12 +558,9 @@ def forget(
     memory = at.open("write")
     if sum((body.ids is not None, body.where is not None, body.everything)) != 1:
         raise InvalidInput('name "ids", "where", or "everything": true, and one of them alone')
-    how: Any = {"dry_run": body.dry_run, "idempotency_key": idempotency_key}
-    if body.ids is not None:
-        receipt = memory.set(set_name).forget(body.ids, **how)
-    else:
-        receipt = memory.forget(where=body.where, **how)
-    return forms.fields_of(receipt)
+    name, of = ("key.forget", memory) if body.ids is None else ("set.forget", memory.set(set_name))
+    sent = {"ids": body.ids, "where": body.where, "dry_run": body.dry_run}
+    return make(name, of, idempotency_key, **sent)
 
 
 @router.get("/receipts", tags=["maintenance"], **schemas.answers(schemas.ReceiptList))

@@ -90,13 +90,17 @@ class Call(NamedTuple):
         return ONCE in self.shape.parameters
 
     def on(
-        self, target: object, sent: Mapping[str, Json], once: str | None, talks: Conversations
+        self,
+        target: object,
+        sent: Mapping[str, Json],
+        once: str | None,
+        talks: Conversations | None = None,
     ) -> Json:
         """Call the method of *target* with a request's arguments; return its result as JSON.
 
         Args:
             once: The idempotency key, for a method that takes one.
-            talks: Returns a conversation by name.
+            talks: Returns a conversation by name, for a method that takes one.
         """
         given: dict[str, Any] = {"self": target}
         fields: dict[str, Any] = {}

@@ -426,7 +426,7 @@ _ARGUMENTS: dict[Any, Callable[[Any, Any, str], Json]] = {
 }
 
 
-def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa: ANN401 - of any type
+def argument_of(hint: object, told: Json, talks: Conversations | None = None) -> Any:  # noqa: ANN401 - of any type
     """Return the argument from its JSON; a value of another type is left for the call to check.
 
     Args:
@@ -436,7 +436,7 @@ def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa:
         InvalidInput: The JSON cannot be read.
     """
     arms = arms_of(hint)
-    if ConversationMemory in arms and isinstance(told, str):
+    if talks is not None and ConversationMemory in arms and isinstance(told, str):
         return talks(told)
     if isinstance(told, str) and datetime in arms and not _is_literal(told, arms):
         return int(told) if int in arms and _COMMIT.fullmatch(told) else parse_time(told)
@@ -453,7 +453,7 @@ def argument_of(hint: object, told: Json, talks: Conversations) -> Any:  # noqa:
     return value_of(cast("object", told))
 
 
-def _list_of(arms: tuple[Any, ...], told: list[Json], talks: Conversations) -> object:
+def _list_of(arms: tuple[Any, ...], told: list[Json], talks: Conversations | None) -> object:
     for arm in arms:
         if get_origin(arm) in (list, Sequence, Iterable):
             return [argument_of(get_args(arm)[0], each, talks) for each in told]
@@ -473,7 +473,7 @@ def _span(seconds: float) -> timedelta:
         raise InvalidInput(f"a span of {seconds} seconds is too long") from None
 
 
-def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations) -> object:
+def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations | None) -> object:
     """Return the object from an argument's JSON; missing fields get defaults."""
     known = {
         json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
