@@ -14,10 +14,9 @@ from starlette.routing import Route
 
 from alveus import Memory
 from alveus.errors import InvalidInput
-from alveus.server.addresses import TrustedProxies
-from alveus.server.cross_origin import MAY_SEND, origins_of
 from alveus.server.mcp.http import create_mcp_app
 from alveus.server.mcp.served_key import Asker, ServedKey
+from alveus.server.middleware import MAY_SEND, TrustedProxies, origins_of
 from alveus.server.tokens import TokenFile
 from test_mcp import HELLO, running
 from test_server import ServedHere, serving

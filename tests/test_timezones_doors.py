@@ -22,7 +22,7 @@ from alveus import AsyncMemory, Item, Memory
 from alveus.cli.app import alveus
 from alveus.errors import InvalidInput
 from alveus.memory.memory_tools import memory_tools
-from alveus.server.cross_origin import MAY_SEND
+from alveus.server.middleware import MAY_SEND
 from alveus.transfer import Target, export_lines, history_lines, import_file
 from test_server import ServedHere
 

@@ -2044,6 +2044,9 @@ export class Alveus extends Connection {
   }, options?: CallOptions): Promise<FactList>;
   /** List the items of a set by time; continue after the last one with `after`, its id. */
   listItems(query?: {
+    after?: string | null;
+    newest_first?: boolean;
+    limit?: number;
     where?: string | null;
     /** As it was then: a commit number, or a time. */
     as_of?: string | null;
@@ -2055,9 +2058,6 @@ export class Alveus extends Connection {
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-    after?: string | null;
-    newest_first?: boolean;
-    limit?: number;
   }, options?: CallOptions): Promise<ItemPage>;
   /** List the keys of a space, sorted; continue after the last one with `after`. */
   listKeys(query?: {

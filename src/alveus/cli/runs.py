@@ -15,7 +15,7 @@ from alveus.errors import StaleRun
 from alveus.memory.memory import Memory
 from alveus.runs.runner.run_records import given_up, overtaken
 from alveus.server.json_forms import error_of, run_fields
-from alveus.server.run_traces import Fields, Trace, TraceStep, input_of
+from alveus.server.traces import Fields, Trace, TraceStep, input_of
 from alveus.store import Run, RunStatus
 from alveus.store.runs import LARGEST
 from alveus.values.lazy_dataclass import dataclass

@@ -22,7 +22,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name
 
 if TYPE_CHECKING:
-    from alveus.server.addresses import TrustedProxies
+    from alveus.server.middleware import TrustedProxies
     from alveus.telemetry import OpenTelemetry
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
@@ -62,7 +62,7 @@ class Listening:
 
     def trusted_proxies(self) -> TrustedProxies:
         """Return the trusted proxies. Raise `InvalidInput` for a wrong address."""
-        from alveus.server.addresses import TrustedProxies
+        from alveus.server.middleware import TrustedProxies
 
         return TrustedProxies.parse(self.proxies)
 
@@ -167,8 +167,8 @@ def serve_command(
     tokens = listening.checked_tokens()
     with _installed("the server", "pip install 'alveus[server]'"):
         from alveus.server.app import ServerLimits, create_app
-        from alveus.server.cross_origin import origins_of
         from alveus.server.inspector import add_inspector
+        from alveus.server.middleware import origins_of
     listening.trusted_proxies()
     origins = origins_of(listening.origins)
     session.open(make=Memory.stats).close()  # an error of opening is raised before listening
@@ -268,8 +268,8 @@ def mcp_command(
                 session.note("alveus: waiting for a client of MCP on stdin; Ctrl-C ends it")
             serve_stdio(served, asker)
             return
-        from alveus.server.cross_origin import origins_of
         from alveus.server.mcp.http import PATH, create_mcp_app, let_calls_end
+        from alveus.server.middleware import origins_of
 
         origins = origins_of(listening.origins)
         app = create_mcp_app(served, tokens=tokens, asker=asker, origins=origins)

@@ -141,6 +141,35 @@ class StrictRoute(PlainRoute):
         return handler
 
 
+class ForeignRoute(PlainRoute):
+    """Returns errors in the form of another system's protocol."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Return the handler of a request."""
+        answer = super().get_route_handler()
+
+        async def handler(request: Request) -> Response:
+            try:
+                return await answer(request)
+            except AlveusError as error:
+                plain = error_answer(error)
+                headers = {name: plain.headers[name] for name in _KEPT if name in plain.headers}
+                return self.refusal(plain.status_code, str(error), headers)
+            except RequestValidationError as error:
+                first = error.errors()[0]
+                return self.refusal(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}", {})
+
+        return handler
+
+    def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
+        """Return an error in the form of the protocol."""
+        raise NotImplementedError
+
+
+_KEPT = ("retry-after", "www-authenticate")
+"""The headers of an error that every protocol has."""
+
+
 def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
     """Yield each query parameter of a route and its dependencies, and whether it is a list."""
     for field in dependant.query_params:

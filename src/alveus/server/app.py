@@ -17,15 +17,13 @@ from alveus import __version__
 from alveus.errors import AlveusError, InvalidInput
 from alveus.llm import ChatModel
 from alveus.memory.memory import Memory
-from alveus.server import call_routes, event_streams, inspector_routes, mem0_protocol, memory_stores
+from alveus.server import call_routes, event_streams, inspector, mem0_protocol, memory_stores
 from alveus.server.answers import PlainRoute, error_answer, operation_id, problem
 from alveus.server.callers import Memories, caller_of, memories_for
-from alveus.server.cross_origin import CrossOrigin
-from alveus.server.limits import METHODS, BodyLimit, HeadAnswers, RateLimit, Scope
-from alveus.server.metrics import CONTENT_TYPE, ServerMetrics
+from alveus.server.middleware import METHODS, BodyLimit, CrossOrigin, HeadAnswers, RateLimit, Scope
 from alveus.server.routes import RESPONSES, router, sends
 from alveus.server.tokens import TokenFile
-from alveus.server.watching import WatchedRequests
+from alveus.server.watching import CONTENT_TYPE, ServerMetrics, WatchedRequests
 from alveus.values.forks import Flag
 from alveus.values.lazy_dataclass import dataclass
 
@@ -86,7 +84,7 @@ def create_app(
     app.state.ends = Flag()
     app.state.memories, app.state.tokens, app.state.model = memories, tokens, model
     app.state.origins = origins
-    rooms = (event_streams, inspector_routes, call_routes, mem0_protocol, memory_stores)
+    rooms = (event_streams, inspector, call_routes, mem0_protocol, memory_stores)
     for shared in (router, *(room.router for room in rooms), mem0_protocol.described):
         # `include_router` would build each route again at the first request.
         app.router.routes.extend(shared.routes)
@@ -181,7 +179,7 @@ def _watch(app: FastAPI, memories: Memories, limits: ServerLimits) -> None:
     def read_metrics(request: Request) -> Response:
         """Read counters of requests, in Prometheus format."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
-        caller.check("admin")
+        caller.token.check("admin")
         return Response(metrics.text(), media_type=CONTENT_TYPE)
 
     assert callable(read_metrics)  # noqa: S101 - it is used by name

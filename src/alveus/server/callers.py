@@ -12,7 +12,6 @@ from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.memory import Memory
 from alveus.server.json_forms import without_sources
 from alveus.server.tokens import ANYBODY, Access, Token, TokenFile
-from alveus.sets import MemorySet
 from alveus.values.lazy_dataclass import dataclass
 
 MOST_SPACES = 64
@@ -158,7 +157,7 @@ class Caller:
             AccessDenied: The token does not allow the access.
         """
         self.token.check_space(space)
-        self.check(access)
+        self.token.check(access)
         memory = self.memories.of(space)
         return memory if self.timezone is None else memory.in_timezone(self.timezone)
 
@@ -189,10 +188,6 @@ class Caller:
                 "about all spaces of the store"
             )
         return memory
-
-    def check(self, access: Access) -> None:
-        """Refuse a token that does not allow *access*."""
-        self.token.check(access)
 
     def key(self, space: str, key: str, access: Access) -> KeyMemory:
         """Return the memory of a key."""
@@ -226,10 +221,6 @@ class Caller:
         if key is not None or (not self.token.keys and self.token.space in whole):
             return answer
         return cast("dict[str, Any]", without_sources(answer))
-
-    def set(self, space: str, key: str | None, name: str, access: Access) -> MemorySet:
-        """Return a set of a key, or of the knowledge if *key* is None."""
-        return self.owner(space, key, access).set(name)
 
 
 def caller_of(

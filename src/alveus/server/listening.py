@@ -18,8 +18,15 @@ from typing import Any
 import uvicorn
 
 from alveus.errors import Unusable
-from alveus.server.addresses import BehindProxies, TrustedProxies
-from alveus.server.limits import App, Message, Receive, Scope, Send
+from alveus.server.middleware import (
+    App,
+    BehindProxies,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    TrustedProxies,
+)
 from alveus.values.forks import handle_ends
 
 GRACE_S = 5

@@ -7,17 +7,16 @@ to the set "default", learnt facts to the set "facts", so that alveus's calls fi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from typing import Annotated, Any, Literal, cast
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from alveus.errors import AlveusError, InvalidInput, NotFound
+from alveus.errors import InvalidInput, NotFound
 from alveus.facts.fact import FACTS, Fact
 from alveus.facts.learning import LEARNED
 from alveus.llm.answer_reader import text_said
@@ -26,7 +25,7 @@ from alveus.memory.remote.codecs import value_of
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server import schemas
-from alveus.server.answers import PlainRoute, StrictRoute, error_answer
+from alveus.server.answers import ForeignRoute, StrictRoute
 from alveus.server.callers import Caller
 from alveus.server.mem0_filters import (
     Where,
@@ -60,33 +59,17 @@ from alveus.values.storable import Value, checked
 from alveus.values.wire import wired
 
 
-class _Mem0Errors(PlainRoute):
+class _Mem0Errors(ForeignRoute):
     """Returns errors in the form that mem0's client parses."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of a request."""
-        answer = super().get_route_handler()
-
-        async def handler(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except AlveusError as error:
-                plain = error_answer(error)
-                headers = {name: plain.headers[name] for name in _KEPT if name in plain.headers}
-                return JSONResponse({"detail": str(error)}, plain.status_code, headers)
-            except RequestValidationError as error:
-                first = error.errors()[0]
-                place = ".".join(map(str, first["loc"]))
-                return JSONResponse({"detail": f"{place}: {first['msg']}"}, 400)
-
-        return handler
+    def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
+        """See `ForeignRoute.refusal`."""
+        return JSONResponse({"detail": message}, status, headers)
 
 
 class _Mem0Route(_Mem0Errors, StrictRoute):
     """A route of a supported call."""
 
-
-_KEPT = ("retry-after", "www-authenticate")
 
 router = APIRouter(route_class=_Mem0Route, include_in_schema=False)
 
@@ -722,7 +705,7 @@ _UNSERVED = (
 
 def refuse(caller: Asking, request: Request) -> Response:
     """Refuse a call of mem0's client by name, so that the client does not look for a memory."""
-    caller.check("read")
+    caller.token.check("read")
     raise InvalidInput(
         f"{request.method} {request.url.path} of mem0 is not served; docs/server.md lists the calls"
     )

@@ -14,20 +14,19 @@ import hashlib
 import json
 import unicodedata
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Literal, NamedTuple, cast
 from uuid import uuid4
 
-from fastapi import APIRouter, Depends, Query, Request, Response
-from fastapi.exceptions import RequestValidationError
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
-from alveus.errors import AlveusError, CompareFailed, Conflict, InvalidInput, NotFound
+from alveus.errors import CompareFailed, Conflict, InvalidInput, NotFound
 from alveus.memory.keys import KeyBatch, KeyMemory
 from alveus.server import requests as asked
-from alveus.server.answers import PlainRoute, error_answer
+from alveus.server.answers import ForeignRoute
 from alveus.server.callers import Caller
 from alveus.server.json_forms import replaced_field
 from alveus.server.routes import Asking, Document
@@ -66,30 +65,14 @@ TYPES = {
 }
 
 
-class _StoresRoute(PlainRoute):
+class _StoresRoute(ForeignRoute):
     """Returns errors in the form of the protocol."""
 
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler of a request."""
-        answer = super().get_route_handler()
-
-        async def handler(request: Request) -> Response:
-            try:
-                return await answer(request)
-            except AlveusError as error:
-                plain = error_answer(error)
-                return _problem(STATUS.get(plain.status_code, plain.status_code), str(error))
-            except RequestValidationError as error:
-                first = error.errors()[0]
-                return _problem(400, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
-
-        return handler
-
-
-def _problem(status: int, message: str) -> Response:
-    told = {"type": TYPES.get(status, "api_error"), "message": message}
-    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else None  # noqa: PLR2004 - of HTTP
-    return JSONResponse({"type": "error", "error": told}, status, headers)
+    def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
+        """See `ForeignRoute.refusal`."""
+        status = STATUS.get(status, status)
+        told = {"type": TYPES.get(status, "api_error"), "message": message}
+        return JSONResponse({"type": "error", "error": told}, status, headers)
 
 
 router = APIRouter(prefix="/v1/memory_stores", route_class=_StoresRoute, include_in_schema=False)
@@ -203,7 +186,7 @@ def _present(item: Item | None, name: str) -> Item:
     return item
 
 
-class _StorePlace(NamedTuple):
+class _RequestedStore(NamedTuple):
     """The store that a request names, before the check of access."""
 
     caller: Asking
@@ -221,11 +204,11 @@ class _StorePlace(NamedTuple):
         return store
 
 
-async def _place(caller: Asking, store_id: str) -> _StorePlace:
-    return _StorePlace(caller, store_id)
+async def _place(caller: Asking, store_id: str) -> _RequestedStore:
+    return _RequestedStore(caller, store_id)
 
 
-AtStore = Annotated[_StorePlace, Depends(_place)]
+AtStore = Annotated[_RequestedStore, Depends(_place)]
 
 
 # --- stores ---------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ A span has method, route and status; never a URL with its names, a header, or a 
 
 from __future__ import annotations
 
-from alveus.server.limits import App, Message, Receive, Scope, Send, method_of
+from alveus.server.middleware import App, Message, Receive, Scope, Send, method_of
 from alveus.server.unexpected import InternalError
 from alveus.telemetry.catalogue import ERROR, METHOD, REQUEST, ROUTE, STATUS, Facts
 from alveus.telemetry.open_telemetry import OpenTelemetry, SpanKind, remote_caller

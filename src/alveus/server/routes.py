@@ -96,7 +96,7 @@ async def _caller(request: Request, timezone: asked.Timezone = None) -> Caller:
 Asking = Annotated[Caller, Depends(_caller)]
 
 
-class KeyPlace(NamedTuple):
+class RequestedKey(NamedTuple):
     """The key of a request."""
 
     caller: Caller
@@ -108,11 +108,11 @@ class KeyPlace(NamedTuple):
         return self.caller.key(self.space, self.key, access)
 
 
-async def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAULT) -> KeyPlace:
-    return KeyPlace(caller, space, key)
+async def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAULT) -> RequestedKey:
+    return RequestedKey(caller, space, key)
 
 
-class OwnerPlace(NamedTuple):
+class RequestedOwner(NamedTuple):
     """The key of a request, or knowledge."""
 
     caller: Caller
@@ -121,9 +121,7 @@ class OwnerPlace(NamedTuple):
 
     def open(self, access: Access) -> KeyMemory | KnowledgeMemory:
         """Return the memory, if the caller has this access."""
-        if self.key is None:
-            return self.caller.knowledge(self.space, access)
-        return self.caller.key(self.space, self.key, access)
+        return self.caller.owner(self.space, self.key, access)
 
     def shown(self, answer: Document) -> Document:
         """See `Caller.shown`."""
@@ -132,14 +130,14 @@ class OwnerPlace(NamedTuple):
 
 async def _owner(
     caller: Asking, space: asked.Space = asked.DEFAULT, key: asked.OptionalKey = None
-) -> OwnerPlace:
-    return OwnerPlace(caller, space, key)
+) -> RequestedOwner:
+    return RequestedOwner(caller, space, key)
 
 
-class SetPlace(NamedTuple):
+class RequestedSet(NamedTuple):
     """The set of a request."""
 
-    owner: OwnerPlace
+    owner: RequestedOwner
     name: str
 
     def shown(self, answer: Document) -> Document:
@@ -157,31 +155,14 @@ class SetPlace(NamedTuple):
 
 
 async def _set(
-    owner: Annotated[OwnerPlace, Depends(_owner)], name: asked.SetName = "default"
-) -> SetPlace:
-    return SetPlace(owner, name)
+    owner: Annotated[RequestedOwner, Depends(_owner)], name: asked.SetName = "default"
+) -> RequestedSet:
+    return RequestedSet(owner, name)
 
 
-class Page(NamedTuple):
-    """The requested page of a list."""
-
-    after: str | None
-    newest_first: bool
-    limit: int
-
-
-async def _page(
-    after: str | None = None,
-    newest_first: bool = False,  # noqa: FBT001, FBT002 - a parameter of a request
-    limit: asked.Count = 100,
-) -> Page:
-    return Page(after, newest_first, limit)
-
-
-InKey = Annotated[KeyPlace, Depends(_key)]
-InOwner = Annotated[OwnerPlace, Depends(_owner)]
-InSet = Annotated[SetPlace, Depends(_set)]
-InPage = Annotated[Page, Depends(_page)]
+InKey = Annotated[RequestedKey, Depends(_key)]
+InOwner = Annotated[RequestedOwner, Depends(_owner)]
+InSet = Annotated[RequestedSet, Depends(_set)]
 
 
 # --- keys and sets ----------------------------------------------------------------------------
@@ -296,7 +277,7 @@ class _Matching(NamedTuple):
     etag: str
     idempotency_key: str | None
 
-    def change(self, at: KeyPlace, change: Callable[[MemoryObject], R]) -> R:
+    def change(self, at: RequestedKey, change: Callable[[MemoryObject], R]) -> R:
         """Make the change atomically with the comparison; a repetition compares the earlier value.
 
         Raises:
@@ -330,9 +311,11 @@ def _etag(value: Any) -> str:  # noqa: ANN401 - any value
 
 
 @router.get("/items", tags=["items"], **schemas.answers(schemas.ItemPage))
-def list_items(
+def list_items(  # noqa: PLR0913, PLR0917 - the parameters of a request
     at: InSet,
-    page: InPage,
+    after: str | None = None,
+    newest_first: bool = False,  # noqa: FBT001, FBT002 - a parameter of a request
+    limit: asked.Count = 100,
     where: str | None = None,
     as_of: asked.AsOfText = None,
     valid_at: asked.ValidAtText = None,
@@ -342,13 +325,13 @@ def list_items(
         "set.list",
         at.open("read"),
         where=asked.where_of(where),
-        limit=page.limit + 1,
-        after=page.after,
-        newest_first=page.newest_first,
+        limit=limit + 1,
+        after=after,
+        newest_first=newest_first,
         as_of=as_of,
         valid_at=valid_at,
     )
-    return at.shown({"items": found[: page.limit], "more": len(found) > page.limit})
+    return at.shown({"items": found[:limit], "more": len(found) > limit})
 
 
 @takes("set.add_many")

@@ -1,4 +1,4 @@
-"""Checks of every request: host, origin and rate; and the count of requests."""
+"""Checks of every request before its route, and counts of requests for Prometheus."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import time
 from collections.abc import Collection
 from urllib.parse import unquote_to_bytes
 
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from starlette.datastructures import MutableHeaders, State
 from starlette.requests import Request
 from starlette.responses import Response
@@ -13,12 +14,60 @@ from starlette.responses import Response
 from alveus import __version__
 from alveus.errors import InvalidInput, NotFound
 from alveus.memory.remote.connection import VERSION_HEADER
-from alveus.server.addresses import drop_last_slash, is_loopback
 from alveus.server.answers import problem
 from alveus.server.callers import Unauthenticated, end_uses, token_of
-from alveus.server.limits import App, Message, RateLimit, Receive, Scope, Send, method_of
-from alveus.server.metrics import ServerMetrics
+from alveus.server.middleware import (
+    App,
+    Message,
+    RateLimit,
+    Receive,
+    Scope,
+    Send,
+    drop_last_slash,
+    is_loopback,
+    method_of,
+)
 from alveus.server.tokens import TokenFile
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+
+BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
+
+ELSEWHERE = "elsewhere"
+"""The route name of requests without a route, to bound the number of names."""
+
+
+class ServerMetrics:
+    """The counters of one server."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        self._requests = Counter(
+            "alveus_http_requests",
+            "Requests that were answered.",
+            ("method", "route", "status"),
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "alveus_http_request_seconds",
+            "How long requests took until the answer began.",
+            ("route",),
+            buckets=BOUNDS_S,
+            registry=self._registry,
+        )
+
+    def count(self, method: str, route: str | None, status: int, seconds: float) -> None:
+        """Count a request; *route* is the app's path pattern, without names of the memory."""
+        where = route or ELSEWHERE
+        self._requests.labels(method, where, str(status)).inc()
+        self._seconds.labels(where).observe(seconds)
+
+    def text(self) -> bytes:
+        """Return all counters in Prometheus format."""
+        return generate_latest(self._registry)
+
+
+# --- requests -------------------------------------------------------------------------------------
 
 LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """The hosts on which a server without tokens may listen."""

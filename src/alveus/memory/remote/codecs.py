@@ -438,6 +438,8 @@ def argument_of(hint: object, told: Json, talks: Conversations | None = None) ->
     arms = arms_of(hint)
     if talks is not None and ConversationMemory in arms and isinstance(told, str):
         return talks(told)
+    if datetime in arms and int not in arms and type(told) in (int, float):
+        return parse_time(told)  # refuses a number
     if isinstance(told, str) and datetime in arms and not _is_literal(told, arms):
         return int(told) if int in arms and _COMMIT.fullmatch(told) else parse_time(told)
     if isinstance(told, int | float) and timedelta in arms and not isinstance(told, bool):

@@ -17,13 +17,20 @@ from mcp.server.transport_security import TransportSecuritySettings
 from sse_starlette.sse import AppStatus
 
 from alveus.errors import AccessDenied, AlveusError, InvalidInput
-from alveus.server.addresses import drop_last_slash, is_loopback
 from alveus.server.callers import Unauthenticated, token_of
-from alveus.server.cross_origin import CrossOrigin
-from alveus.server.limits import App, Message, Receive, Scope, Send
 from alveus.server.mcp.served_key import Asker, ServedKey, valid_request
 from alveus.server.mcp.server import ASKER, MemoryHandlers
 from alveus.server.mcp.stdio import NO_ID
+from alveus.server.middleware import (
+    App,
+    CrossOrigin,
+    Message,
+    Receive,
+    Scope,
+    Send,
+    drop_last_slash,
+    is_loopback,
+)
 from alveus.server.tokens import Token, TokenFile
 from alveus.values.wire import unique_fields
 
