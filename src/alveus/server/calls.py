@@ -257,8 +257,13 @@ def make(name: str, of: object, once: str | None = None, /, **sent: Any) -> Any:
         once: The idempotency key, for a method that takes one.
         sent: The arguments as JSON; None stands for the default.
     """
-    given = {name: value for name, value in sent.items() if value is not None}
-    return TABLE[name].on(of, given, once)
+    call = TABLE[name]
+    given = {
+        each: value
+        for each, value in sent.items()
+        if value is not None or call.arguments[each].default is Parameter.empty
+    }
+    return call.on(of, given, once)
 
 
 # --- exact memory ---------------------------------------------------------------------------------

@@ -24,6 +24,7 @@ from typing import Any, cast
 from alveus.errors import InvalidInput, StoreDamaged
 from alveus.values.native import NATIVE
 from alveus.values.storable import MAX_DEPTH, Value
+from alveus.values.times import format_time
 
 _DIGITS = 600
 """Python may be set to refuse ints of over 640 digits."""
@@ -270,7 +271,7 @@ def fields_as_json(value: object) -> dict[str, Value]:
 
 def _as_json(value: object) -> Value:
     if isinstance(value, datetime):
-        return value.isoformat()
+        return format_time(value)
     if isinstance(value, Mapping):
         return {str(k): _as_json(v) for k, v in cast("Mapping[object, object]", value).items()}
     if isinstance(value, (list, tuple)):
