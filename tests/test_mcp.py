@@ -756,7 +756,7 @@ def test_a_call_that_was_begun_is_answered_when_a_signal_comes(memory, monkeypat
 
     let_calls_end()
     try:
-        listening.listen(app, "127.0.0.1", 0, told=told, stops=app.stop)
+        listening.listen(app, "127.0.0.1", 0, announce=told, stops=app.stop)
     finally:
         sys.setswitchinterval(before)
         key.goes_on.set()

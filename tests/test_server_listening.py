@@ -47,7 +47,7 @@ def test_a_connection_is_kept_longer_than_by_a_proxy(monkeypatch):
     async def app(*_):
         """Serve nothing."""
 
-    listening.listen(app, "127.0.0.1", 0, told=print)
+    listening.listen(app, "127.0.0.1", 0, announce=print)
     assert made[0].timeout_keep_alive > 120
     assert resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 256
 
@@ -79,7 +79,7 @@ def test_a_request_that_does_not_come_is_not_waited_for(tmp_path, monkeypatch):
 
     client: list[threading.Thread] = []
     app = create_app(lambda space: Memory.open(tmp_path / "memory.db", space=space))
-    listening.listen(app, "127.0.0.1", 0, told=told)
+    listening.listen(app, "127.0.0.1", 0, announce=told)
     client[0].join(LIMIT_S)
     assert got[:2] == [b"", b""]
     assert got[2].startswith(b"HTTP/1.1 400 ")

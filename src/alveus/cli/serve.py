@@ -84,7 +84,7 @@ class Listening:
             ready(f"{url}{path}")
 
         proxies = self.trusted_proxies()
-        listen(app, self.host, self.port, told=announce, stops=stops, proxies=proxies)
+        listen(app, self.host, self.port, announce=announce, stops=stops, proxies=proxies)
 
 
 _TOKENS = option(

@@ -223,9 +223,9 @@ def problem(
     headers: Mapping[str, str] | None = None,
 ) -> Response:
     """Return an error response."""
-    told: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
+    fault: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
     # In ASCII: a message may quote a lone surrogate, which UTF-8 cannot encode.
-    content = json.dumps({"error": told})
+    content = json.dumps({"error": fault})
     return Response(content, status, dict(headers or {}), media_type="application/json")
 
 

@@ -31,20 +31,20 @@ class BatchBody(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True)
     calls: Annotated[list[CallBody], Field(max_length=MOST_CALLS)]
-    dry_run: Annotated[bool, Field(description="Commit nothing; tell the last answer.")] = False
+    dry_run: Annotated[bool, Field(description="Commit nothing; return the last answer.")] = False
     base: Annotated[
         int | None,
         Field(ge=0, lt=1 << 62, description="The commit as of which exact memory is read."),
     ] = None
     has_read: Annotated[
-        bool, Field(description="It rests on what was read of exact memory, by a dry run.")
+        bool, Field(description="The calls depend on exact memory that a dry run read.")
     ] = False
     answered: Annotated[
         int, Field(ge=0, description="How many of the calls a dry run has answered.")
     ] = 0
     touched: Annotated[
         list[schemas.TouchedItem] | None,
-        Field(description="As a dry run told; if it is other by now, nothing is committed."),
+        Field(description="As a dry run answered; if it differs by now, nothing is committed."),
     ] = None
 
 
@@ -124,8 +124,8 @@ def _answers(
     if body.dry_run:
         raise _DryRun
     if body.touched is not None and not is_repetition():
-        told = [Touched(each.key, each.set, each.id, each.version) for each in body.touched]
-        _compare(told, batch.touched)
+        expected = [Touched(each.key, each.set, each.id, each.version) for each in body.touched]
+        _compare(expected, batch.touched)
 
 
 def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> KeyBatch:
@@ -150,9 +150,9 @@ def _answer(call: CallBody, to: CallTarget, again: BatchBody | None) -> Document
         if again is None or call.set_name is None:
             raise
         wanted = getattr(call, "id", None)
-        for told in again.touched or ():
-            if (told.set, told.id) == (call.set_name, wanted):
-                raise StaleItem(told.id, expected=told.version, found=None) from error
+        for each in again.touched or ():
+            if (each.set, each.id) == (call.set_name, wanted):
+                raise StaleItem(each.id, expected=each.version, found=None) from error
         raise SetMoved(call.set_name) from error
 
 
@@ -163,10 +163,10 @@ def _compare(before: Sequence[Touched], now: Sequence[Touched]) -> None:
         StaleItem: An item has another version.
         SetMoved: The batch touches other items.
     """
-    for told, found in zip(before, now, strict=False):
-        if told[:3] == found[:3] and told.version != found.version:
-            raise StaleItem(told.id, expected=told.version, found=found.version)
-        if told != found:
-            raise SetMoved(told.set_name)
+    for each, found in zip(before, now, strict=False):
+        if each[:3] == found[:3] and each.version != found.version:
+            raise StaleItem(each.id, expected=each.version, found=found.version)
+        if each != found:
+            raise SetMoved(each.set_name)
     if len(before) != len(now):
         raise SetMoved([*before, *now][-1].set_name)

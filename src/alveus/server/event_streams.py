@@ -76,13 +76,13 @@ class _FollowedKeys(NamedTuple):
         ]
         # Read last: a key may be forgotten, and used again, while its commits are read.
         forgotten = ForgottenKeys(store, after=after)
-        told = [
+        lines = [
             _event(number, fields)
             for number, scope, bare, fields in found
             if self.takes(scope) and not (bare and forgotten.cover(number, scope))
         ]
         upto = looked_at[-1][0] if looked_at else after
-        return told, upto, len(looked_at) < MOST_LOOKED_AT
+        return lines, upto, len(looked_at) < MOST_LOOKED_AT
 
 
 def _followed(
@@ -143,12 +143,12 @@ async def _events(
         yield f"id: {seen}\n\n"  # no event, but gives the client a position to resume from
         quiet_s = 0.0
         while True:
-            told, seen, is_all = await run_in_threadpool(followed.events, seen)
+            lines, seen, is_all = await run_in_threadpool(followed.events, seen)
             if await _is_over(caller, request):  # a read may have waited for other streams
                 return
-            if told:  # at once: only a second write shows that a client has gone
-                yield "".join(told)
-            quiet_s = 0.0 if told else quiet_s + FOLLOW_S
+            if lines:  # at once: only a second write shows that a client has gone
+                yield "".join(lines)
+            quiet_s = 0.0 if lines else quiet_s + FOLLOW_S
             if quiet_s > ALIVE_S:
                 quiet_s = 0.0
                 yield f"id: {seen}\n\n"  # who has gone is noticed by writing to him

@@ -177,7 +177,7 @@ def map_of_items(
     speakers = sorted({name for name in points.speakers if name is not None})
     of_set = {name: place for place, name in enumerate(set_names)}
     of_speaker: dict[str | None, int] = {name: place for place, name in enumerate(speakers)}
-    told: Document = {
+    columns: Document = {
         "ids": [*points.ids],
         "x": points.x.round(MAP_DIGITS).tolist(),
         "y": points.y.round(MAP_DIGITS).tolist(),
@@ -189,7 +189,7 @@ def map_of_items(
         **forms.attributes(points, "share unplaced left_out"),
     }
     # Columns of a hundred thousand plain values: FastAPI would validate each one.
-    return Response(json.dumps(told, separators=(",", ":")), media_type="application/json")
+    return Response(json.dumps(columns, separators=(",", ":")), media_type="application/json")
 
 
 @router.post("/items/get", tags=["items"])
@@ -256,8 +256,8 @@ def read_run(caller: Asking, run: asked.RunId, space: asked.Space = asked.DEFAUL
     """Return the trace of a run: each step with its reads, writes, calls and outputs."""
     memory = caller.whole(space)
     row = run_of(memory, run)
-    told = forms.run_fields(row) | {"error": forms.error_of(row)}
-    return {**told, **Trace(memory, row).document()}
+    fields = forms.run_fields(row) | {"error": forms.error_of(row)}
+    return {**fields, **Trace(memory, row).document()}
 
 
 @router.get("/quarantine", tags=["quarantine"], **schemas.answers(schemas.HeldList))

@@ -46,15 +46,15 @@ def _attribute(found: object) -> Json:
     return [*cast("tuple[Json]", found)] if isinstance(found, tuple) else cast("Json", found)
 
 
-def without_sources(told: Json) -> Json:
+def without_sources(answer: Json) -> Json:
     """Return a response with the sources of all items removed."""
-    if isinstance(told, Mapping):
-        if "sources" in told and "set" in told:  # an item, whose value may be anything
-            return {**told, "sources": []}
-        return {name: without_sources(field) for name, field in told.items()}
-    if isinstance(told, Sequence) and not isinstance(told, str):
-        return [without_sources(each) for each in told]
-    return told
+    if isinstance(answer, Mapping):
+        if "sources" in answer and "set" in answer:  # an item, whose value may be anything
+            return {**answer, "sources": []}
+        return {name: without_sources(field) for name, field in answer.items()}
+    if isinstance(answer, Sequence) and not isinstance(answer, str):
+        return [without_sources(each) for each in answer]
+    return answer
 
 
 def error_of(row: Run) -> dict[str, Any] | None:

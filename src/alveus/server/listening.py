@@ -95,11 +95,11 @@ class _ListeningServer(uvicorn.Server):
         self,
         app: App,
         config: uvicorn.Config,
-        told: Callable[[], object],
+        announce: Callable[[], object],
         stops: Callable[[], object],
     ) -> None:
         super().__init__(config)
-        self._told, self._stops = told, stops
+        self._announce, self._stops = announce, stops
         self._app, config.app = app, self.ask
         self.came: list[int] = []
         self.failure: OSError | None = None
@@ -183,7 +183,7 @@ class _ListeningServer(uvicorn.Server):
         """Serve; end if the address cannot be reported."""
         asyncio.get_running_loop().set_exception_handler(LoopFaults().note)
         try:
-            self._told()
+            self._announce()
         except OSError as error:
             self.failure = error
             return
@@ -200,7 +200,7 @@ def listen(
     host: str,
     port: int,
     *,
-    told: Callable[[str], object],
+    announce: Callable[[str], object],
     stops: Callable[[], object] = lambda: None,
     proxies: TrustedProxies = TrustedProxies(),  # noqa: B008 - frozen
 ) -> None:
@@ -208,13 +208,13 @@ def listen(
 
     Args:
         port: The port; 0 means any free one.
-        told: Called with the address once the server listens.
+        announce: Called with the address once the server listens.
         stops: Called after a signal, before running requests are waited for.
         proxies: The proxies whose headers set the scheme, host and client of a request.
 
     Raises:
         Unusable: The server cannot listen at this address.
-        OSError: *told* failed.
+        OSError: *announce* failed.
         KeyboardInterrupt: The signal was that of Ctrl-C.
     """
     config = uvicorn.Config(
@@ -242,7 +242,7 @@ def listen(
     with door:
         address, found, *_ = door.getsockname()
         url = f"http://[{address}]:{found}" if ":" in address else f"http://{address}:{found}"
-        server = _ListeningServer(BehindProxies(app, proxies), config, lambda: told(url), stops)
+        server = _ListeningServer(BehindProxies(app, proxies), config, lambda: announce(url), stops)
         server.run(sockets=[door])
     if server.failure is not None:
         raise server.failure

@@ -325,8 +325,8 @@ def _shown(key: str, item: Item) -> Document:
 
 
 def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) -> Document:
-    told = {"event": event, "memory": text, "data": {"memory": text}}
-    return {"id": MemoryPlace(key, set_name, item_id).id, **told}
+    answer = {"event": event, "memory": text, "data": {"memory": text}}
+    return {"id": MemoryPlace(key, set_name, item_id).id, **answer}
 
 
 @router.get("/v1/ping")
@@ -377,12 +377,12 @@ def add(
             idempotency_key=idempotency_key,
             plain=["mem0 add", json.dumps(requested)],
         )
-        told = cast("Document", answer)
+        fields = cast("Document", answer)
     else:
-        told = _keep(memory, said, kept, body.replaced, idempotency_key)
+        fields = _keep(memory, said, kept, body.replaced, idempotency_key)
     replaced = body.replaced + sum(message.replaced for message in body.messages)
     return {
-        **told,
+        **fields,
         "status": "SUCCEEDED",
         **({"left_out": left_out} if left_out else {}),
         **forms.replaced_field(replaced),
@@ -467,8 +467,8 @@ def get_all(
             filters = {"AND": [filters, {"created_at": {operator: bound}}]}
     found = _listed(caller, filters, "read", ended=body.show_expired)
     found.sort(key=lambda each: each[1].time or datetime.max.replace(tzinfo=UTC), reverse=True)
-    told = _page(request, found, page, page_size)
-    return told | {"results": [_shown(key, item) for key, item in told["results"]]}
+    answer = _page(request, found, page, page_size)
+    return answer | {"results": [_shown(key, item) for key, item in answer["results"]]}
 
 
 def _page(request: Request, found: Sequence[object], page: int, page_size: int) -> Document:
@@ -579,8 +579,8 @@ def users(
         total = sum(counts.get(name, 0) for name in SETS)
         owner = Entity.of_key(key)
         if total and owner.key == key:  # else the key belongs to no entity of mem0
-            told = {"name": owner.name, "type": owner.kind, "total_memories": total}
-            found.append({"id": key, **told})
+            answer = {"name": owner.name, "type": owner.kind, "total_memories": total}
+            found.append({"id": key, **answer})
     return _page(request, found, page, page_size or max(len(found), 1))
 
 

@@ -71,8 +71,8 @@ class _StoresRoute(ForeignRoute):
     def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
         """See `ForeignRoute.refusal`."""
         status = STATUS.get(status, status)
-        told = {"type": TYPES.get(status, "api_error"), "message": message}
-        return JSONResponse({"type": "error", "error": told}, status, headers)
+        answer = {"type": TYPES.get(status, "api_error"), "message": message}
+        return JSONResponse({"type": "error", "error": answer}, status, headers)
 
 
 router = APIRouter(prefix="/v1/memory_stores", route_class=_StoresRoute, include_in_schema=False)
@@ -127,7 +127,7 @@ class _Store(NamedTuple):
         return cls(store_id, memory.key(identity_key(KIND, store_id)), caller.token.name)
 
     @property
-    def told(self) -> Mapping[str, Any] | None:
+    def about(self) -> Mapping[str, Any] | None:
         """The description of the store; None if the key is not a store."""
         return _about(self.key)
 
@@ -199,7 +199,7 @@ class _RequestedStore(NamedTuple):
             NotFound: The store does not exist.
         """
         store = _Store.at(self.caller, self.store_id, access)
-        if store.told is None:
+        if store.about is None:
             raise store.missing()
         return store
 
@@ -221,13 +221,13 @@ def create_store(caller: Asking, body: _StoreBody) -> Document:
         raise InvalidInput("body.name: a store needs a name")
     store = _Store.at(caller, f"{caller.token.keys}memstore_{uuid4().hex}", "write")
     now = store.now()
-    told: dict[str, Any] = {
+    answer: dict[str, Any] = {
         "description": "",
         "metadata": {},
         "created_at": now,
         "archived_at": None,
     }
-    store.key.short_term.set((STORE, "about"), _changed(told, body, now))
+    store.key.short_term.set((STORE, "about"), _changed(answer, body, now))
     return _shown_store(store) | replaced_field(body.replaced)
 
 
@@ -245,7 +245,7 @@ def list_stores(
     keys = memory.keys(prefix=identity_key(KIND, caller.token.keys))
     ids = (key.removeprefix(identity_key(KIND, "")) for key in keys)
     stores = (_Store.at(caller, store_id, "read") for store_id in ids)
-    shown = [_shown_store(store) for store in stores if store.told is not None]
+    shown = [_shown_store(store) for store in stores if store.about is not None]
     shown = [
         each
         for each in shown
@@ -295,13 +295,13 @@ def archive_store(at: AtStore) -> Document:
     return _shown_store(store)
 
 
-def _changed(told: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, Any]:
+def _changed(answer: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, Any]:
     """Return the changed description of a store."""
-    metadata = {**told["metadata"], **(body.metadata or {})}
+    metadata = {**answer["metadata"], **(body.metadata or {})}
     metadata = {name: value for name, value in metadata.items() if value is not None}
     if len(metadata) > MOST_PAIRS:
         raise InvalidInput(f"body.metadata: a store has at most {MOST_PAIRS} pairs")
-    changed = {**told, "metadata": metadata, "updated_at": now}
+    changed = {**answer, "metadata": metadata, "updated_at": now}
     for name in ("name", "description"):
         if (value := getattr(body, name)) is not None:
             changed[name] = value
@@ -309,7 +309,7 @@ def _changed(told: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, A
 
 
 def _shown_store(store: _Store) -> Document:
-    return {"id": store.id, "type": "memory_store", **(store.told or {})}
+    return {"id": store.id, "type": "memory_store", **(store.about or {})}
 
 
 # --- memories -------------------------------------------------------------------------------------

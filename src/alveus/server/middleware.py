@@ -335,14 +335,14 @@ class CrossOrigin:
             return
         asked = dict[bytes, bytes](scope["headers"])
         origin = asked.get(b"origin", b"").decode("latin-1")
-        told = [(b"vary", b"Origin")]
+        fields = [(b"vary", b"Origin")]
         if origin in self._origins:
-            told.append((b"access-control-allow-origin", origin.encode()))
-            told.append((b"access-control-expose-headers", MAY_READ.encode()))
+            fields.append((b"access-control-allow-origin", origin.encode()))
+            fields.append((b"access-control-expose-headers", MAY_READ.encode()))
 
         async def answer(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), *told]
+                message["headers"] = [*message.get("headers", ()), *fields]
             await send(message)
 
         if scope["method"] == "OPTIONS" and b"access-control-request-method" in asked:

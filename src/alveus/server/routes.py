@@ -229,8 +229,8 @@ def write_value(
         matching = _Matching(path, if_match, idempotency_key)
         matching.change(at, lambda tree: tree.set(names, value, ttl=ttl))
     response.headers["ETag"] = _etag(value)
-    told: Document = {"path": path, "value": wired(value), "is_object": False}
-    return told | forms.replaced_field(replaced)
+    answer: Document = {"path": path, "value": wired(value), "is_object": False}
+    return answer | forms.replaced_field(replaced)
 
 
 @router.delete("/exact", tags=["exact memory"], **schemas.answers(schemas.Removed))
@@ -493,13 +493,13 @@ def learn(
     texts, replaced = valid_text(body.texts)
     source = texts if body.conversation is None else memory.conversation(body.conversation)
     given, model = body.options, request.app.state.model
-    how, told = (None, []) if given is None else (given.options(), [given.model_dump()])
+    how, answer = (None, []) if given is None else (given.options(), [given.model_dump()])
     report = answer_once(
         memory.engine,
         Scope(memory.space, memory.key),
         lambda: memory.learn(cast("Any", source), model=model, options=how).to_json(),
         idempotency_key=idempotency_key,
-        plain=["learn", cast("Value", texts), body.conversation, *told],
+        plain=["learn", cast("Value", texts), body.conversation, *answer],
     )
     return cast("Document", wired(report)) | forms.replaced_field(replaced)
 
@@ -641,11 +641,11 @@ def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     Figures of all spaces are null for a token limited to one space.
     """
     found = caller.whole(space).stats()
-    told = forms.attributes(found, "space knowledge embedder pending queue_age_s failure")
+    answer = forms.attributes(found, "space knowledge embedder pending queue_age_s failure")
     if caller.token.space is not None:
-        return told | {"pending": None, "queue_age_s": None, "failure": None, "store": None}
+        return answer | {"pending": None, "queue_age_s": None, "failure": None, "store": None}
     counts = "commits keys sets items pending file_bytes wal_bytes runs_waiting runs_parked"
-    return told | {"store": forms.attributes(found.store, counts)}
+    return answer | {"store": forms.attributes(found.store, counts)}
 
 
 @router.get("/export", tags=["maintenance"], responses=sends(JSON_LINES))

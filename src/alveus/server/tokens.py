@@ -140,8 +140,10 @@ class TokenFile:
 
     def _read(self) -> tuple[Token, ...]:
         try:
-            told = cast("list[dict[str, Any]]", json.loads(self._path.read_text("utf-8"))["tokens"])
-            found = tuple(Token(**fields) for fields in told)
+            answer = cast(
+                "list[dict[str, Any]]", json.loads(self._path.read_text("utf-8"))["tokens"]
+            )
+            found = tuple(Token(**fields) for fields in answer)
             for token in found:
                 _check(token)
         except (ValueError, TypeError, KeyError, AttributeError) as error:

@@ -181,10 +181,10 @@ def _path(path: Path) -> Json:
 
 
 def _node(path: Path, node: Node | None) -> Fields:
-    told: Fields = {"path": _path(path)}
+    answer: Fields = {"path": _path(path)}
     if node is None:
-        return told | {"missing": True}
-    return told | ({"object": True} if node.is_object else {"value": wired(node.value)})
+        return answer | {"missing": True}
+    return answer | ({"object": True} if node.is_object else {"value": wired(node.value)})
 
 
 def _tree(effects: Effects) -> Iterator[Fields]:
@@ -197,16 +197,16 @@ def _tree(effects: Effects) -> Iterator[Fields]:
 def _delta(delta: list[Any]) -> Fields:
     """Return a change of sensory memory in the form of `alveus.state.committed_tree`."""
     kind, path, *rest = delta
-    told: Fields = {"path": _path(tuple(path))}
+    answer: Fields = {"path": _path(tuple(path))}
     match kind:
         case "put":
-            return told | {"value": wired(rest[0])}
+            return answer | {"value": wired(rest[0])}
         case "create":
-            return told | {"object": True}
+            return answer | {"object": True}
         case "refresh":
-            return told | {"expires": rest[0]}
+            return answer | {"expires": rest[0]}
         case _:
-            return told | {"cleared" if kind == "clear" else "removed": True}
+            return answer | {"cleared" if kind == "clear" else "removed": True}
 
 
 def _items(effects: Effects) -> Iterator[Fields]:
@@ -328,13 +328,13 @@ def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> 
             foreign += 1
         elif row not in shown and row not in versions:
             shown[row] = -depth
-    told = {row: found[row] for row in visible([*shown])}
+    answer = {row: found[row] for row in visible([*shown])}
     places = {row: place for place, row in enumerate(shown)} | dict.fromkeys(versions, 0)
     edges = {
         (places[a], places[b]) for a, b in above.pairs | below.pairs if {a, b} <= places.keys()
     }
     return {
-        "nodes": [_version_node(told.get(row), depth) for row, depth in shown.items()],
+        "nodes": [_version_node(answer.get(row), depth) for row, depth in shown.items()],
         "edges": [[*edge] for edge in sorted(edges) if edge[0] != edge[1]],
         "cut": above.cut or below.cut,
         "foreign": foreign,
@@ -378,16 +378,16 @@ def _version_node(stored: StoredItem | None, depth: int) -> dict[str, Json]:
 def readings(store: Store, ref: SetRef, item_id: str) -> list[dict[str, Json]]:
     """Return the steps of the last runs of the item's key that read the item, latest first."""
     runs = store.runs(ref.scope.space, key=ref.scope.key, limit=MOST_RUNS)
-    return [told for run in runs for told in _readings_of(store, run, ref, item_id)]
+    return [answer for run in runs for answer in _readings_of(store, run, ref, item_id)]
 
 
 def _readings_of(store: Store, run: Run, ref: SetRef, item_id: str) -> list[dict[str, Json]]:
-    told: list[dict[str, Json]] = []
+    answer: list[dict[str, Json]] = []
     for step in store.steps(run.id):
         read = ReadSet.of(step.read_set, run.scope)
         asked = [search.query for search in read.searches if (ref, item_id) in search.hits]
         if (ref, item_id) in read.item_refs():
             time = format_time(moment(store.time_of_commit(step.commit)))
             place: dict[str, Json] = {"run": run.id, "agent": run.agent, "action": step.action}
-            told.append(place | {"queries": [*asked], "time": time})
-    return told
+            answer.append(place | {"queries": [*asked], "time": time})
+    return answer

@@ -122,7 +122,7 @@ class WatchedRequests:
 
     def _refusal(self, request: Request) -> Response | None:
         tokens: TokenFile | None = self._state.tokens
-        if tokens is None and not _is_own(request, self._state.origins):
+        if tokens is None and not _is_local(request, self._state.origins):
             return problem(
                 403,
                 "AccessDenied",
@@ -147,11 +147,11 @@ class WatchedRequests:
         wait_s = self._rate.wait_s(_client_of(request, tokens))
         if not wait_s:
             return None
-        told = f"too many requests; come again in {wait_s:.1f} s"
-        return problem(429, "LimitReached", told, headers={"Retry-After": f"{wait_s + 1:.0f}"})
+        answer = f"too many requests; come again in {wait_s:.1f} s"
+        return problem(429, "LimitReached", answer, headers={"Retry-After": f"{wait_s + 1:.0f}"})
 
 
-def _is_own(request: Request, origins: Collection[str]) -> bool:
+def _is_local(request: Request, origins: Collection[str]) -> bool:
     """Return whether a request names this machine and comes from no page of another origin.
 
     Allowed pages are the server's and those of *origins*. The check matters because a web page may
@@ -159,16 +159,18 @@ def _is_own(request: Request, origins: Collection[str]) -> bool:
     pictures or frames, a browser sends no origin, only that the page is from another site;
     following a link is allowed. A trusted proxy names the client's host.
     """
-    told = request.headers
-    own = f"{request.url.scheme}://{told.get('host', '')}"
+    headers = request.headers
+    here = f"{request.url.scheme}://{headers.get('host', '')}"
     is_here = request.client is None or is_loopback(request.client.host)
     if request.url.hostname not in LOOPBACK or not is_here:
         return False
-    origin = told.get("origin", own)
-    if origin != own:
+    origin = headers.get("origin", here)
+    if origin != here:
         return origin in origins
-    is_link = told.get("sec-fetch-mode") == "navigate" and told.get("sec-fetch-dest") == "document"
-    return is_link or told.get("sec-fetch-site", "none") in {"none", "same-origin"}
+    is_link = (
+        headers.get("sec-fetch-mode") == "navigate" and headers.get("sec-fetch-dest") == "document"
+    )
+    return is_link or headers.get("sec-fetch-site", "none") in {"none", "same-origin"}
 
 
 def _is_text(scope: Scope) -> bool:

@@ -107,11 +107,11 @@ class Call(NamedTuple):
         for name, argument in self.arguments.items():
             into = fields if argument.is_field else given
             if name in sent:
-                told = sent[name]
+                value = sent[name]
                 if argument.is_list:
-                    into[argument.name] = told if isinstance(told, list) else [told]
+                    into[argument.name] = value if isinstance(value, list) else [value]
                 else:
-                    into[argument.name] = argument_of(argument.hint, told, talks)
+                    into[argument.name] = argument_of(argument.hint, value, talks)
             elif not argument.is_sent:
                 into[argument.name] = None
         if self.fields is not None:
@@ -137,10 +137,10 @@ class Call(NamedTuple):
             if argument.is_field or value is argument.default:
                 continue
             try:
-                told = _argument_json(argument, value)
+                plain = _argument_json(argument, value)
             except OnlyLocal as instead:
                 raise unsupported(f"{self.name}({argument.name}=…)", str(instead)) from None
-            sent |= {name: told} if argument.is_sent else {}
+            sent |= {name: plain} if argument.is_sent else {}
         if self.fields is not None and (fields := given.get(self.fields)):
             if fields.keys() - {each.name for each in self.arguments.values()}:
                 raise NotSent(*fields)
@@ -151,11 +151,11 @@ class Call(NamedTuple):
 def _argument_json(argument: Argument, value: Any) -> Json:  # noqa: ANN401 - of any type
     if not argument.is_list:
         return argument_json(argument.hint, value, argument.name)
-    told: list[Json] = []
+    answer: list[Json] = []
     for each in value:
         one = argument_json(argument.hint, each, argument.name)
-        told += one if isinstance(one, list) else [one]
-    return told
+        answer += one if isinstance(one, list) else [one]
+    return answer
 
 
 @cache
@@ -247,11 +247,11 @@ def ask_for(
         _refuse(call, of, args, kwargs)
         raise InvalidInput(f"{call.name}: {error} has no JSON form") from None
     if call.access == "read":
-        told = of.calls.read(call.name, **sent)
+        answer = of.calls.read(call.name, **sent)
     else:
         once: Any = given.get(ONCE)
-        told = of.calls.write(call.name, once, **sent)
-    return from_json(call.result, told["result"])
+        answer = of.calls.write(call.name, once, **sent)
+    return from_json(call.result, answer["result"])
 
 
 def _valid(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -85,14 +85,14 @@ def value_json(value: object, where: str = "value") -> Json:
     return wire.wired(checked(value, where=where, nan=True))
 
 
-def value_of(told: object) -> Any:  # noqa: ANN401 - of any JSON
+def value_of(content: object) -> Any:  # noqa: ANN401 - of any JSON
     """Return the storable value of another program's JSON.
 
     Raises:
         InvalidInput: A marked object, such as ``{"$bytes": …}``, cannot be read.
     """
     try:
-        return wire.decode_user_json(json.dumps(told))
+        return wire.decode_user_json(json.dumps(content))
     except RecursionError:
         raise InvalidInput("the value is nested too deep") from None
     except InvalidInput:
@@ -104,7 +104,7 @@ def value_of(told: object) -> Any:  # noqa: ANN401 - of any JSON
         ) from None
 
 
-PLAIN = Codec(lambda value: value, lambda told: told)
+PLAIN = Codec(lambda value: value, lambda answer: answer)
 VALUE = Codec(wire.wired, value_of)
 
 
@@ -131,9 +131,9 @@ def to_json(hint: object, value: object) -> Json:
     return codec(hint).encode(value)
 
 
-def from_json(hint: object, told: Json) -> Any:  # noqa: ANN401 - of the type *hint*
+def from_json(hint: object, answer: Json) -> Any:  # noqa: ANN401 - of the type *hint*
     """Return the value of type *hint* from a server's JSON."""
-    return codec(hint).decode(told)
+    return codec(hint).decode(answer)
 
 
 @cache
@@ -168,21 +168,21 @@ def _optional(arms: tuple[Any, ...]) -> Codec:
     return (
         PLAIN
         if one is PLAIN
-        else Codec(lambda value: of(value).encode(value), lambda told: of(told).decode(told))
+        else Codec(lambda value: of(value).encode(value), lambda answer: of(answer).decode(answer))
     )
 
 
 def _row(each: Sequence[Codec]) -> Codec:
     return Codec(
         lambda value: [one.encode(part) for one, part in zip(each, value, strict=True)],
-        lambda told: tuple(one.decode(part) for one, part in zip(each, told, strict=True)),
+        lambda answer: tuple(one.decode(part) for one, part in zip(each, answer, strict=True)),
     )
 
 
 def _listed(one: Codec, made: Callable[[Iterable[Any]], Any]) -> Codec:
     return Codec(
         lambda value: [one.encode(each) for each in value],
-        lambda told: made(one.decode(each) for each in told),
+        lambda answer: made(one.decode(each) for each in answer),
     )
 
 
@@ -191,15 +191,17 @@ def _mapped(one: Codec) -> Codec:
         return Codec(lambda value: wire.wired(dict(value)), value_of)
     return Codec(
         lambda value: {name: one.encode(each) for name, each in value.items()},
-        lambda told: {name: one.decode(each) for name, each in told.items()},
+        lambda answer: {name: one.decode(each) for name, each in answer.items()},
     )
 
 
 def _fields(kind: type[Any]) -> Codec:
     each = [(name, json_name(name, hint), codec(hint)) for name, hint in field_hints(kind).items()]
     return Codec(
-        lambda value: {told: one.encode(getattr(value, name)) for name, told, one in each},
-        lambda told: kind(**{name: one.decode(told[of]) for name, of, one in each if of in told}),
+        lambda value: {of: one.encode(getattr(value, name)) for name, of, one in each},
+        lambda answer: kind(
+            **{name: one.decode(answer[of]) for name, of, one in each if of in answer}
+        ),
     )
 
 
@@ -214,9 +216,9 @@ def field_hints(kind: type[Any], *, given: bool = False) -> Mapping[str, object]
     return {each.name: hints[each.name] for each in fields(kind) if each.name not in out}
 
 
-def _hits(told: Mapping[str, Any]) -> Hits:
-    hits = [from_json(Hit, each) for each in told["hits"]]
-    return Hits(hits, **{name: told[name] for name in ("partial", "reranker_failure", "dated")})
+def _hits(answer: Mapping[str, Any]) -> Hits:
+    hits = [from_json(Hit, each) for each in answer["hits"]]
+    return Hits(hits, **{name: answer[name] for name in ("partial", "reranker_failure", "dated")})
 
 
 def _hits_json(hits: Hits) -> Json:
@@ -228,9 +230,9 @@ def _hits_json(hits: Hits) -> Json:
     }
 
 
-def _added(told: Mapping[str, Any]) -> Added:
-    made = Added(told["ids"])
-    made.verdicts = from_json(tuple[Verdict, ...], told["verdicts"])
+def _added(answer: Mapping[str, Any]) -> Added:
+    made = Added(answer["ids"])
+    made.verdicts = from_json(tuple[Verdict, ...], answer["verdicts"])
     return made
 
 
@@ -238,14 +240,14 @@ def _added_json(made: Added) -> Json:
     return {"ids": [*made], "verdicts": to_json(tuple[Verdict, ...], made.verdicts)}
 
 
-def _points(told: Mapping[str, Any]) -> MapPoints:
+def _points(answer: Mapping[str, Any]) -> MapPoints:
     import numpy as np
 
     return MapPoints(
-        x=np.array(told["x"], np.float64),
-        y=np.array(told["y"], np.float64),
-        times=np.array(told["times"], np.int64).astype("datetime64[us]"),
-        **{name: told[name] for name in told.keys() - {"x", "y", "times"}},
+        x=np.array(answer["x"], np.float64),
+        y=np.array(answer["y"], np.float64),
+        times=np.array(answer["times"], np.int64).astype("datetime64[us]"),
+        **{name: answer[name] for name in answer.keys() - {"x", "y", "times"}},
     )
 
 
@@ -264,7 +266,7 @@ _SPECIAL: Mapping[Any, Codec] = {
     Any: VALUE,
     object: VALUE,
     datetime: Codec(format_time, parse_time),
-    timedelta: Codec(timedelta.total_seconds, lambda told: timedelta(seconds=told)),
+    timedelta: Codec(timedelta.total_seconds, lambda answer: timedelta(seconds=answer)),
     Hits: Codec(_hits_json, _hits),
     Added: Codec(_added_json, _added),
     MapPoints: Codec(_points_json, _points),
@@ -426,7 +428,7 @@ _ARGUMENTS: dict[Any, Callable[[Any, Any, str], Json]] = {
 }
 
 
-def argument_of(hint: object, told: Json, talks: Conversations | None = None) -> Any:  # noqa: ANN401 - of any type
+def argument_of(hint: object, sent: Json, talks: Conversations | None = None) -> Any:  # noqa: ANN401 - of any type
     """Return the argument from its JSON; a value of another type is left for the call to check.
 
     Args:
@@ -436,36 +438,36 @@ def argument_of(hint: object, told: Json, talks: Conversations | None = None) ->
         InvalidInput: The JSON cannot be read.
     """
     arms = arms_of(hint)
-    if talks is not None and ConversationMemory in arms and isinstance(told, str):
-        return talks(told)
-    if datetime in arms and int not in arms and type(told) in (int, float):
-        return parse_time(told)  # refuses a number
-    if isinstance(told, str) and datetime in arms and not _is_literal(told, arms):
-        return int(told) if int in arms and _COMMIT.fullmatch(told) else parse_time(told)
-    if isinstance(told, int | float) and timedelta in arms and not isinstance(told, bool):
-        return _span(told)
-    if told == ALL.value and All in arms:
+    if talks is not None and ConversationMemory in arms and isinstance(sent, str):
+        return talks(sent)
+    if datetime in arms and int not in arms and type(sent) in (int, float):
+        return parse_time(sent)  # refuses a number
+    if isinstance(sent, str) and datetime in arms and not _is_literal(sent, arms):
+        return int(sent) if int in arms and _COMMIT.fullmatch(sent) else parse_time(sent)
+    if isinstance(sent, int | float) and timedelta in arms and not isinstance(sent, bool):
+        return _span(sent)
+    if sent == ALL.value and All in arms:
         return ALL
-    if isinstance(told, list):
-        return _list_of(arms, cast("list[Json]", told), talks)
+    if isinstance(sent, list):
+        return _list_of(arms, cast("list[Json]", sent), talks)
     is_free = any(arm is Filter or get_origin(arm) is Mapping for arm in arms)
     kind = next((arm for arm in arms if isinstance(arm, type) and is_dataclass(arm)), None)
-    if isinstance(told, dict) and kind is not None and not is_free:
-        return _object_of(kind, cast("dict[str, Json]", told), talks)
-    return value_of(cast("object", told))
+    if isinstance(sent, dict) and kind is not None and not is_free:
+        return _object_of(kind, cast("dict[str, Json]", sent), talks)
+    return value_of(cast("object", sent))
 
 
-def _list_of(arms: tuple[Any, ...], told: list[Json], talks: Conversations | None) -> object:
+def _list_of(arms: tuple[Any, ...], sent: list[Json], talks: Conversations | None) -> object:
     for arm in arms:
         if get_origin(arm) in (list, Sequence, Iterable):
-            return [argument_of(get_args(arm)[0], each, talks) for each in told]
-    found = value_of(told)
+            return [argument_of(get_args(arm)[0], each, talks) for each in sent]
+    found = value_of(sent)
     is_tuple = any(get_origin(arm) is tuple for arm in arms)
     return tuple(cast("list[object]", found)) if is_tuple else found
 
 
-def _is_literal(told: str, arms: tuple[Any, ...]) -> bool:
-    return any(told in get_args(arm) for arm in arms if get_origin(arm) is Literal)
+def _is_literal(sent: str, arms: tuple[Any, ...]) -> bool:
+    return any(sent in get_args(arm) for arm in arms if get_origin(arm) is Literal)
 
 
 def _span(seconds: float) -> timedelta:
@@ -475,16 +477,16 @@ def _span(seconds: float) -> timedelta:
         raise InvalidInput(f"a span of {seconds} seconds is too long") from None
 
 
-def _object_of(kind: type[Any], told: Mapping[str, Json], talks: Conversations | None) -> object:
+def _object_of(kind: type[Any], sent: Mapping[str, Json], talks: Conversations | None) -> object:
     """Return the object from an argument's JSON; missing fields get defaults."""
     known = {
         json_name(name, hint): (name, hint) for name, hint in field_hints(kind, given=True).items()
     }
-    if unknown := next((name for name in told if name not in known), None):
+    if unknown := next((name for name in sent if name not in known), None):
         raise InvalidInput(f"{kind.__name__} has no field {unknown!r}; it has: {', '.join(known)}")
     try:
         made: dict[str, Any] = {"value": None} if kind is Item else {}
-        for name, part in told.items():
+        for name, part in sent.items():
             if part is not None:
                 made[known[name][0]] = argument_of(known[name][1], part, talks)
         return kind(**made)

@@ -362,13 +362,13 @@ class ServerConnection(ProcessBound):
             NotAStore: The response names no version.
             Unsupported: The server has another version; the message names both.
         """
-        told, own = answer.version, own_version()
-        if told is None:
-            raise self._foreign(f"its answer names no version, and this is alveus {own}")
-        if told.split(".")[:2] != own.split(".")[:2]:
+        theirs, ours = answer.version, installed_version()
+        if theirs is None:
+            raise self._foreign(f"its answer names no version, and this is alveus {ours}")
+        if theirs.split(".")[:2] != ours.split(".")[:2]:
             raise Unsupported(
-                f"{self.address.url} is a server of another alveus: it says {told}, and this is "
-                f"{own}; install on both sides what has the same first two numbers"
+                f"{self.address.url} is a server of another alveus: it says {theirs}, and this is "
+                f"{ours}; install on both sides what has the same first two numbers"
             )
 
     def _foreign(self, problem: str) -> NotAStore:
@@ -389,9 +389,9 @@ class ServerConnection(ProcessBound):
     def _error(self, answer: _Answer, idempotency_key: str | None) -> AlveusError:
         """Return the error of a response, as the server raised it."""
         try:
-            told = json.loads(answer.content)["error"]
-            name, message = str(told["type"]), str(told["message"])
-            facts = dict(cast("dict[str, Any]", wire.decode_user_json(json.dumps(told["facts"]))))
+            fault = json.loads(answer.content)["error"]
+            name, message = str(fault["type"]), str(fault["message"])
+            facts = dict(cast("dict[str, Any]", wire.decode_user_json(json.dumps(fault["facts"]))))
         except (ValueError, LookupError, TypeError, RecursionError):
             if answer.status in OF_PROXIES:
                 what = f"is behind a proxy that does not reach it (status {answer.status})"
@@ -449,7 +449,7 @@ def rebuilt(name: str, message: str, facts: Mapping[str, object]) -> AlveusError
     return error
 
 
-def own_version() -> str:
+def installed_version() -> str:
     """Return the version of this alveus. Imports late: the package imports all modules."""
     return import_module("alveus").__version__
 

@@ -174,8 +174,8 @@ class RemoteSet(MemorySet):
         checked_options(chosen)
         wanted = definition_json(chosen)
         self._wanted = {}
-        told = self.calls.write("set.redefine", set=self._place(), definition=wanted)
-        return Definition.from_json(told["result"])
+        answer = self.calls.write("set.redefine", set=self._place(), definition=wanted)
+        return Definition.from_json(answer["result"])
 
     @property
     def quarantine(self) -> RemoteQuarantine:
@@ -344,7 +344,7 @@ class BatchCalls:
     def __init__(self, connection: ServerConnection, scope: Scope, idempotency_key: str) -> None:
         self._connection, self._scope, self._key = connection, scope, idempotency_key
         self._writes: list[Json] = []
-        self._told: dict[str, Any] = {}
+        self._report: dict[str, Any] = {}
         self._has_read = False
         self.open = False
 
@@ -360,7 +360,7 @@ class BatchCalls:
 
     def begin(self) -> None:
         """Request the base commit of the batch, whose exact memory it reads."""
-        self._told = self._ask([], dry_run=True)
+        self._report = self._ask([], dry_run=True)
         self.open = True
 
     def read(self, call: str, **arguments: object) -> Json:
@@ -375,29 +375,29 @@ class BatchCalls:
                 "inside a batch give the idempotency_key to the batch, not to a call"
             )
         made = {"call": call, **arguments}
-        self._told = self._tried(made)
+        self._report = self._tried(made)
         self._writes.append(made)
-        return self._told["answers"][-1]
+        return self._report["answers"][-1]
 
     @property
     def has_changes(self) -> bool:
         """Whether the batch has writes."""
-        return self._told["changes"]
+        return self._report["changes"]
 
     @property
     def base(self) -> int:
         """The commit whose exact memory is read; 0 before the batch begins."""
-        return self._told.get("base", 0)
+        return self._report.get("base", 0)
 
     @property
     def touched(self) -> list[Touched]:
         """See `KeyBatch.touched`."""
-        told = self._told.get("touched", ())
-        return [Touched(each["key"], each["set"], each["id"], each["version"]) for each in told]
+        answer = self._report.get("touched", ())
+        return [Touched(each["key"], each["set"], each["id"], each["version"]) for each in answer]
 
     def commit(self) -> Json:
         """Make the server commit the batch; return its report of the commit."""
-        return self._ask(self._writes, touched=self._told["touched"])["commit"]
+        return self._ask(self._writes, touched=self._report["touched"])["commit"]
 
     def _tried(self, call: Json) -> dict[str, Any]:
         if not self.open:
@@ -409,7 +409,7 @@ class BatchCalls:
         body = {
             "calls": calls,
             "answered": answered,
-            "base": self._told.get("base"),
+            "base": self._report.get("base"),
             "has_read": self._has_read,
             **how,
         }
@@ -603,8 +603,10 @@ def key_pages(
 ) -> Iterator[list[str]]:
     """Yield the keys of a space, a page at a time."""
     while True:
-        told = connection.get("/v1/keys", space=space, prefix=prefix, after=after, limit=KEYS_PAGE)
-        yield told["keys"]
-        if not told["more"]:
+        answer = connection.get(
+            "/v1/keys", space=space, prefix=prefix, after=after, limit=KEYS_PAGE
+        )
+        yield answer["keys"]
+        if not answer["more"]:
             return
-        after = told["keys"][-1]
+        after = answer["keys"][-1]

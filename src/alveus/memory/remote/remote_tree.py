@@ -182,8 +182,8 @@ class RemoteTree:
         """Add *by* to the number at *location*, and return the sum."""
         if type(by) not in (int, float):
             raise InvalidValue("by", f"must be an int or a float, not {short_repr(by)}")
-        told = self._write("increment", location, expiry, by=value_json(by))
-        total = value_of(told)
+        answer = self._write("increment", location, expiry, by=value_json(by))
+        total = value_of(answer)
         assert isinstance(total, (int, float))  # noqa: S101 - the server says so
         return total
 
@@ -243,11 +243,11 @@ def expiry_json(expiry: Expiry) -> dict[str, Any]:
     return {} if expiry is None else {"expires_at": format_time(moment(expiry))}
 
 
-def read_found(told: Mapping[str, Any]) -> Value | NonValue:
+def read_found(answer: Mapping[str, Any]) -> Value | NonValue:
     """Return the result of a read from its JSON."""
-    if told["found"] == "value":
-        return value_of(told["value"])
-    return NonValue.OBJECT if told["found"] == "object" else MISSING
+    if answer["found"] == "value":
+        return value_of(answer["value"])
+    return NonValue.OBJECT if answer["found"] == "object" else MISSING
 
 
 def branch_nodes(branch: Branch, start: tuple[str, ...] = ()) -> list[dict[str, Any]]:

@@ -149,20 +149,20 @@ class _Turns:
     def __init__(self) -> None:
         self._locks = WeakValueDictionary[tuple[bytes, str], asyncio.Lock]()
 
-    def of(self, scope: Scope, told: object) -> AbstractAsyncContextManager[object]:
+    def of(self, scope: Scope, request: object) -> AbstractAsyncContextManager[object]:
         """Return a context that waits for the turn of a request."""
         session = next((value for name, value in scope["headers"] if name == SESSION), None)
-        request_id = _request_id(told)
+        request_id = _request_id(request)
         if session is None or request_id is None:
             return nullcontext()
         return self._locks.setdefault((session, request_id), asyncio.Lock())
 
 
-def _request_id(told: object) -> str | None:
+def _request_id(request: object) -> str | None:
     """Return the id of a request as text (`mcp` treats 1 and "1" as equal); None if it has none."""
-    if not isinstance(told, dict) or "method" not in told:
+    if not isinstance(request, dict) or "method" not in request:
         return None
-    request_id = cast("dict[str, Any]", told).get("id")
+    request_id = cast("dict[str, Any]", request).get("id")
     return None if request_id is None else str(request_id)
 
 
@@ -206,14 +206,14 @@ async def _with_body_checked(
         return
     try:
         read: Any = json.loads(body, object_pairs_hook=unique_fields)
-        told: Any = valid_request(read)
-        body = body if told is read else json.dumps(told).encode()
+        request: Any = valid_request(read)
+        body = body if request is read else json.dumps(request).encode()
     except InvalidInput as error:
         message = f"{error}; nothing was done"
         await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, message)
         return
     except (ValueError, RecursionError):
-        told = None  # `mcp` says what is wrong
+        request = None  # `mcp` says what is wrong
     unread: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
     refused = False
 
@@ -223,13 +223,13 @@ async def _with_body_checked(
     async def answer(message: Message) -> None:
         nonlocal refused
         if message["type"] == "http.response.start" and message["status"] == HTTPStatus.ACCEPTED:
-            refused = _is_question(told)
+            refused = _is_question(request)
             if refused:
                 await _send_error(send, HTTPStatus.BAD_REQUEST, types.INVALID_REQUEST, NO_ID)
         if not refused:
             await send(message)
 
-    async with turns.of(scope, told):
+    async with turns.of(scope, request):
         await app(scope, replayed, answer)
 
 
@@ -246,9 +246,9 @@ async def _whole(receive: Receive) -> bytes | None:
     return bytes(body)
 
 
-def _is_question(told: Any) -> bool:  # noqa: ANN401 - any JSON
+def _is_question(request: Any) -> bool:  # noqa: ANN401 - any JSON
     """Return whether a parsed message is a request, not a notification or a response."""
-    method = told.get("method")
+    method = request.get("method")
     return method is not None and not method.startswith("notifications/")
 
 
@@ -274,7 +274,7 @@ async def _refuse(send: Send, error: AlveusError) -> None:
 async def _send_error(
     send: Send, status: int, code: int, message: str, *extra: tuple[bytes, bytes]
 ) -> None:
-    told = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
+    answer = {"jsonrpc": "2.0", "id": None, "error": {"code": code, "message": message}}
     headers = [(b"content-type", b"application/json"), *extra]
     await send({"type": "http.response.start", "status": status, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(told).encode()})
+    await send({"type": "http.response.body", "body": json.dumps(answer).encode()})

@@ -118,15 +118,15 @@ class ServedKey:
         return answer if reads else answer.noting(asked.replaced)
 
 
-def valid_request(told: object) -> object:
+def valid_request(sent: object) -> object:
     """Return a JSON-RPC message with valid text in its arguments and client; see `valid_text`.
 
     `mcp` rejects a message with an escaped lone surrogate. The number of replaced characters is
     added to ``_meta``. Names and ids do not change.
     """
-    if not isinstance(told, dict):
-        return told
-    request = cast("dict[str, object]", told)
+    if not isinstance(sent, dict):
+        return sent
+    request = cast("dict[str, object]", sent)
     params = request.get("params")
     if not isinstance(params, dict):
         return request

@@ -176,8 +176,8 @@ def _tool(schema: ToolSchema) -> types.Tool:
         idempotent_hint=None if reads else schema.name != "remember",
         open_world_hint=False,
     )
-    told: dict[str, Any] = {**schema.mcp(), "title": TITLES[schema.name], "annotations": hints}
-    return types.Tool.model_validate(told)
+    fields: dict[str, Any] = {**schema.mcp(), "title": TITLES[schema.name], "annotations": hints}
+    return types.Tool.model_validate(fields)
 
 
 async def _asked_of_memory(

@@ -170,8 +170,8 @@ def _read_again(error: ValidationError) -> SessionMessage | None:
     """Return the message of a line after replacing invalid text; None if it is not a message."""
     line = error.errors(include_url=False)[0]["input"]
     try:
-        told = valid_request(json.loads(line))
-        return SessionMessage(types.jsonrpc_message_adapter.validate_json(json.dumps(told)))
+        request = valid_request(json.loads(line))
+        return SessionMessage(types.jsonrpc_message_adapter.validate_json(json.dumps(request)))
     except (TypeError, ValueError, RecursionError):
         return None
 
@@ -181,19 +181,19 @@ def _unreadable(error: ValidationError) -> types.JSONRPCError:
     first = error.errors(include_url=False)[0]
     line, request_id = first["input"], None
     try:
-        told = json.loads(line) if isinstance(line, str) else line
+        request = json.loads(line) if isinstance(line, str) else line
     except (ValueError, RecursionError):
-        told = None
-    if isinstance(told, dict):
-        request_id = _told_id(cast("dict[str, Any]", told).get("id"))
-    code = types.PARSE_ERROR if told is None else types.INVALID_REQUEST
+        request = None
+    if isinstance(request, dict):
+        request_id = _sendable_id(cast("dict[str, Any]", request).get("id"))
+    code = types.PARSE_ERROR if request is None else types.INVALID_REQUEST
     message = f"the line is no message of JSON-RPC ({first['msg']}); nothing was done"
     return types.JSONRPCError(
         jsonrpc="2.0", id=request_id, error=types.ErrorData(code=code, message=message)
     )
 
 
-def _told_id(given: object) -> int | str | None:
+def _sendable_id(given: object) -> int | str | None:
     """Return the id of a request, if a response can carry it: without lone surrogates."""
     if isinstance(given, str):
         return given if given.encode(errors="ignore").decode() == given else None
