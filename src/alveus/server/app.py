@@ -151,10 +151,10 @@ def _unreadable(error: RequestValidationError) -> str:
     first = error.errors()[0]
     if first["type"] == "json_invalid":
         return f"body: is not JSON ({first['ctx']['error']} at character {first['loc'][-1]})"
-    place = ".".join(map(str, first["loc"]))
-    if place == "body" and isinstance(error.body, bytes) and error.body:
+    location = ".".join(map(str, first["loc"]))
+    if location == "body" and isinstance(error.body, bytes) and error.body:
         return "body: was not read as JSON; send the header Content-Type: application/json"
-    return f"{place}: {first['msg']}"
+    return f"{location}: {first['msg']}"
 
 
 def _methods_at(app: FastAPI, scope: Scope) -> list[str]:

@@ -175,8 +175,8 @@ def map_of_items(
     points = at.open("read").points(sets=sets, limit=limit)
     set_names = sorted({*points.sets})
     speakers = sorted({name for name in points.speakers if name is not None})
-    of_set = {name: place for place, name in enumerate(set_names)}
-    of_speaker: dict[str | None, int] = {name: place for place, name in enumerate(speakers)}
+    of_set = {name: number for number, name in enumerate(set_names)}
+    of_speaker: dict[str | None, int] = {name: number for number, name in enumerate(speakers)}
     columns: Document = {
         "ids": [*points.ids],
         "x": points.x.round(MAP_DIGITS).tolist(),

@@ -101,9 +101,9 @@ def _among(operand: object, key: str) -> Where:
     for each in ids:
         if not isinstance(each, str):
             raise InvalidInput('memory_ids must be a list of ids, or {"in": [ids]}')
-        place = MemoryPlace.unpacked(each)
-        if place is None or place.key == key:
-            chosen.append(each.lower() if place is None else place.item_id)
+        location = MemoryPlace.unpacked(each)
+        if location is None or location.key == key:
+            chosen.append(each.lower() if location is None else location.item_id)
     return {"$id": {"in": chosen}}
 
 

@@ -235,7 +235,7 @@ def _open(caller: Caller, key: str, access: Access) -> KeyMemory:
     return caller.key(_space(caller), key, access)
 
 
-def _place(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
+def _located(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
     """Return the location of a mem0 id; its item may have been deleted.
 
     Raises:
@@ -257,8 +257,8 @@ def _place(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
         live = [each for each in found if memory.key(each.key).set(each.set_name).get(item_id)]
         found = live or found
     if len(found) > 1:
-        places = ", ".join(f"{each.packed} of {Entity.of_key(each.key).name!r}" for each in found)
-        raise InvalidInput(f"several memories have the id {memory_id}; name one: {places}")
+        located = ", ".join(f"{each.packed} of {Entity.of_key(each.key).name!r}" for each in found)
+        raise InvalidInput(f"several memories have the id {memory_id}; name one: {located}")
     if not found:
         raise NotFound(f"there is no memory {memory_id!r}")
     return found[0]
@@ -268,15 +268,15 @@ def _found(caller: Caller, memory_id: str, access: Access) -> tuple[MemoryPlace,
     """Return a memory with its location and its set.
 
     Raises:
-        InvalidInput: See `_place`.
+        InvalidInput: See `_located`.
         NotFound: The memory does not exist.
     """
-    place = _place(caller, memory_id, access)
-    inside = _open(caller, place.key, access).set(place.set_name)
-    item = inside.get(place.item_id)
+    at = _located(caller, memory_id, access)
+    inside = _open(caller, at.key, access).set(at.set_name)
+    item = inside.get(at.item_id)
     if item is None:
         raise NotFound(f"there is no memory {memory_id!r}")
-    return place, inside, item
+    return at, inside, item
 
 
 def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[KeyMemory, Where]]:
@@ -320,8 +320,8 @@ def _expiry(day: date | None) -> datetime | None:
 
 def _shown(key: str, item: Item) -> Document:
     fields = Mem0Memory.of_item(key, item).fields()
-    place = MemoryPlace(key, item.set_name or "", item.id or "")
-    return {"id": place.id, **cast("Document", wired(fields))}
+    at = MemoryPlace(key, item.set_name or "", item.id or "")
+    return {"id": at.id, **cast("Document", wired(fields))}
 
 
 def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) -> Document:
@@ -354,8 +354,8 @@ def add(
     read = [(each, *each.read()) for each in body.messages]
     said = [(message, text) for message, text, _ in read if text]
     left_out = [
-        {"message": place, "role": message.role, "type": kind}
-        for place, (message, _, others) in enumerate(read)
+        {"message": number, "role": message.role, "type": kind}
+        for number, (message, _, others) in enumerate(read)
         for kind in others
     ]
     kept = Mem0Memory(
@@ -522,29 +522,29 @@ def search(caller: Asking, body: _SearchBody) -> Document:
 @router.get("/v1/memories/{memory_id:whole}/history")
 def history(caller: Asking, memory_id: str) -> list[Document]:
     """List the versions of a memory, oldest first, even after its deletion."""
-    place = _place(caller, memory_id, "read")
-    inside = _open(caller, place.key, "read").set(place.set_name)
-    versions = inside.history(place.item_id)
+    at = _located(caller, memory_id, "read")
+    inside = _open(caller, at.key, "read").set(at.set_name)
+    versions = inside.history(at.item_id)
     if not versions:
         raise NotFound(f"there is no memory {memory_id!r}")
     rows: list[Document] = []
     old: Item | None = None
     for item in versions:
         if old is None or not (MARKS in item.metadata and MARKS not in old.metadata):
-            rows.append(_history_row(place, old, item, "ADD" if old is None else "UPDATE"))
+            rows.append(_history_row(at, old, item, "ADD" if old is None else "UPDATE"))
         old = item
     if old is not None and old.retired is not None:
-        rows.append(_history_row(place, old, None, "DELETE"))
+        rows.append(_history_row(at, old, None, "DELETE"))
     return rows
 
 
-def _history_row(place: MemoryPlace, old: Item | None, new: Item | None, event: str) -> Document:
-    shown = _shown(place.key, cast("Item", new or old))
+def _history_row(at: MemoryPlace, old: Item | None, new: Item | None, event: str) -> Document:
+    shown = _shown(at.key, cast("Item", new or old))
     return {
-        "id": f"{place.id}:{event}:{new.version if new is not None else 0}",
-        "memory_id": place.id,
+        "id": f"{at.id}:{event}:{new.version if new is not None else 0}",
+        "memory_id": at.id,
         "input": [],
-        "old_memory": None if old is None else _shown(place.key, old)["memory"],
+        "old_memory": None if old is None else _shown(at.key, old)["memory"],
         "new_memory": None if new is None else shown["memory"],
         "event": event,
         "metadata": shown["metadata"],
@@ -557,8 +557,8 @@ def _history_row(place: MemoryPlace, old: Item | None, new: Item | None, event: 
 @router.get("/v1/memories/{memory_id:whole}")
 def get(caller: Asking, memory_id: str) -> Document:
     """Read a memory."""
-    place, _, item = _found(caller, memory_id, "read")
-    return _shown(place.key, item)
+    at, _, item = _found(caller, memory_id, "read")
+    return _shown(at.key, item)
 
 
 @router.get("/v1/entities")
@@ -590,9 +590,9 @@ def users(
 @router.put("/v1/memories/{memory_id:whole}")
 def update(caller: Asking, memory_id: str, body: _Change) -> Document:
     """Change a memory, as a new version."""
-    place, inside, item = _found(caller, memory_id, "write")
-    changed = inside.update(place.item_id, **cast("Any", _changes(place.key, item, body)))
-    return _shown(place.key, changed) | forms.replaced_field(body.replaced)
+    at, inside, item = _found(caller, memory_id, "write")
+    changed = inside.update(at.item_id, **cast("Any", _changes(at.key, item, body)))
+    return _shown(at.key, changed) | forms.replaced_field(body.replaced)
 
 
 def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
@@ -613,13 +613,13 @@ def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
 def batch_update(caller: Asking, body: Mem0Changes) -> Document:
     """Change memories; memories of one user change in one commit."""
     found = [(_found(caller, each.memory_id, "write"), each) for each in body.memories]
-    changes = [(place, _changes(place.key, item, each)) for (place, _, item), each in found]
-    for key in dict.fromkeys(place.key for place, _ in changes):
+    changes = [(at, _changes(at.key, item, each)) for (at, _, item), each in found]
+    for key in dict.fromkeys(at.key for at, _ in changes):
         with _open(caller, key, "write").batch() as batch:
-            for place, fields in changes:
-                if place.key == key:
-                    inside = batch.set(place.set_name)
-                    inside.update(place.item_id, **cast("Any", fields))
+            for at, fields in changes:
+                if at.key == key:
+                    inside = batch.set(at.set_name)
+                    inside.update(at.item_id, **cast("Any", fields))
     replaced = sum(each.replaced for each in body.memories)
     return {
         "message": f"Successfully updated {len(changes)} memories",
@@ -630,19 +630,19 @@ def batch_update(caller: Asking, body: Mem0Changes) -> Document:
 @described.delete("/v1/batch", **schemas.answers(Mem0Done))
 def batch_delete(caller: Asking, body: Mem0Deletions) -> Document:
     """Retire memories; memories of one user in one commit."""
-    places = [_found(caller, each.memory_id, "write")[0] for each in body.memories]
-    _retire(caller, places)
-    return {"message": f"Successfully deleted {len(places)} memories"}
+    located = [_found(caller, each.memory_id, "write")[0] for each in body.memories]
+    _retire(caller, located)
+    return {"message": f"Successfully deleted {len(located)} memories"}
 
 
-def _retire(caller: Caller, places: Iterable[MemoryPlace]) -> None:
+def _retire(caller: Caller, located: Iterable[MemoryPlace]) -> None:
     by_key: dict[str, list[MemoryPlace]] = {}
-    for place in places:
-        by_key.setdefault(place.key, []).append(place)
+    for at in located:
+        by_key.setdefault(at.key, []).append(at)
     for key, inside in by_key.items():
         with _open(caller, key, "write").batch() as batch:
             for name in SETS:
-                ids = [place.item_id for place in inside if place.set_name == name]
+                ids = [at.item_id for at in inside if at.set_name == name]
                 if ids:
                     batch.set(name).delete(ids)
 
@@ -672,8 +672,8 @@ def delete(
     delete_linked: Literal["false"] | None = None,  # noqa: ARG001 - another value is refused
 ) -> Document:
     """Retire a memory; its history stays. Memories that it superseded stay superseded."""
-    place, inside, _ = _found(caller, memory_id, "write")
-    inside.delete(place.item_id)
+    at, inside, _ = _found(caller, memory_id, "write")
+    inside.delete(at.item_id)
     return {"message": "Memory deleted successfully!"}
 
 

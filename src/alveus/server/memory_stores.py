@@ -6,7 +6,7 @@ alone, and a search of "memories" finds only current versions. Exact memory reco
 current.
 """
 
-# ruff: noqa: FAST003 - `_place` reads the store of an address
+# ruff: noqa: FAST003 - `_requested_store` reads the store of an address
 
 from __future__ import annotations
 
@@ -204,11 +204,11 @@ class _RequestedStore(NamedTuple):
         return store
 
 
-async def _place(caller: Asking, store_id: str) -> _RequestedStore:
+async def _requested_store(caller: Asking, store_id: str) -> _RequestedStore:
     return _RequestedStore(caller, store_id)
 
 
-AtStore = Annotated[_RequestedStore, Depends(_place)]
+AtStore = Annotated[_RequestedStore, Depends(_requested_store)]
 
 
 # --- stores ---------------------------------------------------------------------------------------
@@ -597,7 +597,7 @@ def _is_between(time: str, first: datetime | None, last: datetime | None) -> boo
     return (first is None or moment >= first) and (last is None or moment <= last)
 
 
-_PLACES: Mapping[str, tuple[str, ...]] = {"path": ("path",), "latest": ("created_at", "id")}
+_ORDERS: Mapping[str, tuple[str, ...]] = {"path": ("path",), "latest": ("created_at", "id")}
 """The fields that order rows."""
 
 
@@ -609,23 +609,25 @@ def _paged(
     The row at the position may be deleted by now, as when a client deletes each page it reads.
     """
 
-    def place(row: Document) -> list[str]:
-        return [row[name] for name in _PLACES[order]]
+    def position(row: Document) -> list[str]:
+        return [row[name] for name in _ORDERS[order]]
 
-    rest = sorted(rows, key=place, reverse=order == "latest")
+    rest = sorted(rows, key=position, reverse=order == "latest")
     if page is not None:
-        last = _place_named(page, len(_PLACES[order]))
+        last = _position_named(page, len(_ORDERS[order]))
         rest = [
-            row for row in rest if (place(row) < last if order == "latest" else place(row) > last)
+            row
+            for row in rest
+            if (position(row) < last if order == "latest" else position(row) > last)
         ]
     shown = rest[:limit]
     mark = None
     if len(rest) > limit:
-        mark = urlsafe_b64encode(json.dumps(place(shown[-1])).encode()).decode()
+        mark = urlsafe_b64encode(json.dumps(position(shown[-1])).encode()).decode()
     return {"data": shown, "next_page": mark}
 
 
-def _place_named(page: str, names: int) -> list[str]:
+def _position_named(page: str, names: int) -> list[str]:
     """Return the position of the last row before a page.
 
     Raises:

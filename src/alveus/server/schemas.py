@@ -220,10 +220,10 @@ class ItemMap(BaseModel):
     y: list[float]
     times: list[int] = Field(description="Seconds since 1970.")
     sets: list[str]
-    set: list[int] = Field(description="Places in `sets`.")
+    set: list[int] = Field(description="Positions in `sets`.")
     speakers: list[str]
-    speaker: list[int] = Field(description="Places in `speakers`; -1: nobody.")
-    share: float = Field(description="How much of all difference the places show, 0 to 1.")
+    speaker: list[int] = Field(description="Positions in `speakers`; -1: nobody.")
+    share: float = Field(description="How much of all differences the positions show, 0 to 1.")
     unplaced: int = Field(description="Items that wait for their vectors, or have no text.")
     left_out: int = Field(description="Items beyond the limit.")
 

@@ -329,9 +329,11 @@ def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> 
         elif row not in shown and row not in versions:
             shown[row] = -depth
     answer = {row: found[row] for row in visible([*shown])}
-    places = {row: place for place, row in enumerate(shown)} | dict.fromkeys(versions, 0)
+    positions = {row: number for number, row in enumerate(shown)} | dict.fromkeys(versions, 0)
     edges = {
-        (places[a], places[b]) for a, b in above.pairs | below.pairs if {a, b} <= places.keys()
+        (positions[a], positions[b])
+        for a, b in above.pairs | below.pairs
+        if {a, b} <= positions.keys()
     }
     return {
         "nodes": [_version_node(answer.get(row), depth) for row, depth in shown.items()],
@@ -388,6 +390,6 @@ def _readings_of(store: Store, run: Run, ref: SetRef, item_id: str) -> list[dict
         asked = [search.query for search in read.searches if (ref, item_id) in search.hits]
         if (ref, item_id) in read.item_refs():
             time = format_time(moment(store.time_of_commit(step.commit)))
-            place: dict[str, Json] = {"run": run.id, "agent": run.agent, "action": step.action}
-            answer.append(place | {"queries": [*asked], "time": time})
+            fields: dict[str, Json] = {"run": run.id, "agent": run.agent, "action": step.action}
+            answer.append(fields | {"queries": [*asked], "time": time})
     return answer

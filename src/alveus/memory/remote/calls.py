@@ -194,7 +194,7 @@ class Remote(Protocol):
         """The calls to the server."""
         ...
 
-    def place(self, access: Access, /) -> dict[str, Json]:
+    def address(self, access: Access, /) -> dict[str, Json]:
         """Return the request fields that identify the object, for a call of this access."""
         ...
 
@@ -236,13 +236,13 @@ def ask_for(
     """
     given = call.shape.bind(of, *args, **kwargs).arguments
     try:
-        sent = call.sent(given) | of.place(call.access) | more
+        sent = call.sent(given) | of.address(call.access) | more
     except InvalidInput as error:
         try:
             _refuse(call, of, args, kwargs)
         except NotFound:
             raise error from None
-        sent = call.sent(_valid(given)) | of.place(call.access) | more
+        sent = call.sent(_valid(given)) | of.address(call.access) | more
     except NotSent as error:
         _refuse(call, of, args, kwargs)
         raise InvalidInput(f"{call.name}: {error} has no JSON form") from None

@@ -104,26 +104,26 @@ class RemoteSet(MemorySet):
         if self._options:
             definition(self._options)
             self._wanted = self._made = definition_json(self._options)
-            if self._ask("size", set=self._defining_place()):
+            if self._ask("size", set=self._defining_address()):
                 self._wanted = {}  # the set has the requested definition
         return ()
 
-    def _place(self) -> dict[str, Any]:
-        place: dict[str, Any] = {"name": self.name, "knowledge": self._ref.scope.key is None}
+    def _address(self) -> dict[str, Any]:
+        address: dict[str, Any] = {"name": self.name, "knowledge": self._ref.scope.key is None}
         if self._ttl is not None and not self.calls.read_only:
             seconds = ttl_us(self._ttl.after) / 1_000_000
-            place["ttl"] = {"after_s": seconds, "refresh": self._ttl.refresh}
-        return place
+            address["ttl"] = {"after_s": seconds, "refresh": self._ttl.refresh}
+        return address
 
-    def _defining_place(self) -> dict[str, Any]:
+    def _defining_address(self) -> dict[str, Any]:
         """Return the set's fields in a call that may define the set."""
         if self._wanted:
-            return self._place() | {"definition": self._wanted}
-        return self._place() | ({"made": self._made} if self._made else {})
+            return self._address() | {"definition": self._wanted}
+        return self._address() | ({"made": self._made} if self._made else {})
 
-    def place(self, access: Access) -> dict[str, Any]:
-        """See `Remote.place`."""
-        return {"set": self._place() if access == "read" else self._defining_place()}
+    def address(self, access: Access) -> dict[str, Any]:
+        """See `Remote.address`."""
+        return {"set": self._address() if access == "read" else self._defining_address()}
 
     def twin(self, engine: Engine) -> MemorySet:
         """See `Remote.twin`."""
@@ -136,7 +136,7 @@ class RemoteSet(MemorySet):
     def definition(self) -> Definition:
         """See `SetReads.definition`."""
         is_to_make = self._made and not len(self)
-        return self._ask("definition", **self.place("write" if is_to_make else "read"))
+        return self._ask("definition", **self.address("write" if is_to_make else "read"))
 
     def __iter__(self) -> Iterator[Item]:
         after: str | None = None
@@ -148,7 +148,7 @@ class RemoteSet(MemorySet):
 
     def admit(self, value: object) -> Verdict:
         """See `SetWrites.admit`."""
-        return self._ask("admit", value, set=self._defining_place())
+        return self._ask("admit", value, set=self._defining_address())
 
     def _add(
         self,
@@ -174,7 +174,7 @@ class RemoteSet(MemorySet):
         checked_options(chosen)
         wanted = definition_json(chosen)
         self._wanted = {}
-        answer = self.calls.write("set.redefine", set=self._place(), definition=wanted)
+        answer = self.calls.write("set.redefine", set=self._address(), definition=wanted)
         return Definition.from_json(answer["result"])
 
     @property
@@ -197,8 +197,8 @@ class RemoteQuarantine(Quarantine):
         """See `Remote.calls`."""
         return cast("RemoteWriter", self._writer).calls
 
-    def place(self, _: Access) -> dict[str, Any]:
-        """See `Remote.place`."""
+    def address(self, _: Access) -> dict[str, Any]:
+        """See `Remote.address`."""
         return {"name": self._name, "of_knowledge": self._scope.key is None}
 
     def twin(self, engine: Engine) -> Quarantine:
@@ -245,8 +245,8 @@ class RemoteConversation(ConversationMemory):
     def _set(self) -> MemorySet:
         return RemoteSet(self._writer, self._ref, {})
 
-    def place(self, _: Access) -> dict[str, Any]:
-        """See `Remote.place`."""
+    def address(self, _: Access) -> dict[str, Any]:
+        """See `Remote.address`."""
         zone = {} if self._zone is None else {"timezone": self._zone.name(datetime.now(UTC))}
         return {"conversation": self.name, **zone}
 
@@ -284,8 +284,8 @@ class RemoteFacts(Facts):
     def __repr__(self) -> str:
         return f"<facts of key {self._scope.key!r}>"
 
-    def place(self, _: Access) -> dict[str, Any]:
-        """See `Remote.place`."""
+    def address(self, _: Access) -> dict[str, Any]:
+        """See `Remote.address`."""
         return {}
 
     def twin(self, engine: Engine) -> Facts:
@@ -429,8 +429,8 @@ class RemoteSets(OwnerSets):
         """See `Remote.calls`."""
         return self._writer.calls
 
-    def place(self, _: Access) -> dict[str, Json]:
-        """See `Remote.place`."""
+    def address(self, _: Access) -> dict[str, Json]:
+        """See `Remote.address`."""
         return {"of_knowledge": True} if self._scope.key is None else {}
 
     def twin(self, engine: Engine) -> OwnerSets:

@@ -162,8 +162,8 @@ async def _explain_errors(ctx: Ctx, call_next: CallNext) -> HandlerResult:
         raise
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "params"
-        raise MCPError(types.INVALID_PARAMS, f"{ctx.method}: {place}: {first['msg']}") from error
+        location = ".".join(map(str, first["loc"])) or "params"
+        raise MCPError(types.INVALID_PARAMS, f"{ctx.method}: {location}: {first['msg']}") from error
     except Exception as error:
         raise MCPError(types.INTERNAL_ERROR, str(noted(ctx.method))) from error
 
