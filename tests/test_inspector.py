@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from alveus import Memory
-from alveus.server import inspector_routes, item_traces
+from alveus.server import inspector, item_traces
 from alveus.server.tokens import TokenFile
 from alveus.store.items import Item
 from inspected import inspecting, remember
@@ -81,7 +81,7 @@ def test_commits_among_many_of_another_space_are_found(tmp_path, monkeypatch):
         page = made.ask("GET", "/v1/journal", limit=2)[1]
         assert [done["number"] for done in page["commits"]] == [1]
         assert page["next"] is None
-        monkeypatch.setattr(inspector_routes, "COMMITS_LOOKED_THROUGH", 50)
+        monkeypatch.setattr(inspector, "COMMITS_LOOKED_THROUGH", 50)
         assert made.ask("GET", "/v1/journal", limit=2)[1] == {"commits": [], "next": 12}
         page = made.ask("GET", "/v1/journal", limit=2, before=12)[1]
         assert [done["number"] for done in page["commits"]] == [1]
@@ -223,7 +223,7 @@ def test_runs_and_what_is_held_back_are_told_in_pages(served, monkeypatch):
     assert ([run["run"] for run in first["runs"]], first["more"]) == ([2], True)
     last = client.ask("GET", "/v1/runs", limit=1, before=2)[1]
     assert ([run["run"] for run in last["runs"]], last["more"]) == ([1], False)
-    monkeypatch.setattr(inspector_routes, "KEYS_LOOKED_THROUGH", 2)
+    monkeypatch.setattr(inspector, "KEYS_LOOKED_THROUGH", 2)
     page, keys = client.ask("GET", "/v1/quarantine/all")[1], []
     while page["next"] is not None:
         keys += [each["key"] for each in page["held"]]
@@ -243,7 +243,7 @@ def test_pages_ask_for_nothing_that_the_server_does_not_answer(served):
     described = served.client().ask("GET", "/openapi.json")[1]["paths"]
     asked = {
         (found["method"], f"/v1/{found['path']}")
-        for script in Path(inspector_routes.__file__).with_name("ui").glob("*.js")
+        for script in Path(inspector.__file__).with_name("ui").glob("*.js")
         for found in ASKED.finditer(script.read_text("utf-8"))
     }
     assert len(asked) > 20, "the pages ask in another form now"

@@ -25,15 +25,15 @@ export interface BatchAnswer {
 /** Calls that are committed together, or not at all. */
 export interface BatchBody {
   calls: Array<ExactIsExist | ExactGetFieldNames | ExactNames | ExactDelete | ExactMove | ExactClear | ExactAppend | ExactIncrement | ExactSet | ExactNewObject | ReadValue | ReadFields | Subtree | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize>;
-  /** Commit nothing; tell the last answer. */
+  /** Commit nothing; return the last answer. */
   dry_run?: boolean;
   /** The commit as of which exact memory is read. */
   base?: number | null;
-  /** It rests on what was read of exact memory, by a dry run. */
+  /** The calls depend on exact memory that a dry run read. */
   has_read?: boolean;
   /** How many of the calls a dry run has answered. */
   answered?: number;
-  /** As a dry run told; if it is other by now, nothing is committed. */
+  /** As a dry run answered; if it differs by now, nothing is committed. */
   touched?: Array<TouchedItem> | null;
 }
 
@@ -907,12 +907,12 @@ export interface ItemMap {
   /** Seconds since 1970. */
   times: Array<number>;
   sets: Array<string>;
-  /** Places in `sets`. */
+  /** Positions in `sets`. */
   set: Array<number>;
   speakers: Array<string>;
-  /** Places in `speakers`; -1: nobody. */
+  /** Positions in `speakers`; -1: nobody. */
   speaker: Array<number>;
-  /** How much of all difference the places show, 0 to 1. */
+  /** How much of all differences the positions show, 0 to 1. */
   share: number;
   /** Items that wait for their vectors, or have no text. */
   unplaced: number;

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, cast
 
 from alveus.embed import Embedder
-from alveus.memory.async_calls import AsyncObject, CallExecutor, awaited, direct, in_thread
+from alveus.memory.async_calls import AsyncObject, CallExecutor, awaited, direct, in_thread, same
 from alveus.memory.async_objects import AsyncKey, AsyncKnowledge
 from alveus.memory.keys import KeyMemory, no_attribute
 from alveus.memory.memory import Memory
@@ -101,34 +101,16 @@ class AsyncMemory(AsyncObject[Memory]):
     subscribe = direct(Memory.subscribe)
     on_compaction = direct(Memory.on_compaction)
 
-    @property
-    def space(self) -> str:
-        """See `Memory.space`."""
-        return self.sync.space
-
-    @property
-    def engine(self) -> Engine:
-        """See `Memory.engine`."""
-        return self.sync.engine
-
-    @property
-    def timezone(self) -> str:
-        """See `Memory.timezone`."""
-        return self.sync.timezone
+    space: str = same(Memory.space)
+    engine: Engine = same(Memory.engine)
+    timezone: str = same(Memory.timezone)
 
     def in_timezone(self, timezone: tzinfo | str) -> AsyncMemory:
         """See `Memory.in_timezone`."""
         return AsyncMemory(self._calls, self.sync.in_timezone(timezone))
 
-    @property
-    def short_term_ttl(self) -> Ttl | None:
-        """See `Memory.short_term_ttl`."""
-        return self.sync.short_term_ttl
-
-    @property
-    def embedder(self) -> Embedder:
-        """See `Memory.embedder`."""
-        return self.sync.embedder
+    short_term_ttl: Ttl | None = same(Memory.short_term_ttl)
+    embedder: Embedder = same(Memory.embedder)
 
     @property
     def store(self) -> Store:

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial, wraps
+from operator import attrgetter
 from typing import (
     Any,
     Concatenate,
@@ -266,6 +267,11 @@ class AsyncObject(Generic[T]):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.sync!r}>"
+
+
+def same(shown: property) -> Any:  # noqa: ANN401 - the annotation of the attribute says it
+    """Return a property of an asyncio object: that of its sync object, which reads no store."""
+    return property(attrgetter(f"sync.{cast('Any', shown).fget.__name__}"), doc=shown.__doc__)
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]:

@@ -27,6 +27,7 @@ from alveus.memory.async_calls import (
     ended,
     over_http,
     read,
+    same,
     write,
 )
 from alveus.memory.blocks import Blocks
@@ -90,20 +91,9 @@ class AsyncMemoryObject(AsyncObject[MemoryObject]):
     _get_object = awaited(MemoryObject.get_object)
     _get_fields = awaited(MemoryObject.get_fields)
 
-    @property
-    def path(self) -> DottedPath:
-        """See `MemoryObject.path`."""
-        return self.sync.path
-
-    @property
-    def kind(self) -> MemoryKind:
-        """See `MemoryObject.kind`."""
-        return self.sync.kind
-
-    @property
-    def ref(self) -> MemoryRef:
-        """See `MemoryObject.ref`."""
-        return self.sync.ref
+    path: DottedPath = same(MemoryObject.path)
+    kind: MemoryKind = same(MemoryObject.kind)
+    ref: MemoryRef = same(MemoryObject.ref)
 
     async def get(self, path: DottedPath | MemoryRef = "", default: object = None) -> Any:  # noqa: ANN401 - see MemoryObject.get
         """See `MemoryObject.get`."""
@@ -201,10 +191,7 @@ class AsyncMemorySet(AsyncObject[MemorySet]):
     admit = read(MemorySet.admit, value=Item)
     size = read(MemorySet.__len__)
 
-    @property
-    def name(self) -> str:
-        """See `MemorySet.name`."""
-        return self.sync.name
+    name: str = same(MemorySet.name)
 
     @property
     def quarantine(self) -> AsyncQuarantine:
@@ -237,20 +224,9 @@ class AsyncConversation(AsyncObject[ConversationMemory]):
     state_dict = read(ConversationMemory.state_dict)
     load_state_dict = write(ConversationMemory.load_state_dict)
 
-    @property
-    def name(self) -> str:
-        """See `ConversationMemory.name`."""
-        return self.sync.name
-
-    @property
-    def zone(self) -> Zone:
-        """See `ConversationMemory.zone`."""
-        return self.sync.zone
-
-    @property
-    def ref(self) -> SetRef:
-        """See `ConversationMemory.ref`."""
-        return self.sync.ref
+    name: str = same(ConversationMemory.name)
+    zone: Zone = same(ConversationMemory.zone)
+    ref: SetRef = same(ConversationMemory.ref)
 
     @over_http(ConversationMemory.summary, "read")
     async def summary(self) -> str:
@@ -332,10 +308,7 @@ class AsyncKnowledge(AsyncObject[KnowledgeMemory]):
     sets = cast("ListsSetsLater", awaited(KnowledgeMemory.sets))
     set = _opened(KnowledgeMemory.set)
 
-    @property
-    def name(self) -> str:
-        """See `KnowledgeMemory.name`."""
-        return self.sync.name
+    name: str = same(KnowledgeMemory.name)
 
     @property
     def quarantine(self) -> AsyncQuarantine:
@@ -431,20 +404,9 @@ class AsyncKey(AsyncSets[KeyMemory]):
         """The key."""
         return self.sync.key
 
-    @property
-    def space(self) -> str:
-        """See `KeyMemory.space`."""
-        return self.sync.space
-
-    @property
-    def engine(self) -> Engine:
-        """See `KeyMemory.engine`."""
-        return self.sync.engine
-
-    @property
-    def short_term_ttl(self) -> Ttl | None:
-        """See `KeyMemory.short_term_ttl`."""
-        return self.sync.short_term_ttl
+    space: str = same(KeyMemory.space)
+    engine: Engine = same(KeyMemory.engine)
+    short_term_ttl: Ttl | None = same(KeyMemory.short_term_ttl)
 
     @property
     def short_term_memory(self) -> AsyncMemoryObject:
@@ -502,15 +464,8 @@ class AsyncBatch(AsyncSets[KeyBatch]):
             await ended(ensure_future(self._calls.run_here(drop)))
             raise
 
-    @property
-    def base(self) -> int:
-        """See `KeyBatch.base`."""
-        return self.sync.base
-
-    @property
-    def touched(self) -> list[Touched]:
-        """See `KeyBatch.touched`."""
-        return self.sync.touched
+    base: int = same(KeyBatch.base)
+    touched: list[Touched] = same(KeyBatch.touched)
 
     @property
     def has_changes(self) -> bool:
