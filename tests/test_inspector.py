@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from alveus import Memory
-from alveus.server import inspector, item_traces
+from alveus.server import inspector, traces
 from alveus.server.tokens import TokenFile
 from alveus.store.items import Item
 from inspected import inspecting, remember
@@ -201,7 +201,7 @@ def test_relatives_go_as_far_as_the_key_does(served, monkeypatch):
     depths = {node["id"]: node["depth"] for node in told["nodes"]}
     assert depths == {"n1": 0, "n0": 1, "rule": 2, "n2": -1, "n3": -2, "n4": -3}
     assert [node["knowledge"] for node in told["nodes"]][2] is True
-    monkeypatch.setattr(item_traces, "MOST_RELATIVES", 2)
+    monkeypatch.setattr(traces, "MOST_RELATIVES", 2)
     told = client.ask("GET", "/v1/item/relatives", key="ada", set="chain", id="n1")[1]
     assert told["cut"]
     assert {*depths} > {node["id"] for node in told["nodes"]}

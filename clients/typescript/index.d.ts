@@ -475,7 +475,7 @@ export interface ExactMove {
   new_path: Array<string>;
 }
 
-/** Return names of fields in their own order: code points, a dot before a backslash. */
+/** Return names of fields in the order of names: code points, a dot before a backslash. */
 export interface ExactNames {
   /** The names from the root down. */
   path: Array<string>;
