@@ -29,7 +29,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .java .pooler .chromium .axe soak steady bench docs release publish clean
+.PHONY: help demo test check test-integrations .newer .older neighbours browser pictures typescript .typescript flink .types .tests .no-coverage .half-1 .half-2 .coverage-of-both .java .pooler .chromium .axe soak steady bench docs release publish clean
 
 help:  ## List these commands
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 26
@@ -41,15 +41,25 @@ check: .venv/.dev  ## The everyday checks: lint, format, types, imports, tests, 
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
-	@$(MAKE) --no-print-directory --jobs=2 .types .tests
+	@$(MAKE) --no-print-directory .no-coverage
+	@$(MAKE) --no-print-directory --jobs=3 .types .half-1 .half-2
+	@$(MAKE) --no-print-directory .coverage-of-both
 
 # Side by side: the types take one core for two minutes, less where Node seldom collects.
 .types:
 	NODE_OPTIONS=--max-semi-space-size=128 $(BIN)/pyright
 
-.tests:
-	$(BIN)/coverage erase
-	ALVEUS_TEST_SHARES=1 ALVEUS_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q -n 2 --dist each
+.tests: .no-coverage
+	@$(MAKE) --no-print-directory --jobs=2 .half-1 .half-2
+	@$(MAKE) --no-print-directory .coverage-of-both
+
+.no-coverage:
+	@$(BIN)/coverage erase
+
+.half-1 .half-2:
+	ALVEUS_TEST_SHARE=$(@:.half-%=%)/2 ALVEUS_TEST_SCALE=quick $(BIN)/coverage run -m pytest -q
+
+.coverage-of-both:
 	$(BIN)/coverage combine --quiet
 	$(BIN)/coverage report
 
