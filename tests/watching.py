@@ -6,6 +6,7 @@ second and reach nothing by themselves: `tools/unwatched_tests.py` writes it, by
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import threading
@@ -23,6 +24,9 @@ UNWATCHED = frozenset((Path(__file__).parent / "unwatched.txt").read_text(encodi
 GROWTH = os.environ.get("ALVEUS_TEST_GROWTH")
 """A folder: each process notes there what its tests reach; then all are watched."""
 
+BY_FILE = "ALVEUS_TEST_FILES" in os.environ
+"""Coverage records which files of tests reach a line (`tools/flip_comparisons.py`)."""
+
 
 def name_of(nodeid: str) -> str:
     """Return how the list names the test of *nodeid*, whatever its parameters."""
@@ -37,6 +41,8 @@ def is_coverage(trace: object) -> bool:
 @contextmanager
 def watching(nodeid: str) -> Iterator[None]:
     """Have coverage watch a test or not, for the length of the block."""
+    if BY_FILE and is_coverage(sys.gettrace()):
+        _name_context(nodeid.partition("::")[0])
     if GROWTH is not None:
         with _noted(nodeid, Path(GROWTH)):
             yield
@@ -63,6 +69,12 @@ def write_down() -> None:
         coverage = _current()
         coverage.stop()
         coverage.save()
+
+
+@functools.lru_cache(maxsize=1)  # again only when the file changes: each time writes what was seen
+def _name_context(file: str) -> None:
+    """Have coverage record the lines that are reached from here on for a file of tests."""
+    _current().switch_context(file)
 
 
 @contextmanager

@@ -1,14 +1,20 @@
 """Flip comparison operators at random, one at a time, and see whether the tests notice.
 
-    python tools/flip_comparisons.py --seed 7                  40 flips in 30 files, `make .tests`
+    python tools/flip_comparisons.py --seed 7                  40 flips in 30 files
     python tools/flip_comparisons.py --seed 7 --list           print them, change nothing
     python tools/flip_comparisons.py --seed 7 --only 3,17      these alone
-    python tools/flip_comparisons.py --seed 7 --command "…"    what has to fail; {file} is flipped
+    python tools/flip_comparisons.py --seed 7 --reached FILE   skip the run without a flip
+    python tools/flip_comparisons.py --seed 7 --command "…"    what has to fail in the end
 
-The flips are made in a copy of the repository, and the command runs in it. `<` becomes `<=`, `==`
-becomes `!=`, `is` becomes `is not`, `in` becomes `not in`, and so on. A flip that the command does
-not notice is printed with its line: either a test is missing, or the two mean the same there
-(`size > 0` and `size >= 1`). The exit code is the number of flips that were not noticed.
+The flips are made in a copy of the repository, and the tests run in it. `<` becomes `<=`, `==`
+becomes `!=`, `is` becomes `is not`, `in` becomes `not in`, and so on.
+
+The everyday tests run once without a flip, and coverage records which files of tests reach which
+line (build/reached.json; `--reached` reads it in a later run on the same commit). For each flip,
+the files that reach its line run up to the first failure, the most specific first. Only a flip that
+passes all of them goes through the command, `make .tests`. A flip that the command does not notice
+is printed with its line: either a test is missing, or the two mean the same there (`size > 0` and
+`size >= 1`). The exit code is the number of flips that were not noticed.
 """
 
 from __future__ import annotations
@@ -23,10 +29,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from coverage import CoverageData
+
 ROOT = Path(__file__).parent.parent
+REACHED = ROOT / "build" / "reached.json"
 CORE = ("facts", "memory", "runs", "search", "sets", "state", "store", "text", "values")
 """The rooms that are flipped: what keeps memory, and what it answers."""
 ELSEWHERE = ("store/postgres", "runs/runner/flink", "memory/remote")
@@ -37,7 +47,15 @@ OTHER_SIDE: dict[type[ast.cmpop], str] = {
     ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in",
 }  # fmt: skip
 LONGEST_S = 1_800
-"""What one run of the command may take; a run that hangs has noticed."""
+"""What one run of tests may take; a run that hangs has noticed."""
+MOST_SPECIFIC = 6
+"""Files of tests that run before the others that reach a line."""
+PYTEST = "-m pytest -q -p no:cacheprovider"
+TEST_S = 120
+"""What one test may take with a flip, hundreds of times its usual time; one that hangs fails."""
+
+Reached = dict[str, dict[str, list[str]]]
+"""The files of tests that reach a line of a file, by the path of the file and the line's number."""
 
 
 @dataclass(frozen=True)
@@ -105,13 +123,13 @@ def drawn(seed: int, *, files: int, count: int) -> list[Flip]:
     return first + chance.sample(rest, count - files)
 
 
-def fails(command: str, copy: Path) -> bool:
+def fails(command: str, copy: Path, **environment: str) -> bool:
     """Return whether the command fails in the copy, or hangs."""
     try:
         run = subprocess.run(
             ["sh", "-c", command],
             cwd=copy,
-            env=os.environ | {"PYTHONPATH": str(copy / "src")},
+            env=os.environ | {"PYTHONPATH": str(copy / "src")} | environment,
             check=False,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -122,13 +140,49 @@ def fails(command: str, copy: Path) -> bool:
     return run.returncode != 0
 
 
-def noticed(flip: Flip, copy: Path, command: str) -> bool:
-    """Return whether the command fails with the flip."""
+def reached_lines(copy: Path, jobs: int) -> Reached:
+    """Return which files of tests reach each line, by a run of the everyday tests in the copy."""
+    python = ".venv/bin/python"
+    run = f"{python} -m coverage run {PYTEST} -n {jobs} --dist loadfile"
+    if fails(run, copy, ALVEUS_TEST_FILES="1", ALVEUS_TEST_SCALE="quick"):
+        sys.exit("the everyday tests fail without a flip too; mend that first")
+    subprocess.run([python, "-m", "coverage", "combine", "--quiet"], cwd=copy, check=True)
+    data = CoverageData(str(copy / ".coverage"))
+    data.read()
+    reached: Reached = {}
+    for path in data.measured_files():
+        by_line = data.contexts_by_lineno(path).items()
+        lines = {str(line): sorted(filter(None, files)) for line, files in by_line}
+        reached[str(Path(path).relative_to(copy))] = lines
+    return reached
+
+
+def tests_of(flip: Flip, reached: Reached) -> list[str]:
+    """Return the files of tests that reach the line of a flip, the most specific first.
+
+    The specific ones spend a large part of their lines in the flipped file.
+    """
+    here = reached.get(flip.path, {})
+    elsewhere = Counter(
+        test for lines in reached.values() for each in lines.values() for test in each
+    )
+    in_file = Counter(test for each in here.values() for test in each)
+    tests = here.get(str(flip.line), [])
+    return sorted(tests, key=lambda test: in_file[test] / elsewhere[test], reverse=True)
+
+
+def noticed(flip: Flip, copy: Path, tests: list[str], *, jobs: int, command: str) -> str | None:
+    """Return the tests, or the command, that fail with the flip; None if all pass."""
     path = copy / flip.path
     source = path.read_text(encoding="utf-8")
     path.write_text(flip.applied(source), encoding="utf-8")
+    specific, others = " ".join(tests[:MOST_SPECIFIC]), " ".join(tests[MOST_SPECIFIC:])
     try:
-        return fails(command.replace("{file}", flip.path), copy)
+        for files in filter(None, (specific, others)):
+            run = f".venv/bin/python {PYTEST} -x --timeout={TEST_S} -n {jobs} {files}"
+            if fails(run, copy, ALVEUS_TEST_SCALE="quick"):
+                return files
+        return command if fails(command.replace("{file}", flip.path), copy) else None
     finally:
         path.write_text(source, encoding="utf-8")
 
@@ -157,20 +211,22 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--files", type=int, default=30)
     parser.add_argument("--count", type=int, default=40)
     parser.add_argument("--only", help="numbers of flips, as --list prints them")
-    parser.add_argument("--command", default="make .tests", help="what has to fail")
+    parser.add_argument("--reached", type=Path, help="which tests reach a line, of an earlier run")
+    parser.add_argument("--jobs", type=int, default=2, help="tests that run side by side (2)")
+    parser.add_argument("--command", default="make .tests", help="what has to fail in the end")
     parser.add_argument("--list", action="store_true", help="print the flips, change nothing")
     parser.add_argument("--json", action="store_true", help="print one JSON object for each")
     return parser.parse_args()
 
 
-def report(number: int, flip: Flip, *, caught: bool | None, took_s: float, as_json: bool) -> None:
-    """Print one flip; *caught* is None if it was only listed."""
+def report(number: int, flip: Flip, outcome: dict[str, object] | None, *, as_json: bool) -> None:
+    """Print one flip, and its outcome if it was tried."""
     if as_json:
-        print(json.dumps({"number": number, "caught": caught, "took_s": took_s} | asdict(flip)))
+        print(json.dumps({"number": number} | (outcome or {}) | asdict(flip)))
     else:
-        state = {None: "", True: "caught", False: "MISSED"}[caught]
+        state = "" if outcome is None else "caught" if outcome["by"] else "MISSED"
         where = f"{flip.path}:{flip.line}"
-        print(f"{number:3} {state:6} {took_s:6.0f} s  {where} {flip.operator}: {flip.text}")
+        print(f"{number:3} {state:6}  {where} {flip.operator}: {flip.text}")
     sys.stdout.flush()
 
 
@@ -181,17 +237,26 @@ def main() -> None:
     if options.only:
         wanted = {int(each) for each in options.only.split(",")}
         flips = [(number, flip) for number, flip in flips if number in wanted]
+    if options.list:
+        for number, flip in flips:
+            report(number, flip, None, as_json=options.json)
+        return
     missed = 0
     with tempfile.TemporaryDirectory() as folder:
-        copy = None if options.list else copied(Path(folder))
-        if copy is not None and fails(options.command.replace("{file}", ""), copy):
-            sys.exit(f"{options.command!r} fails without a flip too; mend that first")
+        copy = copied(Path(folder))
+        if options.reached is None:
+            reached = reached_lines(copy, options.jobs)
+            REACHED.parent.mkdir(exist_ok=True)
+            REACHED.write_text(json.dumps(reached), encoding="utf-8")
+        else:
+            reached = json.loads(options.reached.read_text(encoding="utf-8"))
         for number, flip in flips:
             begun = time.monotonic()
-            caught = None if copy is None else noticed(flip, copy, options.command)
-            missed += caught is False
-            took_s = round(time.monotonic() - begun, 1)
-            report(number, flip, caught=caught, took_s=took_s, as_json=options.json)
+            tests = tests_of(flip, reached)
+            by = noticed(flip, copy, tests, jobs=options.jobs, command=options.command)
+            missed += by is None
+            outcome = {"by": by, "took_s": round(time.monotonic() - begun, 1)}
+            report(number, flip, outcome, as_json=options.json)
     raise SystemExit(missed)
 
 
