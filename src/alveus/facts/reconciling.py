@@ -18,9 +18,9 @@ from alveus.facts.answers import (
 )
 from alveus.facts.fact import TIMELESS, Quotation
 from alveus.facts.learning_records import LearningChanges
-from alveus.sets.admission.barrier import Barrier
+from alveus.sets.admission.barrier import judged
 from alveus.sets.admission.quarantine import QuarantineDraft
-from alveus.sets.admission.verdicts import ACCEPT, Verdict
+from alveus.sets.admission.verdicts import Verdict
 from alveus.sets.writer import Writer
 from alveus.store import (
     Add,
@@ -265,8 +265,14 @@ class FactChanges:
             for number, (candidate, decision) in enumerate(decided, start=1)
             if not decision.refused and decision.decision not in ("same", "takes_back")
         }
-        verdicts = self._judged([one.item for one in new.values()])
-        for (number, one), verdict in zip(list(new.items()), verdicts, strict=True):
+        if self._writer.rules(self._facts, None) is None:
+            return new
+        items = [one.item for one in new.values()]
+        records = self._writer.records([(str(item.id), item) for item in items])
+        pairs = list(zip(items, records, strict=True))
+        judgement = judged(self._writer, self._facts, pairs)
+        self.admission_checks += judgement.checks
+        for (number, one), verdict in zip(list(new.items()), judgement.verdicts, strict=True):
             if verdict.outcome != "accept":
                 self._keep_out(decided[number - 1][0], one, verdict)
                 del new[number]
@@ -319,18 +325,6 @@ class FactChanges:
     def _links(self, quotations: Sequence[Quotation]) -> list[Link]:
         ids = dict.fromkeys(one.source for one in quotations)
         return [Link(self._conversation, item_id) for item_id in ids]
-
-    # --- rules of admission ---------------------------------------------------------------------
-
-    def _judged(self, items: Sequence[Item]) -> Sequence[Verdict]:
-        ruled = self._writer.rules(self._facts, None)
-        if ruled is None:
-            return [ACCEPT] * len(items)
-        records = self._writer.records([(str(item.id), item) for item in items])
-        barrier = Barrier(self._writer, self._facts, ruled)
-        verdicts = barrier.judge(list(zip(items, records, strict=True)))
-        self.admission_checks.append(barrier.admission_check)
-        return verdicts
 
     def _keep_out(self, candidate: CandidateFact, new: _KnownFact, verdict: Verdict) -> None:
         """Apply a rule's verdict: reject the fact, quarantine it, or use a known fact instead."""

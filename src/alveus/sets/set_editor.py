@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from alveus.errors import NotFound, Rejected
-from alveus.sets.admission.barrier import Barrier
+from alveus.sets.admission.barrier import judged
 from alveus.sets.batch import Draft
 from alveus.sets.writer import PAGE, NewId, PlannedWrite, PlannerCall, Writer
 from alveus.store import (
@@ -121,18 +121,25 @@ class SetEditor:
         return []
 
     def commit(
-        self, name: str, arguments: Sequence[Value], plan: Callable[[NewId], PlannedWrite]
+        self,
+        name: str,
+        arguments: Sequence[Value],
+        plan: Callable[[NewId], PlannedWrite],
+        *,
+        idempotency_key: str | None = None,
     ) -> Any:  # noqa: ANN401 - the result of the plan
         """Commit a plan, or gather its changes in the batch; return its result.
 
         Args:
-            name: The name of the call. The name and *arguments* identify the call in a batch.
+            name: The name of the call. The name and *arguments* identify the call in a batch, and
+                under an *idempotency_key*.
 
         Raises:
             StaleItem, DuplicateItem: Others changed the items that the plan read until the memory's
                 wait time ended, or the plan allows no retry.
         """
-        return self.writer.write(PlannerCall(name, [self.ref.name, *arguments], plan))
+        call = PlannerCall(name, [self.ref.name, *arguments], plan)
+        return self.writer.write(call, idempotency_key=idempotency_key)
 
     def change(self, name: str, arguments: Sequence[Value], changes: Sequence[ItemChange]) -> None:
         """Commit changes without replanning; see `commit`.
@@ -172,14 +179,12 @@ class SetEditor:
 
     def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[AdmissionCheck]:
         """Return the checks of items by the set's rules; raise `Rejected` for a rejected item."""
-        rules = self.writer.rules(self.ref, None)
-        if rules is None:
-            return []
-        barrier = Barrier(self.writer, self.ref, rules)
-        for at, verdict in enumerate(barrier.judge(list(zip(items, records, strict=True)))):
+        pairs = list(zip(items, records, strict=True))
+        judgement = judged(self.writer, self.ref, pairs)
+        for at, verdict in enumerate(judgement.verdicts):
             if verdict.outcome in ("reject", "quarantine"):
                 raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
-        return [barrier.admission_check]
+        return [*judgement.checks]
 
 
 def owner_text(scope: Scope) -> str:

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import builtins
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, Unpack, cast
 
-from alveus.errors import DuplicateItem, HistoryPruned, InvalidInput, StaleItem
-from alveus.sets.admission.barrier import (
-    Adding,
-    Barrier,
-    OnRejected,
-    check_update,
-    judge_by_current_rules,
-)
-from alveus.sets.admission.quarantine import Quarantine
+from alveus.errors import DuplicateItem, HistoryPruned, InvalidInput, Rejected, StaleItem
+from alveus.sets.admission.barrier import Barrier, Judgement, OnRejected, check_update, judged
+from alveus.sets.admission.quarantine import Quarantine, QuarantineDraft
 from alveus.sets.admission.verdicts import ACCEPT, Added, Outcome, Verdict
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
 from alveus.sets.origins import check_sources, linked
@@ -38,21 +32,10 @@ from alveus.sets.set_options import (
 from alveus.sets.set_reads import SetReads
 from alveus.sets.writer import NewId, PlannedWrite, PlannerCall, Where
 from alveus.state import ttl_us
-from alveus.store import (
-    Add,
-    AdmissionCheck,
-    Define,
-    Definition,
-    ItemChange,
-    ItemRecord,
-    Link,
-    Replace,
-    StoredItem,
-)
+from alveus.store import Add, Define, Definition, ItemChange, ItemRecord, Link, Replace, StoredItem
 from alveus.store.filters import Filter, plain_filter
 from alveus.store.items import Item
 from alveus.store.records import item_of, request_json, with_one_text
-from alveus.store.sets import SetRules
 from alveus.values.ids import made_by
 from alveus.values.keywords import check_keywords, suggest_names_in_part
 from alveus.values.lazy_dataclass import dataclass
@@ -119,17 +102,85 @@ class AddCall:
         )
 
     def plan(self, new_id: NewId) -> PlannedWrite:
-        """See `WriteCall.plan`."""
+        """See `WriteCall.plan`.
+
+        Raises:
+            Rejected: A rule rejects an item, and rejected items are not skipped.
+        """
         writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
-        pairs = self.pairs(new_id)
-        definition = define[0].definition if define else None
-        if not self.judged:
-            rules = writer.rules(ref, definition)
-            checks = [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
-            return self._unjudged(pairs, define, checks)
-        judge = partial(self._judged, pairs=pairs, define=define, new_id=new_id)
-        judged = judge_by_current_rules(writer, ref, definition, judge)
-        return self._unjudged(pairs, define, []) if judged is None else judged
+        pairs, definition = self.pairs(new_id), define[0].definition if define else None
+        records = writer.records(pairs)
+        items = [(item, record) for (_, item), record in zip(pairs, records, strict=True)]
+        live = {} if self.on_existing == "error" else self._live(records)
+        new = [pair for pair in items if not self._keeps(live.get(pair[1].id))]
+        if self.judged:
+            judgement = judged(writer, ref, new, definition)
+        else:
+            judgement = Judgement([ACCEPT] * len(new), writer.rules_check(ref, definition))
+        return self._planned(items, live, judgement, QuarantineDraft(writer, ref, new_id), define)
+
+    def _planned(
+        self,
+        items: Sequence[tuple[Item, ItemRecord]],
+        live: Mapping[str, StoredItem],
+        judgement: Judgement,
+        held: QuarantineDraft,
+        define: Sequence[Define],
+    ) -> PlannedWrite:
+        """Return the changes of the judged items."""
+        writer, ref, found = self.editor.writer, self.editor.ref, iter(judgement.verdicts)
+        changes, ids, verdicts = list[ItemChange](), list[Value](), list[Verdict]()
+        for at, (item, record) in enumerate(items):
+            stored = live.get(record.id)
+            verdict = ACCEPT if self._keeps(stored) else next(found)
+            if verdict.outcome == "merge" and stored is not None:
+                verdict = ACCEPT  # the item replaces its earlier version
+            verdicts.append(verdict)
+            if verdict.outcome == "accept":
+                changes += self._changes(item, record, stored)
+            ids += self._ids(record, verdict, held, at)
+        if into := [*dict.fromkeys(v.into for v in verdicts if v.into is not None)]:
+            writer.touch(self.editor.get(into))
+        has_verdicts = self.judged and bool(judgement.checks)
+        made = [*changes, *held.changes]
+        return PlannedWrite(
+            linked(writer, ref, made) if self.judged else made,  # add_back links its items later
+            {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]} if has_verdicts else ids,
+            [*(define if made or not has_verdicts else ()), *held.define],
+            retry=self.on_existing != "error",
+            admission_checks=[*(judgement.checks if changes else ()), *held.admission_checks],
+        )
+
+    def _keeps(self, stored: StoredItem | None) -> bool:
+        return stored is not None and self.on_existing == "keep"
+
+    def _changes(
+        self, item: Item, record: ItemRecord, stored: StoredItem | None
+    ) -> list[ItemChange]:
+        """Return the change that adds an item, or replaces its earlier version *stored*."""
+        if stored is None:
+            fresh = item.id is None
+            return [Add(self.editor.ref, record, fresh, existing=self.on_existing)]
+        if self._keeps(stored):
+            return []
+        return [Replace(self.editor.ref, stored.version, record, upsert=True)]
+
+    def _ids(
+        self, record: ItemRecord, verdict: Verdict, held: QuarantineDraft, at: int
+    ) -> list[Value]:
+        """Return the id under which a judged item can be found; none for a skipped item."""
+        match verdict.outcome:
+            case "accept":
+                return [record.id]
+            case "merge":
+                return [verdict.into]
+            case "quarantine":
+                return [held.take(record, verdict)]
+            case "reject":
+                if self.on_rejected == "error":
+                    name = self.editor.ref.name
+                    raise Rejected(name, rule=verdict.rule, reason=verdict.reason, position=at)
+                return []
 
     def pairs(self, new_id: NewId) -> list[tuple[str, Item]]:
         """Return the items to record, with their ids."""
@@ -154,62 +205,16 @@ class AddCall:
             for record, item in zip(records, self.items, strict=True)
         ]
 
-    def _unjudged(
-        self,
-        pairs: Sequence[tuple[str, Item]],
-        define: Sequence[Define],
-        checks: Sequence[AdmissionCheck],
-    ) -> PlannedWrite:
-        """Return the changes that add the items without a check."""
-        writer, ref = self.editor.writer, self.editor.ref
-        records = writer.records(pairs)
-        added = self.added(records) if self.on_existing == "error" else self._merged(records)
-        return PlannedWrite(
-            linked(writer, ref, added) if self.judged else added,  # add_back links its items later
-            [item_id for item_id, _ in pairs],
-            define,
-            retry=self.on_existing != "error",
-            admission_checks=checks,
-        )
-
-    def _judged(
-        self,
-        rules: SetRules,
-        pairs: Sequence[tuple[str, Item]],
-        define: Sequence[Define],
-        new_id: NewId,
-    ) -> PlannedWrite | None:
-        """Return the changes that the rules of the set allow; see `Adding`."""
-        existing = self.on_existing != "error"
-        adding = Adding(
-            writer=self.editor.writer,
-            ref=self.editor.ref,
-            rules=rules,
-            pairs=pairs,
-            live=self._live([item_id for item_id, _ in pairs]) if existing else {},
-            existing=self.on_existing,
-            on_rejected=self.on_rejected,
-            new_id=new_id,
-        )
-        return adding.change(define, retry=existing)
-
-    def _live(self, ids: Sequence[str]) -> dict[str, StoredItem]:
-        """Return the items that have one of *ids*, by id."""
+    def _live(self, records: Sequence[ItemRecord]) -> dict[str, StoredItem]:
+        """Return the existing items with the ids of *records*, by id."""
+        ids = [record.id for record in records]
         if len(set(ids)) != len(ids):
             raise InvalidInput("one call names an id twice; merge those items first")
         return {stored.record.id: stored for stored in self.editor.get(ids)}
 
-    def _merged(self, records: Sequence[ItemRecord]) -> list[ItemChange]:
-        """Return changes that add new items, and keep or replace existing ones."""
-        ref, live = self.editor.ref, self._live([record.id for record in records])
-        changes: list[ItemChange] = []
-        for record in records:
-            stored = live.get(record.id)
-            if stored is None:
-                changes.append(Add(ref, record, existing=self.on_existing))
-            elif self.on_existing == "update":
-                changes.append(Replace(ref, stored.version, record, upsert=True))
-        return changes
+
+def _as_list(verdict: Verdict) -> Value:
+    return [verdict.outcome, verdict.reason, verdict.rule, verdict.into]
 
 
 _StoredVerdict: TypeAlias = tuple[Outcome, str, str, str | None]
@@ -219,7 +224,7 @@ def _added(answer: Value) -> Added:
     """Return the result of an add from the answer that its commit stores."""
     if isinstance(answer, list):
         return Added(map(str, answer))
-    assert isinstance(answer, dict)  # noqa: S101 - `Adding.change` made it
+    assert isinstance(answer, dict)  # noqa: S101 - `AddCall.plan` made it
     ids, verdicts = (cast("list[Value]", answer[name]) for name in ("ids", "verdicts"))
     result = Added(str(item_id) for item_id in ids)
     result.verdicts = tuple(Verdict(*cast("_StoredVerdict", verdict)) for verdict in verdicts)
@@ -329,15 +334,18 @@ class SetWrites(SetReads):
     ) -> Added:
         choice(on_rejected, "on_rejected", "error", "skip")
         check_adding(items, on_existing)
-        editor = SetEditor(self._writer, self._ref)
         call = AddCall(
-            editor, items, on_existing, on_rejected, self._definitions, checked, self._life
+            self._editor, items, on_existing, on_rejected, self._definitions, checked, self._life
         )
         answer = self._writer.write(call, idempotency_key=idempotency_key)
         result = _added(answer)
         if isinstance(answer, list) or any(v.outcome == "accept" for v in result.verdicts):
             self._define = ()
         return result
+
+    @property
+    def _editor(self) -> SetEditor:
+        return SetEditor(self._writer, self._ref)
 
     @property
     def _life(self) -> timedelta | None:
@@ -414,10 +422,40 @@ class SetWrites(SetReads):
             changes["text"] = with_one_text(given).text
         if "value" in changes and "text" not in changes:
             changes["text"] = None
-        call = UpdateCall(SetEditor(self._writer, self._ref), id, changes, if_version, self._life)
-        answer = self._writer.write(call, idempotency_key=idempotency_key)
-        version = answer["version"] if isinstance(answer, dict) else None
-        return self._version_made(id, version, call.new_versions)
+        named: list[Value] = [*sorted(changes)]
+        passed = request_json(replace(Item(value=None), **changes))
+        new_versions = list[Item]()
+        plan = partial(self._planned_update, id, changes, if_version, new_versions)
+        answer = self._editor.commit(
+            "update", [id, named, if_version, passed], plan, idempotency_key=idempotency_key
+        )
+        return self._version_made(id, answer["version"], new_versions)
+
+    def _planned_update(
+        self,
+        item_id: str,
+        changes: dict[str, Any],
+        if_version: int | None,
+        new_versions: list[Item],
+        _new_id: NewId,
+    ) -> PlannedWrite:
+        """Plan to change an item; put its new version into *new_versions*."""
+        editor, stored = self._editor, self._editor.live(item_id)
+        if if_version is not None and stored.version != if_version:
+            raise StaleItem(item_id, expected=if_version, found=stored.version)
+        item = replace(item_of(stored), **changes)
+        if self._life is not None and not {"ttl", "expire_at"} & changes.keys():
+            item = replace(item, expire_at=None, ttl=self._life)
+        version = stored.version + 1
+        new_versions[:] = [replace(item, version=version)]
+        record = editor.writer.records([(item_id, item)])[0]
+        checks = check_update(editor.writer, editor.ref, item, record)
+        return PlannedWrite(
+            [Replace(editor.ref, stored.version, record)],
+            {"id": item_id, "version": version},
+            retry=if_version is None,
+            admission_checks=checks,
+        )
 
     def _version_made(self, item_id: str, version: object, new_versions: Sequence[Item]) -> Item:
         """Return the version of an item that a call made, even if the item changed later.
@@ -478,9 +516,24 @@ class SetWrites(SetReads):
         if "valid_from" in fields:
             raise InvalidInput("supersede takes at=, not valid_from: the new item holds from then")
         item = replace(item_from(value, fields), id=new_id, sources=(id,))
-        editor = SetEditor(self._writer, self._ref)
-        call = SupersedeCall(editor, id, item, asked, self._define)
-        return str(self._writer.write(call, idempotency_key=idempotency_key))
+        plan = partial(self._superseded, id, item, asked)
+        arguments: list[Value] = [id, asked, request_json(item)]
+        return self._editor.commit("supersede", arguments, plan, idempotency_key=idempotency_key)
+
+    def _superseded(self, item_id: str, item: Item, at: int | None, made_id: NewId) -> PlannedWrite:
+        editor, writer, ref = self._editor, self._writer, self._ref
+        stored = editor.live(item_id)
+        since = moment(writer.now() if at is None else at)
+        ends = _ended(item_of(stored), since)
+        name = made_id() if item.id is None else item.id
+        if item.id is not None and editor.one(name) is not None:
+            raise DuplicateItem(name, set_name=ref.name)  # a new plan would fail again
+        begins = replace(item, id=name, valid_from=since)
+        old, new = writer.records([(item_id, ends), (name, begins)])
+        added = Add(ref, new, fresh=item.id is None, links=[Link(ref, item_id)])
+        checks = check_update(writer, ref, begins, new, replaced_id=item_id)
+        changes = [Replace(ref, stored.version, old), added]
+        return PlannedWrite(changes, name, self._define, retry=True, admission_checks=checks)
 
     def delete(
         self,
@@ -502,10 +555,29 @@ class SetWrites(SetReads):
             raise InvalidInput("delete takes ids or where=, one of them; clear() empties the set")
         _check_version(if_version)
         id_list = None if ids is None else checked_ids(ids)
-        editor = SetEditor(self._writer, self._ref)
-        call = DeleteCall(editor, id_list, where, Filter.parse(where), if_version)
-        answer = self._writer.write(call, idempotency_key=idempotency_key)
-        return answer if isinstance(answer, int) else 0
+        matching = Filter.parse(where)
+        arguments: list[Value] = [None if id_list is None else [*id_list]]
+        arguments.append(checked(plain_filter(where)))
+        arguments += [] if if_version is None else [if_version]
+        plan = partial(self._planned_delete, id_list, matching, if_version)
+        return self._editor.commit("delete", arguments, plan, idempotency_key=idempotency_key)
+
+    def _planned_delete(
+        self,
+        ids: Sequence[str] | None,
+        matching: Filter | None,
+        if_version: int | None,
+        _new_id: NewId,
+    ) -> PlannedWrite:
+        if ids is not None:
+            items = self._editor.get(ids)
+        else:
+            items = [s for s in self._editor.items() if fits(s, matching)]
+        latest = {stored.record.id: stored for stored in items}  # a page may repeat a moved item
+        for stored in latest.values():
+            if if_version not in (None, stored.version):
+                raise StaleItem(stored.record.id, expected=if_version, found=stored.version)
+        return PlannedWrite(self._editor.retired(latest.values()), len(latest), retry=True)
 
     def renew(self, ids: str | Sequence[str], *, ttl: timedelta) -> int:
         """Let expiring items live for *ttl* from now on; return the number of renewed items.
@@ -516,7 +588,7 @@ class SetWrites(SetReads):
         that `get` and `search` return.
         """
         life = ttl_us(ttl)
-        return self._writer.renew(SetEditor(self._writer, self._ref).get(checked_ids(ids)), life)
+        return self._writer.renew(self._editor.get(checked_ids(ids)), life)
 
     def pop(self, n: int = 1, *, idempotency_key: str | None = None) -> builtins.list[Item]:
         """Retire the last *n* items by time, or fewer, and return them, oldest first.
@@ -527,13 +599,25 @@ class SetWrites(SetReads):
         Raises:
             HistoryPruned: A repetition, and the set no longer keeps the returned items.
         """
-        call = PopCall(SetEditor(self._writer, self._ref), counted(n, "n", least=0))
-        answer = self._writer.write(call, idempotency_key=idempotency_key)
-        popped: builtins.list[Item] = []
-        for item_id, version in cast("list[tuple[str, int]]", answer):
-            item = call.popped.get((item_id, version))
-            popped.append(item or self._version_made(item_id, version, ()))
-        return popped
+        most = min(counted(n, "n", least=0), sys.maxsize)
+        popped = dict[tuple[str, int], Item]()
+        plan = partial(self._planned_pop, most, popped)
+        answer = self._editor.commit("pop", [n], plan, idempotency_key=idempotency_key)
+        return [
+            popped.get((item_id, version)) or self._version_made(item_id, version, ())
+            for item_id, version in answer
+        ]
+
+    def _planned_pop(
+        self, most: int, popped: dict[tuple[str, int], Item], _new_id: NewId
+    ) -> PlannedWrite:
+        """Plan to retire the last *most* items; add them to *popped*, by id and version."""
+        walk = self._editor.items(newest_first=True, most=most) if most else ()
+        newest = islice(walk, most)
+        items = list({stored.record.id: stored for stored in newest}.values())[::-1]
+        popped.update({(s.record.id, s.version): item_of(s) for s in items})
+        result: list[Value] = [[s.record.id, s.version] for s in items]
+        return PlannedWrite(self._editor.retired(items), result, retry=True)
 
     def clear(self, *, idempotency_key: str | None = None) -> int:
         """Retire every item; return their number. The set and its definition stay."""
@@ -593,152 +677,6 @@ class SetWrites(SetReads):
 def _check_version(if_version: object) -> None:
     if if_version is not None:
         counted(if_version, "if_version", least=0)
-
-
-@dataclass(frozen=True, slots=True)
-class UpdateCall:
-    """Changes an item.
-
-    Attributes:
-        changes: The new values, by field.
-        life: The new lifetime, unless the changes set an expiry.
-        new_versions: The version of the item that the last plan made.
-    """
-
-    editor: SetEditor
-    item_id: str
-    changes: dict[str, Any]
-    if_version: int | None
-    life: timedelta | None
-    new_versions: list[Item] = field(default_factory=list[Item])
-
-    name = "update"
-
-    def arguments(self) -> Value:
-        """See `WriteCall.arguments`."""
-        fields: list[Value] = [*sorted(self.changes)]
-        passed = request_json(replace(Item(value=None), **self.changes))
-        return [self.editor.ref.name, self.item_id, fields, self.if_version, passed]
-
-    def plan(self, new_id: NewId) -> PlannedWrite:
-        """See `WriteCall.plan`."""
-        _ = new_id
-        stored = self.editor.live(self.item_id)
-        if self.if_version is not None and stored.version != self.if_version:
-            raise StaleItem(self.item_id, expected=self.if_version, found=stored.version)
-        item = replace(item_of(stored), **self.changes)
-        if self.life is not None and not {"ttl", "expire_at"} & self.changes.keys():
-            item = replace(item, expire_at=None, ttl=self.life)
-        version = stored.version + 1
-        self.new_versions[:] = [replace(item, version=version)]
-        record = self.editor.writer.records([(self.item_id, item)])[0]
-        change = Replace(self.editor.ref, stored.version, record)
-        checks = check_update(self.editor.writer, self.editor.ref, item, record)
-        result: Value = {"id": self.item_id, "version": version}
-        retry = self.if_version is None
-        return PlannedWrite([change], result, retry=retry, admission_checks=checks)
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteCall:
-    """Retires items by id, or those that match a filter."""
-
-    editor: SetEditor
-    ids: Sequence[str] | None
-    where: Where | None
-    matching: Filter | None
-    if_version: int | None
-
-    name = "delete"
-
-    def arguments(self) -> Value:
-        """See `WriteCall.arguments`."""
-        return [
-            self.editor.ref.name,
-            None if self.ids is None else [*self.ids],
-            checked(plain_filter(self.where)),
-            *([] if self.if_version is None else [self.if_version]),
-        ]
-
-    def plan(self, new_id: NewId) -> PlannedWrite:
-        """See `WriteCall.plan`."""
-        _ = new_id
-        if self.ids is not None:
-            items = self.editor.get(self.ids)
-        else:
-            items = [s for s in self.editor.items() if fits(s, self.matching)]
-        latest = {stored.record.id: stored for stored in items}  # a page may repeat a moved item
-        for stored in latest.values():
-            if self.if_version not in (None, stored.version):
-                raise StaleItem(stored.record.id, expected=self.if_version, found=stored.version)
-        return PlannedWrite(self.editor.retired(latest.values()), len(latest), retry=True)
-
-
-@dataclass(frozen=True, slots=True)
-class PopCall:
-    """Retires the last items by time.
-
-    Attributes:
-        popped: The items that the last plan retires, by id and version.
-    """
-
-    editor: SetEditor
-    n: int
-    popped: dict[tuple[str, int], Item] = field(default_factory=dict[tuple[str, int], Item])
-
-    name = "pop"
-
-    def arguments(self) -> Value:
-        """See `WriteCall.arguments`."""
-        return [self.editor.ref.name, self.n]
-
-    def plan(self, new_id: NewId) -> PlannedWrite:
-        """See `WriteCall.plan`."""
-        _ = new_id
-        most = min(self.n, sys.maxsize)
-        walk = self.editor.items(newest_first=True, most=most) if self.n else ()
-        newest = islice(walk, most)
-        items = list({stored.record.id: stored for stored in newest}.values())[::-1]
-        self.popped.update({(s.record.id, s.version): item_of(s) for s in items})
-        result: list[Value] = [[s.record.id, s.version] for s in items]
-        return PlannedWrite(self.editor.retired(items), result, retry=True)
-
-
-@dataclass(frozen=True, slots=True)
-class SupersedeCall:
-    """Ends an item, and adds its replacement.
-
-    Attributes:
-        at: The time of the change in microseconds; None means now.
-    """
-
-    editor: SetEditor
-    item_id: str
-    item: Item
-    at: int | None
-    define: Sequence[Define]
-
-    name = "supersede"
-
-    def arguments(self) -> Value:
-        """See `WriteCall.arguments`."""
-        return [self.editor.ref.name, self.item_id, self.at, request_json(self.item)]
-
-    def plan(self, new_id: NewId) -> PlannedWrite:
-        """See `WriteCall.plan`."""
-        writer, ref, given = self.editor.writer, self.editor.ref, self.item.id
-        stored = self.editor.live(self.item_id)
-        since = moment(writer.now() if self.at is None else self.at)
-        ends = _ended(item_of(stored), since)
-        name = new_id() if given is None else given
-        if given is not None and self.editor.one(given) is not None:
-            raise DuplicateItem(given, set_name=ref.name)  # a new plan would fail again
-        begins = replace(self.item, id=name, valid_from=since)
-        old, new = writer.records([(self.item_id, ends), (name, begins)])
-        added = Add(ref, new, fresh=given is None, links=[Link(ref, self.item_id)])
-        checks = check_update(writer, ref, begins, new, replaced_id=self.item_id)
-        changes = [Replace(ref, stored.version, old), added]
-        return PlannedWrite(changes, name, self.define, retry=True, admission_checks=checks)
 
 
 def _ended(item: Item, at: datetime) -> Item:

@@ -450,9 +450,11 @@ class SetReader:
         engine.rules_by_set[ref] = rules
         return rules
 
-    def rules_check(self, ref: SetRef) -> list[AdmissionCheck]:
+    def rules_check(
+        self, ref: SetRef, definition: Definition | None = None
+    ) -> list[AdmissionCheck]:
         """Return the check of an add without a judgement by rules; none if the set has no rules."""
-        rules = self.rules(ref, None)
+        rules = self.rules(ref, definition)
         return [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
 
     def rules_unchanged(self, ref: SetRef, rules: SetRules) -> bool:

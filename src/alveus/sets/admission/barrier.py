@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import field, replace
-from typing import Literal, TypeAlias, TypeVar, cast
+from typing import Literal, NamedTuple, TypeAlias, cast
 
 from alveus.errors import Rejected, SetMoved
 from alveus.search.near_duplicates import ItemsByTerm, Probe
-from alveus.sets.admission.quarantine import QuarantineDraft
 from alveus.sets.admission.rules import rules_of
 from alveus.sets.admission.verdicts import (
     ACCEPT,
@@ -20,27 +19,12 @@ from alveus.sets.admission.verdicts import (
     Verdict,
     strictest,
 )
-from alveus.sets.origins import linked
-from alveus.sets.writer import Engine, PlannedWrite, SetReader, SetRules, Writer
-from alveus.store import (
-    Add,
-    AdmissionCheck,
-    Define,
-    Definition,
-    ItemChange,
-    ItemRecord,
-    Replace,
-    Scope,
-    SetRef,
-    StoredItem,
-)
+from alveus.sets.writer import Engine, SetReader, SetRules, Writer
+from alveus.store import AdmissionCheck, Definition, ItemRecord, Scope, SetRef, StoredItem
 from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values import words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value
-
-Judged = TypeVar("Judged")
 
 OnRejected: TypeAlias = Literal["error", "skip"]
 """The action of `add_many` for a rejected item: refuse the call, or leave the item out."""
@@ -151,124 +135,42 @@ def _other(stored: StoredItem) -> Other:
     return Other(stored.record, lambda: item_of(stored))
 
 
-# --- adds -------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class Adding:
-    """A call that adds items to a set with rules.
+class Judgement(NamedTuple):
+    """The verdicts of a set's rules on new items.
 
     Attributes:
-        live: The items to replace, by id; items without an entry are new.
-        existing: The action for existing items.
+        checks: The check for the store to compare with the set at commit time; empty if the set
+            has no rules.
     """
 
-    writer: Writer
-    ref: SetRef
-    rules: SetRules
-    pairs: Sequence[tuple[str, Item]]
-    live: dict[str, StoredItem]
-    existing: Literal["error", "keep", "update"]
-    on_rejected: OnRejected
-    new_id: Callable[[], str]
-
-    @property
-    def keep(self) -> bool:
-        """Whether existing items stay unchanged."""
-        return self.existing == "keep"
-
-    def change(self, define: Sequence[Define], *, retry: bool) -> PlannedWrite | None:
-        """Return the changes of the call, and its result: ids and verdicts.
-
-        Return None if the rules changed since. The store refuses items that outdated rules
-        accepted; all other verdicts need a second look at the rules here.
-
-        Raises:
-            Rejected: A rule rejects an item, and rejected items are not skipped.
-        """
-        records = self.writer.records(self.pairs)
-        to_judge = [
-            (item, record)
-            for (item_id, item), record in zip(self.pairs, records, strict=True)
-            if not (self.keep and item_id in self.live)
-        ]
-        barrier = Barrier(self.writer, self.ref, self.rules)
-        judged = barrier.judge(to_judge)
-        if any(v.outcome != "accept" for v in judged) and not self.writer.rules_unchanged(
-            self.ref, self.rules
-        ):
-            return None
-        next_verdict = iter(judged)
-        changes: list[ItemChange] = []
-        ids: list[Value] = []
-        verdicts: list[Verdict] = []
-        quarantined = QuarantineDraft(self.writer, self.ref, self.new_id)
-        for at, ((item_id, item), record) in enumerate(zip(self.pairs, records, strict=True)):
-            verdict = ACCEPT if self.keep and item_id in self.live else next(next_verdict)
-            if verdict.outcome == "merge" and item_id in self.live:
-                verdict = ACCEPT  # the item replaces its earlier version
-            verdicts.append(verdict)
-            match verdict.outcome:
-                case "accept":
-                    ids.append(item_id)
-                    changes.extend(self._changes_of(record, item))
-                case "merge":
-                    ids.append(verdict.into)
-                case "quarantine":
-                    ids.append(quarantined.take(record, verdict))
-                case "reject":
-                    self._refuse(verdict, at)
-        self._touch(verdicts)
-        checks = [barrier.admission_check] if changes else []
-        return PlannedWrite(
-            linked(self.writer, self.ref, [*changes, *quarantined.changes]),
-            {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]},
-            [*(define if changes or quarantined.changes else ()), *quarantined.define],
-            retry=retry,
-            admission_checks=[*checks, *quarantined.admission_checks],
-        )
-
-    def _changes_of(self, record: ItemRecord, item: Item) -> list[ItemChange]:
-        stored = self.live.get(record.id)
-        if stored is None:
-            fresh = item.id is None
-            return [Add(self.ref, record, fresh=fresh, existing=self.existing)]
-        return [] if self.keep else [Replace(self.ref, stored.version, record, upsert=True)]
-
-    def _refuse(self, verdict: Verdict, at: int) -> None:
-        if self.on_rejected == "error":
-            raise Rejected(self.ref.name, rule=verdict.rule, reason=verdict.reason, position=at)
-
-    def _touch(self, verdicts: Sequence[Verdict]) -> None:
-        """Record a read of items into which new ones were merged."""
-        into = list({v.into: None for v in verdicts if v.into is not None})
-        if into:
-            targets = self.writer.get(self.ref, into, at=None)
-            self.writer.touch([stored for stored in targets if stored is not None])
+    verdicts: Sequence[Verdict]
+    checks: Sequence[AdmissionCheck]
 
 
-def _as_list(verdict: Verdict) -> Value:
-    return [verdict.outcome, verdict.reason, verdict.rule, verdict.into]
-
-
-def judge_by_current_rules(
+def judged(
     writer: Writer,
     ref: SetRef,
-    definition: Definition | None,
-    judge: Callable[[SetRules], Judged | None],
-) -> Judged | None:
-    """Return the result of *judge* for the rules of a set; None if the set has no rules.
+    items: Sequence[tuple[Item, ItemRecord]],
+    definition: Definition | None = None,
+    *,
+    replaced_id: str = "",
+) -> Judgement:
+    """Return the verdicts of a set's current rules on new items; all pass a set without rules.
 
-    *judge* returns None if the rules changed meanwhile; it is then called again with the new rules.
+    The store refuses items that outdated rules accepted; all other verdicts need a second look at
+    the rules here.
 
     Args:
         definition: The definition of a set without items.
+        replaced_id: The id of the item that a checked item replaces; the two are not compared.
     """
     while (rules := writer.rules(ref, definition)) is not None:
-        judged = judge(rules)
-        if judged is not None:
-            return judged
-    return None
+        barrier = Barrier(writer, ref, rules, replaced_id)
+        verdicts = barrier.judge(items)
+        accepted = all(verdict.outcome == "accept" for verdict in verdicts)
+        if accepted or writer.rules_unchanged(ref, rules):
+            return Judgement(verdicts, [barrier.admission_check])
+    return Judgement([ACCEPT] * len(items), [])
 
 
 def check_update(
@@ -281,17 +183,10 @@ def check_update(
     Raises:
         Rejected: A rule rejects the new version.
     """
-
-    def judge(rules: SetRules) -> AdmissionCheck | None:
-        verdict = Barrier(writer, ref, rules, replaced_id).judge([(item, record)])[0]
-        if verdict.outcome not in ("quarantine", "reject"):
-            return AdmissionCheck(ref, rules.set_rules)
-        if not writer.rules_unchanged(ref, rules):
-            return None
+    (verdict,), checks = judged(writer, ref, [(item, record)], replaced_id=replaced_id)
+    if verdict.outcome in ("quarantine", "reject"):
         raise Rejected(ref.name, rule=verdict.rule, reason=verdict.reason)
-
-    check = judge_by_current_rules(writer, ref, None, judge)
-    return [] if check is None else [check]
+    return [replace(check, last_row=None) for check in checks]
 
 
 class Since(SetReader):
