@@ -51,8 +51,7 @@ from alveus.sets.admission import Quarantine
 from alveus.sets.admission.rules import CustomRule, rules_of
 from alveus.sets.commits import CommitWriter, answer_once
 from alveus.sets.compaction.strategies import read as read_strategy
-from alveus.sets.origins import Lineage
-from alveus.sets.set_compaction import ItemOrigins
+from alveus.sets.origins import ItemOrigins, Lineage
 from alveus.state import MISSING, MemoryKind, MemoryObject, Overlay, Ttl, root_of
 from alveus.state.memory_object import branch_of
 from alveus.store import Scope, SetRef

@@ -9,7 +9,7 @@ from alveus.errors import NotFound
 from alveus.memory.memory import Memory
 from alveus.server.json_forms import Json
 from alveus.sets.forgetting import refuse_forgotten
-from alveus.sets.set_compaction import MaySee
+from alveus.sets.origins import MaySee
 from alveus.state import MemoryKind, Overlay, PathCache, committed_tree
 from alveus.state.paths import dotted
 from alveus.store import DurableCall, Effects, Node, Run, Scope, SetRef, StepDone, Store, StoredItem

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import field, replace
 from datetime import datetime
 from itertools import islice
-from typing import cast
+from typing import NamedTuple, TypeAlias, cast
 
 from alveus.errors import InvalidInput, NotFound
 from alveus.errors.short_repr import short_repr
 from alveus.sets.writer import Writer
-from alveus.store import Add, ItemChange, ItemRecord, Link, Replace, SetRef
+from alveus.store import Add, ItemChange, ItemRecord, Link, Replace, Scope, SetRef, StoredItem
+from alveus.store.items import Item
+from alveus.store.records import item_of
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name
 
@@ -293,3 +295,97 @@ def _told(node: Ancestor, *, is_above: bool) -> tuple[str, str]:
 
 def _marks(node: Ancestor) -> list[str]:
     return [m for m, on in (("compacted", node.compacted), ("retired", node.retired)) if on]
+
+
+MOST_NODES = 10_000
+"""Most items in a lineage."""
+
+MaySee: TypeAlias = Callable[[Scope], bool]
+"""Returns whether the caller may read items of a key, or of knowledge."""
+
+
+class ItemOrigins(NamedTuple):
+    """The sources of items of a set."""
+
+    writer: Writer
+    ref: SetRef
+    title: str
+
+    def sources(self, id: str, *, may_see: MaySee | None = None) -> list[Item]:
+        """Return the items that an item was derived from, as they were then, oldest first.
+
+        Items that are not live have `retired` set. Erased items are left out.
+
+        Args:
+            may_see: Decides which items of other keys, or knowledge, are returned. None means all.
+
+        Raises:
+            NotFound: The set never had such an item.
+        """
+        root = self._last(id)
+        rows = [source for _, source in self.writer.sources([root.row])]
+        found = [
+            replace(item_of(stored), retired=at)
+            for stored, at in self.writer.rows(rows)
+            if may_see is None or may_see(stored.set.scope)
+        ]
+        return sorted(found, key=lambda item: (item.time, item.id))
+
+    def lineage(self, id: str, *, may_see: MaySee | None = None) -> Lineage:
+        """Return an item and all its ancestors as a graph.
+
+        Args:
+            may_see: Decides which items of other keys, or knowledge, are shown. Hidden ones look
+                like erased items, and their sources are left out. None means that all are shown.
+
+        Raises:
+            NotFound: The set never had such an item.
+        """
+        root = self._last(id)
+        nodes, edges = [_ancestor(root, 0)], list[tuple[int, int]]()
+        positions, level, depth, cut = {root.row: 0}, [root.row], 0, False
+        while level and not cut:
+            depth += 1
+            pairs = self.writer.sources(level)
+            rows = sorted({source for _, source in pairs if source not in positions})
+            cut = len(nodes) + len(rows) > MOST_NODES
+            rows = rows[: MOST_NODES - len(nodes)]
+            there = {
+                stored.row: stored
+                for stored, _ in self.writer.rows(rows)
+                if may_see is None or may_see(stored.set.scope)
+            }
+            for row in rows:
+                positions[row] = len(nodes)
+                stored = there.get(row)
+                nodes.append(_erased(depth) if stored is None else _ancestor(stored, depth))
+            edges += [(positions[row], positions[s]) for row, s in pairs if s in positions]
+            level = rows if may_see is None else [row for row in rows if row in there]
+        return Lineage(tuple(nodes), tuple(edges), cut)
+
+    def _last(self, item_id: str) -> StoredItem:
+        checked_name(item_id, "an item's id")
+        live = self.writer.get(self.ref, [item_id], at=None)[0]
+        if live is not None:
+            return live
+        versions = self.writer.versions(self.ref, item_id)
+        if not versions:
+            raise NotFound(f"{self.title} has no item {item_id!r}")
+        return versions[-1][0]
+
+
+def _ancestor(stored: StoredItem, depth: int) -> Ancestor:
+    record = stored.record
+    return Ancestor(
+        record.id,
+        stored.set.name,
+        stored.version,
+        record.text,
+        depth,
+        compacted=record.compacted,
+        retired=stored.end_commit is not None,
+    )
+
+
+def _erased(depth: int) -> Ancestor:
+    return Ancestor("", "", 0, None, depth, retired=True, erased=True)

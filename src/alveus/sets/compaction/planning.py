@@ -178,16 +178,10 @@ class PlannedStep:
     notes: dict[str, Value]
 
 
-def planned_step(
+def _planned_step(
     snapshot: CompactionSnapshot, strategy: BuiltIn | CustomStrategy, tools: CompactionTools
 ) -> PlannedStep | None:
-    """Return one step of a strategy for a set; None if there is nothing to do.
-
-    Raises:
-        InvalidPlan: The plan of a user's strategy cannot be carried out.
-        StrategyFailed: A user's strategy raised.
-        AlveusError: A model or an embedder failed.
-    """
+    """Return one step of a strategy for a set; None if there is nothing to do."""
     match strategy:
         case Trim():
             return _trimmed(snapshot, strategy)
@@ -415,7 +409,7 @@ def _merged(snapshot: CompactionSnapshot, how: Merge, tools: CompactionTools) ->
     size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
     if how.otherwise is None or not size.exceeds(definition, definition.high_water):
         return None
-    return planned_step(snapshot, how.otherwise, tools)
+    return _planned_step(snapshot, how.otherwise, tools)
 
 
 def _holds(stored: StoredItem) -> tuple[int | None, int | None, int | None]:
@@ -478,7 +472,7 @@ def _custom_step(
 # --- carried out ------------------------------------------------------------------------------
 
 
-def carried_out(
+def _carried_out(
     snapshot: CompactionSnapshot, step: PlannedStep, tools: CompactionTools, *, by: str
 ) -> Compact:
     """Return the change that carries out a plan.
@@ -599,12 +593,29 @@ def _agreed(labels: Sequence[str | None]) -> str | None:
     return labels[0] if len(set(labels)) == 1 else None
 
 
-def freed(snapshot: CompactionSnapshot, step: PlannedStep, change: Compact) -> SetSize:
-    """Return the size of a set after a change."""
-    retired = snapshot.sizes([step.items_by_id[item_id] for item_id in step.plan.retired_ids])
-    set_size = snapshot.live_size
-    for size in retired:
-        set_size -= size
+def next_step(
+    snapshot: CompactionSnapshot,
+    strategy: BuiltIn | CustomStrategy,
+    tools: CompactionTools,
+    *,
+    by: str,
+) -> tuple[Compact, SetSize] | None:
+    """Return the next step of a strategy, and the size of the set after it; None if none is left.
+
+    Args:
+        by: The executor; stored with the compaction.
+
+    Raises:
+        InvalidPlan: The plan of a user's strategy cannot be carried out.
+        StrategyFailed: A user's strategy raised.
+        AlveusError: A model or an embedder failed.
+    """
+    step = _planned_step(snapshot, strategy, tools)
+    if step is None:
+        return None
+    change, size = _carried_out(snapshot, step, tools, by=by), snapshot.live_size
+    for retired in snapshot.sizes([step.items_by_id[name] for name in step.plan.retired_ids]):
+        size -= retired
     for add in change.added:
-        set_size += record_size(add.record)
-    return set_size
+        size += record_size(add.record)
+    return change, size
