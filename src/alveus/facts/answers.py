@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
@@ -11,12 +10,13 @@ from unicodedata import category
 
 from alveus.facts.fact import KINDS, Quotation
 from alveus.llm import ModelMessage, Unfit
+from alveus.llm.asking import list_schema, object_schema, request_about
 from alveus.sets.admission.injection import injections
 from alveus.store import StoredItem
 from alveus.store.records import said_at
 from alveus.values.lazy import data_file
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value
+from alveus.values.storable import Value, as_dict, as_list
 from alveus.values.times import offset_name, offset_of
 
 PROMPT = "facts-2"
@@ -35,53 +35,36 @@ Decision: TypeAlias = Literal["new", "same", "replaces", "contradicts", "takes_b
 
 DECISIONS: tuple[str, ...] = get_args(Decision)
 
-_NAME = {"type": "string"}
+_TEXT = {"type": "string"}
 _DATE = {"type": ["string", "null"]}
 
-_FACT = {
-    "fact": _NAME,
-    "subject": _NAME,
-    "kind": {"type": "string", "enum": [*KINDS]},
-    "entities": {"type": "array", "items": _NAME},
-    "from": _DATE,
-    "until": _DATE,
-    "confidence": {"type": "number"},
-    "evidence": {
-        "type": "array",
-        "items": {
-            "type": "object",
-            "properties": {"message": {"type": "integer"}, "quote": _NAME},
-            "required": ["message", "quote"],
-            "additionalProperties": False,
-        },
-    },
-}
-
-
-def _listed(name: str, properties: Mapping[str, object]) -> dict[str, object]:
-    item = {
-        "type": "object",
-        "properties": properties,
-        "required": [*properties],
-        "additionalProperties": False,
-    }
-    return {
-        "type": "object",
-        "properties": {name: {"type": "array", "items": item}},
-        "required": [name],
-        "additionalProperties": False,
-    }
-
-
-FACTS_SCHEMA: Mapping[str, object] = _listed("facts", _FACT)
-
-DECISIONS_SCHEMA: Mapping[str, object] = _listed(
-    "decisions",
+FACTS_SCHEMA = object_schema(
     {
-        "candidate": {"type": "integer"},
-        "decision": {"type": "string", "enum": [*DECISIONS]},
-        "fact": {"type": ["integer", "null"]},
-    },
+        "facts": list_schema(
+            {
+                "fact": _TEXT,
+                "subject": _TEXT,
+                "kind": {"type": "string", "enum": [*KINDS]},
+                "entities": {"type": "array", "items": _TEXT},
+                "from": _DATE,
+                "until": _DATE,
+                "confidence": {"type": "number"},
+                "evidence": list_schema({"message": {"type": "integer"}, "quote": _TEXT}),
+            }
+        )
+    }
+)
+
+DECISIONS_SCHEMA = object_schema(
+    {
+        "decisions": list_schema(
+            {
+                "candidate": {"type": "integer"},
+                "decision": {"type": "string", "enum": [*DECISIONS]},
+                "fact": {"type": ["integer", "null"]},
+            }
+        )
+    }
 )
 
 
@@ -216,9 +199,7 @@ def numbers_of(known: Sequence[Sequence[KnownText]]) -> dict[str, int]:
 
 
 def _request(prompt: str, data: object) -> list[ModelMessage]:
-    asked = data_file("alveus.facts", "prompts.toml")[prompt]
-    text = json.dumps(data, ensure_ascii=False)
-    return [ModelMessage(role="system", content=asked), ModelMessage(role="user", content=text)]
+    return request_about(data_file("alveus.facts", "prompts.toml")[prompt], data)
 
 
 # --- answers: facts -----------------------------------------------------------------------------
@@ -249,17 +230,16 @@ def checked_facts(answer: object, messages: Sequence[StoredItem]) -> CandidateFa
 
 
 def _entries(answer: object, name: str) -> list[object]:
-    if not isinstance(answer, dict) or not isinstance(
-        found := cast("dict[str, object]", answer).get(name), list
-    ):
+    found = as_dict(answer).get(name)
+    if not isinstance(found, list):
         raise Unfit(f'it is no object whose "{name}" is a list')
-    return cast("list[object]", found)
+    return as_list(cast("object", found))
 
 
 def _checked_fact(given: object, messages: Sequence[StoredItem]) -> CandidateFact:
     if not isinstance(given, dict):
         raise _RefusedFact("not an object")
-    fact = cast("dict[str, object]", given)
+    fact = as_dict(cast("object", given))
     text = _words(fact.get("fact"), "text", LONGEST_FACT)
     subject = _words(fact.get("subject"), "subject", LONGEST_NAME)
     kind = fact.get("kind")
@@ -306,7 +286,7 @@ def _words(given: object, what: str, most: int) -> str:
 def _items(given: object, what: str, most: int) -> list[object]:
     if not isinstance(given, list):
         raise _RefusedFact(f"no {what}")
-    found = cast("list[object]", given)
+    found = as_list(cast("object", given))
     if len(found) > most:
         raise _RefusedFact(f"too many {what}")
     return found
@@ -365,7 +345,7 @@ def end_of(date: str, zone: tzinfo = UTC) -> datetime:
 
 
 def _evidence(given: object, messages: Sequence[StoredItem]) -> Evidence:
-    one = cast("dict[str, object]", given) if isinstance(given, dict) else {}
+    one = as_dict(given)
     number, quote = one.get("message"), one.get("quote")
     if type(number) is not int or not 1 <= number <= len(messages):
         raise _RefusedFact("a source that was not offered")
@@ -436,7 +416,7 @@ def checked_decisions(answer: object, known: Sequence[Sequence[KnownText]]) -> l
     asked = {number for number, near in enumerate(known, start=1) if near}
     found: dict[int, CheckedDecision] = {}
     for entry in _entries(answer, "decisions"):
-        one = cast("dict[str, object]", entry) if isinstance(entry, dict) else {}
+        one = as_dict(entry)
         number = one.get("candidate")
         if type(number) is int and number in asked and number not in found:
             offered = {one.id for one in known[number - 1]}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field
 from datetime import timedelta
 from functools import partial
@@ -19,10 +19,8 @@ from alveus.errors import (
     ModelRefused,
     ModelUnavailable,
     NotFound,
-    SetMoved,
     StaleItem,
 )
-from alveus.errors.short_repr import short_repr
 from alveus.facts.answers import (
     DECISIONS_SCHEMA,
     FACTS_SCHEMA,
@@ -53,16 +51,16 @@ from alveus.facts.rules import NAME, RULES, decided_by_rules, found_by_rules, ma
 from alveus.llm import Asking, ChatModel, Messages, Usage, ask_json
 from alveus.llm.chat import ChatOptions
 from alveus.search.query import search_options
-from alveus.sets.commits import BatchSource, CommitWriter, Refusal, commit_with_retries
-from alveus.sets.writer import Engine
-from alveus.store import Batch, Commit, ItemChange, Link, Scope, SetRef, StoredItem
+from alveus.sets.commits import CommitWriter, commit_call
+from alveus.sets.writer import Engine, NewId, PlannedWrite, PlannerCall
+from alveus.store import Commit, Link, Scope, SetRef, StoredItem
 from alveus.store.records import item_of
 from alveus.store.times import ANY_TIME
 from alveus.text.messages import Message
 from alveus.text.statements import tokens
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_progress, counted, moment
+from alveus.values.storable import Value, checked_kind, checked_progress, choice, counted, moment
 from alveus.values.wire import fields_as_json
 
 LEARNED = "learned"
@@ -124,8 +122,7 @@ class LearnOptions:
             raise InvalidInput(f"idle is a timedelta of 0 or more, not {self.idle!r}")
         if self.calls_per_hour is not None:
             counted(self.calls_per_hour, "calls_per_hour")
-        if self.skipped not in ("leave", "retry"):
-            raise InvalidInput(f"skipped is 'leave' or 'retry', not {self.skipped!r}")
+        choice(self.skipped, "skipped", "leave", "retry")
 
 
 def learn(
@@ -155,34 +152,23 @@ def cost_of_learning(
 ) -> LearningCost:
     """Return the cost of `learn`; change nothing."""
     check_model(model)
-    check_conversation(conversation)
+    what = "cost takes a conversation, as key.conversation(…) is"  # only `learn` adds texts
+    checked_kind(conversation, ConversationMemory, what)
     ref = conversation_of(learned_by(CommitWriter(engine, scope), scope), conversation)
     return _Learner(engine, ref, model, checked_options(options)).cost()
 
 
 def check_model(model: object) -> None:
     """Raise for an object that is not a model."""
-    if model is not None and not isinstance(model, ChatModel):
-        kind = type(model).__name__
-        raise InvalidInput(
-            f"model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None, not {kind}"
-        )
-
-
-def check_conversation(conversation: object) -> None:
-    """Raise for texts and messages, which only `learn` adds to a conversation."""
-    if not isinstance(conversation, ConversationMemory):
-        kind = type(conversation).__name__
-        raise InvalidInput(f"cost takes a conversation, as key.conversation(…) is, not {kind}")
+    if model is not None:
+        what = "model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None"
+        checked_kind(model, ChatModel, what)
 
 
 def checked_options(options: LearnOptions | None) -> LearnOptions:
     """Return *options*, or the defaults."""
-    if options is None:
-        return LearnOptions()
-    if not isinstance(options, LearnOptions):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"options must be a LearnOptions, not {short_repr(options)}")
-    return options
+    options = LearnOptions() if options is None else options
+    return checked_kind(options, LearnOptions, "options must be a LearnOptions")
 
 
 def learned_by(writer: CommitWriter, scope: Scope) -> ConversationMemory:
@@ -361,7 +347,8 @@ class _Learner:
 
     def _give_up(self, part: RowRange, messages: Sequence[StoredItem], error: ModelFailed) -> int:
         """Count another failure of messages; raise the error unless they are set aside now."""
-        read = self._recorded(self._answer_name(part), part) or messages
+        recorded = self._recorded(self._answer_name(part), part)
+        read = messages if recorded is None else recorded.messages
         conversation, tries = self._conversation.name, self._options.tries
         position = self._records.position(conversation)
         if part not in position.ranges():
@@ -441,28 +428,46 @@ class _Learner:
     ) -> tuple[Learnt, Commit]:
         asked = self._asked(part, messages)
         decisions = self._decided(asked, self._near(asked.found.facts))
-        source = _LearningSource(
-            engine=self._engine,
-            changes=partial(
-                FactChanges,
-                writer=self._writer,
-                facts=self._facts,
-                conversation=self._conversation,
-                messages=[stored for stored in asked.messages if is_read(stored)],
-                found_by=(self._name, self._prompt),
-                refused=asked.found.refused,
-            ),
-            decided=list(zip(asked.found.facts, decisions, strict=True)),
-            notes=_Notes(
-                self._records,
-                self._conversation.name,
-                position.moved(part, asked.messages[-1].first),
-            ),
-            about={"model": self._name, "prompt": self._prompt},
-        )
-        commit = commit_with_retries(self._engine, self._scope, source)
+        decided = list(zip(asked.found.facts, decisions, strict=True))
+        moved, learnt = position.moved(part, asked.messages[-1].first), list[Learnt]()
+        plan = partial(self._planned, asked, decided, moved, learnt)
+        commit = commit_call(self._engine, self._scope, PlannerCall("learn", None, plan))
         assert commit is not None  # noqa: S101 - a position always moves
-        return source.learnt, commit
+        return learnt[0], commit
+
+    def _planned(
+        self,
+        asked: _Asked,
+        decided: Sequence[tuple[CandidateFact, CheckedDecision]],
+        position: ReadPosition,
+        learnt: list[Learnt],
+        _new_id: NewId,
+    ) -> PlannedWrite:
+        """Plan the facts of one batch of messages and their records; put the result in *learnt*."""
+        records, conversation = self._records, self._conversation.name
+        planned = FactChanges(
+            writer=self._writer,
+            facts=self._facts,
+            conversation=self._conversation,
+            messages=[stored for stored in asked.messages if is_read(stored)],
+            found_by=(self._name, self._prompt),
+            refused=asked.found.refused,
+        )
+        planned.take(decided)
+        learnt[:] = [planned.learnt()]
+        about = {"conversation": conversation, "model": self._name, "prompt": self._prompt}
+        items = [
+            *planned.items,
+            records.moved(conversation, position),
+            records.learnt(learnt[0].changes, about, learnt[0].messages),
+            *records.used(conversation),
+        ]
+        return PlannedWrite(
+            items,
+            None,
+            [*planned.define, *records.definitions()],
+            admission_checks=[*planned.admission_checks, *records.checks()],
+        )
 
     def _answer_name(self, part: RowRange) -> list[Value]:
         return [self._conversation.name, part.after, self._name, self._prompt]
@@ -477,10 +482,8 @@ class _Learner:
         if self._model is None:
             read = [stored for stored in messages if is_read(stored)]
             return _Asked(messages, found_by_rules(read), name)
-        if (same := self._recorded(name, part)) is not None:
-            recorded = self._records.answer(name)
-            if recorded is not None:
-                return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
+        if (done := self._recorded(name, part)) is not None:
+            return done
         read = [stored for stored in messages if is_read(stored)]
         if not read:
             return _Asked(messages, CandidateFacts((), {}), name)
@@ -500,11 +503,13 @@ class _Learner:
             raise StaleItem(messages[0].record.id, expected=messages[0].version, found=None)
         return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
 
-    def _recorded(self, name: list[Value], part: RowRange) -> list[StoredItem] | None:
-        """Return the messages of a recorded answer; None if the answer cannot be used."""
+    def _recorded(self, name: list[Value], part: RowRange) -> _Asked | None:
+        """Return a recorded answer and its messages; None if the answer cannot be used."""
         recorded = self._records.answer(name)
         same = None if recorded is None else self._unchanged(recorded["of"])
-        return same if same and same[-1].first <= part.until else None
+        if recorded is None or not same or same[-1].first > part.until:
+            return None
+        return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
 
     def _unchanged(self, of: Sequence[Sequence[Any]]) -> list[StoredItem] | None:
         """Return messages by id and row; None if one of them changed."""
@@ -604,59 +609,6 @@ def _said_before(candidate: CandidateFact, near: Sequence[KnownText]) -> Checked
     text = folded(candidate.text)
     found = next((one.id for one in near if folded(one.text) == text), None)
     return None if found is None else CheckedDecision("same", found)
-
-
-# --- the commit ---------------------------------------------------------------------------------
-
-
-class _Notes(NamedTuple):
-    """The records to commit together with the facts."""
-
-    records: LearningRecords
-    conversation: str
-    position: ReadPosition
-
-    def changes(self, learnt: Learnt, about: Mapping[str, Value]) -> Iterator[ItemChange]:
-        """Yield the changes: the position, the learning, and the removal of used answers."""
-        yield self.records.moved(self.conversation, self.position)
-        noted: dict[str, Value] = {"conversation": self.conversation, **about}
-        yield self.records.learnt(learnt.changes, noted, learnt.messages)
-        yield from self.records.used(self.conversation)
-
-
-@dataclass(slots=True, kw_only=True)
-class _LearningSource(BatchSource):
-    """Plans the commit of one batch of messages again whenever the rules of admission changed."""
-
-    engine: Engine
-    changes: Callable[[], FactChanges]
-    decided: Sequence[tuple[CandidateFact, CheckedDecision]]
-    notes: _Notes
-    about: Mapping[str, Value]
-    learnt: Learnt = field(init=False)
-
-    def batch(self) -> Batch:
-        """See `BatchSource.batch`."""
-        engine, planned = self.engine, self.changes()
-        planned.take(self.decided)
-        self.learnt = planned.learnt()
-        items = [*planned.items, *self.notes.changes(self.learnt, self.about)]
-        engine.relieve(items)
-        now, corroborated = engine.clock.times()
-        return Batch(
-            scope=self.notes.records.scope,
-            time=now,
-            corroborated=corroborated,
-            expects=engine.expects,
-            define=[*planned.define, *self.notes.records.definitions()],
-            items=items,
-            admission_checks=[*planned.admission_checks, *self.notes.records.checks()],
-            limits=engine.limits,
-        )
-
-    def can_retry(self, error: Refusal) -> bool:
-        """See `BatchSource.can_retry`."""
-        return isinstance(error, SetMoved)
 
 
 class _CountedModel(ChatModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar, Unpack
 
@@ -32,6 +33,30 @@ class Asking:
     attempts: int = 3
     temperature: float | None = None
     max_tokens: int | None = None
+
+
+def object_schema(properties: Mapping[str, object]) -> dict[str, object]:
+    """Return the JSON schema of an object with all of these properties, and no others."""
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [*properties],
+        "additionalProperties": False,
+    }
+
+
+def list_schema(properties: Mapping[str, object]) -> dict[str, object]:
+    """Return the JSON schema of a list of objects; see `object_schema`."""
+    return {"type": "array", "items": object_schema(properties)}
+
+
+def request_about(instructions: str, data: object, indent: int | None = None) -> list[ModelMessage]:
+    """Return a request: the instructions, and the data as JSON in the user's message."""
+    text = json.dumps(data, ensure_ascii=False, indent=indent)
+    return [
+        ModelMessage(role="system", content=instructions),
+        ModelMessage(role="user", content=text),
+    ]
 
 
 def ask_text(chat: ChatModel, messages: Messages, **options: Unpack[ChatOptions]) -> str:

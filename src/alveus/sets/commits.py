@@ -125,6 +125,11 @@ class CommitWriter(Writer):
         return [item_id for item_id, _ in add.pairs]
 
 
+def commit_call(engine: Engine, scope: Scope, call: WriteCall) -> Commit | None:
+    """Commit a call that has no idempotency key; see `commit_with_retries`."""
+    return commit_with_retries(engine, scope, _CallSource(engine, scope, call, None, None, ""))
+
+
 def answer_once(
     engine: Engine,
     scope: Scope,

@@ -11,13 +11,13 @@ from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.search.signals import Signals
 from alveus.sets.admission.rules import plans
-from alveus.sets.admission.verdicts import Rule
+from alveus.sets.admission.verdicts import Rule, checked_share
 from alveus.sets.compaction import Given
 from alveus.sets.writer import Writer
 from alveus.store import Definition, StoredItem
 from alveus.store.filters import Filter
 from alveus.store.records import filter_fields
-from alveus.values.storable import Value, checked_name, choice
+from alveus.values.storable import Value, checked_kind, checked_name, choice
 from alveus.values.times import LONGEST_TTL
 
 Execution: TypeAlias = Literal["background", "sync", "external"]
@@ -138,7 +138,10 @@ def definition(options: Mapping[str, object], start: Definition = Definition()) 
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
     """Return options of a set in the form of a definition, each checked by itself."""
-    return {name: _CHECKS[name](value, name) for name, value in options.items()}
+    return {
+        name: _CHECKS[name](value, name) if name in _CHECKS else value
+        for name, value in options.items()
+    }
 
 
 def _check_marks(new: Definition) -> None:
@@ -166,16 +169,6 @@ def _capacity(value: object, what: str) -> int | None:
     return value
 
 
-def _share(value: object, what: str) -> float:
-    if type(value) not in (int, float) or not 0 < cast("float", value) <= 1:
-        raise InvalidInput(f"{what} must be a share above 0 and up to 1, not {short_repr(value)}")
-    return float(cast("float", value))
-
-
-def _execution(value: object, what: str) -> object:
-    return choice(value, what, *EXECUTIONS)
-
-
 def _retention(value: object, what: str) -> str | int:
     if type(value) is str and value in ("keep", "purge"):
         return value
@@ -188,28 +181,20 @@ def _retention(value: object, what: str) -> str | int:
 
 
 def _signals(value: object, what: str) -> Mapping[str, float]:
-    if not isinstance(value, Signals):
-        raise InvalidInput(f"{what} must be a Signals, not {short_repr(value)}")
-    return value.to_json()
-
-
-def _unchecked(value: object, what: str) -> object:
-    _ = what
-    return value
+    signals: object = checked_kind(value, Signals, f"{what} must be a Signals")
+    return cast("Signals", signals).to_json()
 
 
 _CHECKS: Mapping[str, Callable[[object, str], object]] = {
     "capacity": _capacity,
     "capacity_tokens": _capacity,
     "capacity_bytes": _capacity,
-    "high_water": _share,
-    "low_water": _share,
-    "execution": _execution,
+    "high_water": checked_share,
+    "low_water": checked_share,
+    "execution": lambda value, what: choice(value, what, *EXECUTIONS),
     "retention": _retention,
-    "compaction": _unchecked,
     "signals": _signals,
     "item_type": checked_name,
-    "admission": _unchecked,
 }
 
 

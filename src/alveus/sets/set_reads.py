@@ -8,8 +8,7 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Protocol, overload
 
-from alveus.errors import InvalidInput, NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
-from alveus.errors.short_repr import short_repr
+from alveus.errors import NotFound, SetDefinitionConflict, StoreReadOnly, Unavailable
 from alveus.llm import MEMORY_DEFAULT, RerankerChoice
 from alveus.search.projection import Colouring, MapPoints
 from alveus.search.query import search_options
@@ -25,7 +24,7 @@ from alveus.store.records import item_of, position_of
 from alveus.store.times import ANY_TIME, AsOf, Moment, ValidAt, is_valid_at, valid_time
 from alveus.values.keywords import suggest_names_in_part
 from alveus.values.markup import Figure, Html
-from alveus.values.storable import checked_name, counted, flag
+from alveus.values.storable import checked_kind, checked_name, counted, flag
 
 SHOWN = 10
 """Items of a set that a notebook shows."""
@@ -59,10 +58,8 @@ class SetReads:
     def __init__(
         self, writer: Writer, ref: SetRef, options: Mapping[str, object], *, ttl: Ttl | None = None
     ) -> None:
-        if ttl is not None and not isinstance(ttl, Ttl):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"ttl must be a Ttl, such as Ttl(timedelta(days=1)), not {short_repr(ttl)}"
-            )
+        if ttl is not None:
+            checked_kind(ttl, Ttl, "ttl must be a Ttl, such as Ttl(timedelta(days=1))")
         self._writer, self._ref, self._ttl = writer, ref, ttl
         self._options = {name: value for name, value in options.items() if value is not None}
         self._define = self._definition_to_make()

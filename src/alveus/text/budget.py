@@ -13,7 +13,7 @@ from alveus.text import tokens as word_pieces
 from alveus.text.messages import Message
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted
+from alveus.values.storable import checked_function, checked_kind, counted
 
 TokenCounter: TypeAlias = Callable[[str], int]
 """Returns the number of tokens of a text. Pass the counter of your model if its limit is strict."""
@@ -47,10 +47,7 @@ class Budget:
         if self.tokens is not None:
             counted(self.tokens, "budget_tokens", most=MOST_TOKENS)
         counted(self.message_tokens, "message_tokens", least=0)
-        if not callable(self.counter):  # pyright: ignore[reportUnnecessaryComparison] - user input
-            raise InvalidInput(
-                f"a token counter is a function of a text, not {short_repr(self.counter)}"
-            )
+        checked_function(self.counter, "a token counter is a function of a text")
 
     def size(self, messages: Sequence[Message]) -> int:
         """Return how many tokens messages have.
@@ -58,12 +55,8 @@ class Budget:
         Raises:
             InvalidInput: The counter did not return a number of tokens.
         """
-        are_messages = isinstance(messages, Sequence) and all(  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            isinstance(message, Message)  # pyright: ignore[reportUnnecessaryIsInstance] - the same
-            for message in messages
-        )
-        if not are_messages:
-            raise InvalidInput(f"messages are a list of Message, not {short_repr(messages)}")
+        for message in checked_kind(messages, Sequence, "messages are a list of Message"):
+            checked_kind(message, Message, "messages are a list of Message")
         return sum(self.count(message.content) + self.message_tokens for message in messages)
 
     def count(self, text: str) -> int:
@@ -72,9 +65,7 @@ class Budget:
         Raises:
             InvalidInput: The counter did not return a number of tokens.
         """
-        if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"tokens are counted in a text, not in {short_repr(text)}")
-        found = self.counter(text)
+        found = self.counter(checked_kind(text, str, "tokens are counted in a text"))
         if not isinstance(found, int) or isinstance(found, bool) or found < 0:  # pyright: ignore[reportUnnecessaryIsInstance] - of the user
             raise InvalidInput(
                 f"a token counter returned {short_repr(found)}, which is no count of tokens"
@@ -83,8 +74,7 @@ class Budget:
 
     def counts_as(self, other: Budget) -> bool:
         """Return whether another budget counts in the same way; its number of tokens may differ."""
-        if not isinstance(other, Budget):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"a Budget is compared with one, not with {short_repr(other)}")
+        checked_kind(other, Budget, "a Budget is compared with one")
         return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
 
     def remaining(self, fixed: Sequence[Message]) -> int | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple, TypeVar, cast
@@ -10,6 +9,7 @@ from typing import NamedTuple, TypeVar, cast
 from alveus.embed import Vectors
 from alveus.errors import InvalidInput, ModelFailed
 from alveus.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
+from alveus.llm.asking import list_schema, object_schema, request_about
 from alveus.text.extractive_summariser import ExtractiveSummariser
 from alveus.text.statements import parts, shortened, tokens
 from alveus.text.summary import (
@@ -22,7 +22,7 @@ from alveus.text.summary import (
     checked_vectors,
 )
 from alveus.values.keywords import suggest_names
-from alveus.values.storable import counted
+from alveus.values.storable import as_dict, as_list, counted
 
 LONGEST_TITLE = 80
 """Characters."""
@@ -39,33 +39,19 @@ DATA = (
 )
 """The instructions about the texts in every request."""
 
-SUMMARY_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {"summary": {"type": "string"}},
-    "required": ["summary"],
-    "additionalProperties": False,
-}
+SUMMARY_SCHEMA = object_schema({"summary": {"type": "string"}})
 
-TOPICS_SCHEMA: Mapping[str, object] = {
-    "type": "object",
-    "properties": {
-        "topics": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {
-                    "title": {"type": "string"},
-                    "summary": {"type": "string"},
-                    "items": {"type": "array", "items": {"type": "integer"}},
-                },
-                "required": ["title", "summary", "items"],
-                "additionalProperties": False,
-            },
-        }
-    },
-    "required": ["topics"],
-    "additionalProperties": False,
-}
+TOPICS_SCHEMA = object_schema(
+    {
+        "topics": list_schema(
+            {
+                "title": {"type": "string"},
+                "summary": {"type": "string"},
+                "items": {"type": "array", "items": {"type": "integer"}},
+            }
+        )
+    }
+)
 
 
 class CheckedTopic(NamedTuple):
@@ -115,14 +101,13 @@ def topics_of(value: object, count: int, limit: int, most: int) -> tuple[Checked
         Unfit: There are none, or more than *limit*; or a topic lacks title, summary or items, or
             has an unknown id, or one of another topic.
     """
-    topics = cast("dict[str, object]", value).get("topics") if isinstance(value, dict) else None
-    if not isinstance(topics, list) or not topics:
+    topics = as_list(as_dict(value).get("topics"))
+    if not topics:
         raise Unfit('the answer has to be an object with a list of "topics", at least one')
-    listed = cast("list[object]", topics)
-    if len(listed) > limit:
-        raise Unfit(f"there are {len(listed)} topics, and at most {limit} are allowed")
+    if len(topics) > limit:
+        raise Unfit(f"there are {len(topics)} topics, and at most {limit} are allowed")
     taken: set[int] = set()
-    return tuple(_topic(topic, at, count, most, taken) for at, topic in enumerate(listed))
+    return tuple(_topic(topic, at, count, most, taken) for at, topic in enumerate(topics))
 
 
 def _topic(value: object, at: int, count: int, most: int, taken: set[int]) -> CheckedTopic:
@@ -138,10 +123,10 @@ def _topic(value: object, at: int, count: int, most: int, taken: set[int]) -> Ch
 
 
 def _items(value: object, where: str, count: int, taken: set[int]) -> tuple[int, ...]:
-    if not isinstance(value, list) or not value:
+    items, found = as_list(value), list[int]()
+    if not items:
         raise Unfit(f'"items" of {where} is not a list of ids, at least one')
-    found: list[int] = []
-    for item in cast("list[object]", value):
+    for item in items:
         if type(item) is not int or not 0 <= item < count:
             raise Unfit(f'"items" of {where} has an id that no item has; ids go to {count - 1}')
         if item in taken:
@@ -169,9 +154,7 @@ def _words(most: int) -> str:
 
 
 def _messages(asked: str, texts: Sequence[str]) -> list[ModelMessage]:
-    items = [{"id": at, "text": text} for at, text in enumerate(texts)]
-    data = json.dumps(items, ensure_ascii=False, indent=0)
-    return [ModelMessage(role="system", content=asked), ModelMessage(role="user", content=data)]
+    return request_about(asked, [{"id": at, "text": text} for at, text in enumerate(texts)], 0)
 
 
 BATCH_TOKENS = 6_000

@@ -21,7 +21,7 @@ from alveus.sets.admission.verdicts import (
     Outcome,
     Rule,
     Verdict,
-    checked_verdict,
+    checked_share,
     plain,
 )
 from alveus.store import ItemRecord
@@ -57,11 +57,12 @@ class Exact(BundledRule):
     same: tuple[str, ...] = ("speaker",)
     verdict: Outcome = "merge"
     name: ClassVar[str] = "exact"
+    outcomes: ClassVar[tuple[Outcome, ...]] = ("merge", "reject")
 
     def __post_init__(self) -> None:
         """Raise for invalid settings."""
+        BundledRule.__post_init__(self)
         _check_same(self, self.same)
-        checked_verdict(self.verdict, "merge", "reject")
 
     @property
     def level(self) -> float | None:
@@ -101,14 +102,13 @@ class Near(BundledRule):
     same: tuple[str, ...] = ("speaker",)
     verdict: Outcome = "merge"
     name: ClassVar[str] = "near"
+    outcomes: ClassVar[tuple[Outcome, ...]] = ("merge", "quarantine", "reject")
 
     def __post_init__(self) -> None:
         """Raise for invalid settings."""
-        if type(self.threshold) not in (int, float) or not 0 < self.threshold <= 1:
-            raise InvalidInput(f"threshold is above 0 and at most 1, not {self.threshold!r}")
-        object.__setattr__(self, "threshold", float(self.threshold))
+        BundledRule.__post_init__(self)
+        object.__setattr__(self, "threshold", checked_share(self.threshold, "threshold"))
         _check_same(self, self.same)
-        checked_verdict(self.verdict, "merge", "quarantine", "reject")
 
     @property
     def level(self) -> float | None:
@@ -212,16 +212,17 @@ class Size(BundledRule):
     max_metadata: int | None = None
     verdict: Outcome = "reject"
     name: ClassVar[str] = "size"
+    outcomes: ClassVar[tuple[Outcome, ...]] = ("reject", "quarantine")
 
     def __post_init__(self) -> None:
         """Raise for invalid settings."""
+        BundledRule.__post_init__(self)
         limits = (self.max_chars, self.min_chars, self.max_metadata)
         for limit in limits:
             if limit is not None:
                 counted(limit, "a limit of Size", least=0)
         if limits == (None, None, None):
             raise InvalidInput("Size needs max_chars=, min_chars= or max_metadata=")
-        checked_verdict(self.verdict, "reject", "quarantine")
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
@@ -253,10 +254,7 @@ class Secrets(BundledRule):
 
     verdict: Outcome = "reject"
     name: ClassVar[str] = "secrets"
-
-    def __post_init__(self) -> None:
-        """Raise for invalid settings."""
-        checked_verdict(self.verdict, "reject", "quarantine")
+    outcomes: ClassVar[tuple[Outcome, ...]] = ("reject", "quarantine")
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
@@ -280,10 +278,7 @@ class Injection(BundledRule):
 
     verdict: Outcome = "quarantine"
     name: ClassVar[str] = "injection"
-
-    def __post_init__(self) -> None:
-        """Raise for invalid settings."""
-        checked_verdict(self.verdict, "quarantine", "reject")
+    outcomes: ClassVar[tuple[Outcome, ...]] = ("quarantine", "reject")
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""
@@ -320,9 +315,7 @@ class Recalled(BundledRule):
 
     def __post_init__(self) -> None:
         """Raise for invalid settings."""
-        if type(self.share) not in (int, float) or not 0 < self.share <= 1:
-            raise InvalidInput(f"share is above 0 and at most 1, not {short_repr(self.share)}")
-        object.__setattr__(self, "share", float(self.share))
+        object.__setattr__(self, "share", checked_share(self.share, "share"))
 
     def judge(self, candidate: Candidate) -> Verdict:
         """See `Rule.judge`."""

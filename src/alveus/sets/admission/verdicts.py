@@ -6,15 +6,16 @@ import unicodedata
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import ClassVar, Literal, Protocol, TypeAlias
+from typing import ClassVar, Literal, Protocol, TypeAlias, cast
 
 from alveus.errors import InvalidInput
+from alveus.errors.short_repr import short_repr
 from alveus.store import ItemRecord, Scope
 from alveus.store.items import Item
 from alveus.store.sets import Plan
 from alveus.values import wire, words
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value
+from alveus.values.storable import Value, choice
 
 Outcome: TypeAlias = Literal["accept", "merge", "quarantine", "reject"]
 
@@ -143,8 +144,7 @@ class Candidate:
 
     def others(self, threshold: float) -> list[tuple[Other, float]]:
         """Return the items of `alike` as stored."""
-        if not 0 < threshold <= 1:
-            raise InvalidInput(f"a threshold is above 0 and at most 1, not {threshold!r}")
+        checked_share(threshold, "a threshold")
         found: list[tuple[Other, float]] = []
         there = self.find(threshold)
         mine = set(words.terms(self.text)) if there else set[int]()
@@ -215,6 +215,13 @@ class BundledRule(ABC):
     """A rule of alveus, stored as its name and its fields."""
 
     name: ClassVar[str]
+    outcomes: ClassVar[tuple[Outcome, ...]] = ()
+    """The outcomes that the rule's field `verdict` may have; empty for a rule without the field."""
+
+    def __post_init__(self) -> None:
+        """Raise for invalid settings."""
+        if self.outcomes:
+            choice(getattr(self, "verdict", None), "verdict", *self.outcomes)
 
     @property
     def level(self) -> float | None:
@@ -230,7 +237,8 @@ class BundledRule(ABC):
         return {"rule": self.name, **wire.fields_as_json(self)}
 
 
-def checked_verdict(verdict: object, *allowed: Outcome) -> None:
-    """Raise for a verdict that a rule does not allow."""
-    if verdict not in allowed:
-        raise InvalidInput(f"verdict must be one of {', '.join(allowed)}, not {verdict!r}")
+def checked_share(share: object, what: str) -> float:
+    """Return *share* if it is a number above 0, and at most 1."""
+    if type(share) not in (int, float) or not 0 < cast("float", share) <= 1:
+        raise InvalidInput(f"{what} is above 0 and at most 1, not {short_repr(share)}")
+    return float(cast("float", share))

@@ -14,7 +14,7 @@ from alveus.store.items import Item, text_of
 from alveus.values import wire
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, choice, counted
+from alveus.values.storable import Value, checked_kind, checked_number, choice, counted
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ class Trim:
         _check_n(self.n)
         choice(self.by, "Trim's by", *get_args(By))
         for name in ("importance", "recency", "access"):
-            _check_number(getattr(self, name), f"Trim's {name}", 0.0, 1000.0)
+            checked_number(getattr(self, name), f"Trim's {name}", least=0, most=1000)
         if not isinstance(self.half_life, timedelta) or self.half_life <= timedelta(0):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
                 f"Trim's half_life must be a timedelta above 0: {short_repr(self.half_life)}"
@@ -240,11 +240,10 @@ class Merge:
 
     def __post_init__(self) -> None:
         """Raise for invalid settings."""
-        _check_number(self.threshold, "Merge's threshold", 0.5, 1.0)
-        if not isinstance(self.otherwise, (Trim, Summarize, type(None))):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"Merge's otherwise must be Trim or Summarize: {short_repr(self.otherwise)}"
-            )
+        checked_number(self.threshold, "Merge's threshold", least=0.5, most=1)
+        if self.otherwise is not None:
+            what = "Merge's otherwise must be Trim or Summarize"
+            checked_kind(self.otherwise, Trim | Summarize, what)
 
 
 BuiltIn: TypeAlias = Trim | Summarize | Merge
@@ -298,13 +297,6 @@ def read(plain: Mapping[str, Value]) -> BuiltIn:
 def _check_n(n: int | None, *, least: int = 1) -> None:
     if n is not None:
         counted(n, "n", least=least, most=MOST_SOURCES)
-
-
-def _check_number(number: object, what: str, least: float, most: float) -> None:
-    if type(number) not in (int, float) or not least <= cast("float", number) <= most:
-        raise InvalidInput(
-            f"{what} must be a number from {least:g} to {most:g}, not {short_repr(number)}"
-        )
 
 
 Planner: TypeAlias = Callable[[Sequence[Item], int | None], CompactionPlan]
