@@ -10,7 +10,7 @@ import pytest
 
 from alveus import CompactionPlan, Compactor, Item, Memory, Merge, Trim
 from alveus.errors import SetBusy, SetFull, StoreClosed, StrategyFailed, Unusable
-from alveus.sets.compaction.strategies import OWN, restored
+from alveus.sets.compaction.strategies import CUSTOM, restored
 from compacting import numbered, ticking
 from doors import texts
 from waiting import LIMIT_S, SHORT_S
@@ -160,7 +160,7 @@ def test_a_strategy_that_never_answers_holds_up_nobody_for_ever(memory: Memory) 
 def test_a_file_makes_nothing_but_strategies(tmp_path):
     """A set names its strategy; a name that leads to a class of another kind is not called."""
     made = tmp_path / "made"
-    planted = {"name": OWN, "at": "subprocess:Popen", "settings": {"args": ["touch", str(made)]}}
+    planted = {"name": CUSTOM, "at": "subprocess:Popen", "settings": {"args": ["touch", str(made)]}}
     with pytest.raises(StrategyFailed, match="has no plan"):
         restored(planted, {})
     assert not made.exists()

@@ -53,6 +53,7 @@ from alveus.agents.prompt_limits import (
 )
 from alveus.errors import InvalidInput, ModelUnavailable
 from alveus.llm import ScriptedChat
+from alveus.sets.writer import PageQuery
 from alveus.store.records import item_of
 from pages import ROOT
 
@@ -1159,9 +1160,8 @@ async def test_v3_duplicates():
     (one,) = await memory.recall("tea")
     assert (one.fragment.raw_observation, one.fragment.importance) == ("Likes tea.", 0.9)
     assert one.fragment.last_accessed_time == clock.now
-    stored = memory.storage.writer().page(
-        memory.storage.ref("long_term"), after=None, limit=9, newest_first=False, at=None
-    )
+    ref = memory.storage.ref("long_term")
+    stored = memory.storage.writer().page(ref, PageQuery(limit=9))
     assert item_of(stored[0]).value["seen"] == 2
 
 

@@ -35,7 +35,7 @@ MARKS = "marks"
 
 _CALLS = ("tool_use", "tool_call")
 _ANSWERS = ("tool_result",)
-_OWN = ("id", "role", "name", "content")
+_MAIN = ("id", "role", "name", "content")
 _IMPORTED = ("tool_calls", "tool_call_id", "tool_name", "refusal", "audio", "function_call")
 """Fields that an import keeps in the metadata of a message."""
 
@@ -144,7 +144,7 @@ def as_item(
         value["calls"] = calls
     if answers:
         value["answers"] = answers
-    more = {key: given for key, given in message.items() if key not in _OWN}
+    more = {key: given for key, given in message.items() if key not in _MAIN}
     if content != text and "content" not in value.get(_ABSENT, ()):
         more["content"] = content
     if "name" in message and "name" not in value:
@@ -199,8 +199,8 @@ def in_order(items: Sequence[Item], now: int | None, last: int = 0) -> list[Item
     latest = None if now is None else moment(now) - JUST_NOW
     times: list[datetime | None] = []
     for item in items:
-        is_own = item.time is not None and (latest is None or item.time < latest)
-        times.append(item.time if is_own else None)
+        keeps_time = item.time is not None and (latest is None or item.time < latest)
+        times.append(item.time if keeps_time else None)
     after: datetime | None = None
     for at in reversed(range(len(times))):  # an item without a time precedes the next item
         after = times[at] = times[at] or after

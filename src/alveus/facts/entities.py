@@ -322,7 +322,7 @@ class KnownFacts(NamedTuple):
             and (
                 not self.when.is_asked
                 or self.when.time is None
-                or _takes_place(fact, self.when.time)
+                or _happens_at(fact, self.when.time)
             )
         ]
         return sorted(found, key=_begin)
@@ -356,7 +356,7 @@ def _begin(fact: Fact) -> str:
     return "~" if date is None else time_of(date, _zone(fact)).isoformat()
 
 
-def _takes_place(fact: Fact, time: datetime) -> bool:
+def _happens_at(fact: Fact, time: datetime) -> bool:
     begins, ends = fact.when[0] or fact.when[1], fact.when[1] or fact.when[0]
     zone = _zone(fact)
     if begins is None or ends is None or time < (begin := time_of(begins, zone)):

@@ -235,7 +235,7 @@ class Facts:
         """Return events and plans by date; undated ones are last.
 
         Args:
-            name: Only facts that name this person, place or thing.
+            name: Only facts that name this entity.
             as_of: See `about`.
             valid_at: Only events and plans of this time; by default and with "any" all.
         """

@@ -109,7 +109,7 @@ _CHANGE = re.compile(
 )
 """The joint between an ended and a valid fact: "no longer at Acme, works at Globex now"."""
 
-_OWN = re.compile(r"\b(?:I|I'm|I've|we)\b|\A(?:no longer|not)\b", re.IGNORECASE)
+_SPEAKER = re.compile(r"\b(?:I|I'm|I've|we)\b|\A(?:no longer|not)\b", re.IGNORECASE)
 """The speaker is the subject, possibly an omitted one."""
 
 _PRONOUN = re.compile(
@@ -199,8 +199,8 @@ def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
     joint, change = _JOINT.search(text, start, end), _CHANGE.search(text, start, end)
     if change is not None and (joint is None or change.start() <= joint.start()):
         before = text[start : change.start()]
-        is_own = bool(change["who"] or _OWN.search(before))
-        if is_own and (_english().ended.search(before) or _english().left_work.search(before)):
+        is_speaker = bool(change["who"] or _SPEAKER.search(before))
+        if is_speaker and (_english().ended.search(before) or _english().left_work.search(before)):
             return change
     return joint
 

@@ -26,7 +26,7 @@ from alveus.search.query import SearchOptions, checked_query
 from alveus.sets import clearing
 from alveus.sets.batch import Draft
 from alveus.sets.commits import CommitWriter
-from alveus.sets.writer import Engine, WriteCall
+from alveus.sets.writer import Engine, PageQuery, WriteCall
 from alveus.state import MemoryKind, MemoryObject, Overlay, PathCache, Resolver, Ttl
 from alveus.state.cells import Cells
 from alveus.state.committed_tree import LeasedTree
@@ -124,17 +124,9 @@ class RunDraft(Draft):
         self._note(ref, [s for s in items if s is not None])
         return items
 
-    def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
-        at: Moment | None,
-    ) -> list[StoredItem]:
+    def page(self, ref: SetRef, query: PageQuery) -> list[StoredItem]:
         """See `Writer.page`."""
-        items = super().page(ref, after=after, limit=limit, newest_first=newest_first, at=at)
+        items = super().page(ref, query)
         self._note(ref, items)
         return items
 

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
-from functools import partial
 from itertools import chain, islice
 from typing import TypeVar
 
@@ -16,8 +15,8 @@ from alveus.search.query import Drafted, SearchOptions
 from alveus.sets.admission.barrier import combined_check, recheck_admission
 from alveus.sets.compaction import Compacted, Given
 from alveus.sets.compaction.set_snapshot import living
-from alveus.sets.drafted_sets import AFTER_ALL, DraftedSet, Place
-from alveus.sets.writer import Engine, NewId, PlannedWrite, SetRules, WriteCall, Writer
+from alveus.sets.drafted_sets import AFTER_ALL, DraftedSet, ItemPosition
+from alveus.sets.writer import Engine, NewId, PageQuery, PlannedWrite, SetRules, WriteCall, Writer
 from alveus.store import (
     Add,
     AdmissionCheck,
@@ -204,7 +203,7 @@ class Draft(Writer):
 
     def alone(self, what: str) -> Engine:
         """See `Writer.alone`; a batch always raises."""
-        raise Unusable(f"{what} is a commit of its own; do it outside of the batch or action")
+        raise Unusable(f"{what} is a separate commit; do it outside of the batch or action")
 
     def _check_open(self) -> None:
         if not self.open:
@@ -297,53 +296,35 @@ class Draft(Writer):
         current = [live.get(i, stored) for i, stored in zip(ids, committed, strict=True)]
         return [None if s is None or self._is_expired(s, None) else s for s in current]
 
-    def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
-        at: Moment | None,
-    ) -> list[StoredItem]:
+    def page(self, ref: SetRef, query: PageQuery) -> list[StoredItem]:
         """See `Writer.page`."""
         self._check_open()
         drafted = self._sets.get(ref)
-        read = partial(self._committed_page, ref, after=after, limit=limit)
-        committed = read(newest_first=newest_first, at=at)
-        if at is None and self._was_overtaken():
-            committed = read(newest_first=newest_first, at=None)
-        if at is not None or drafted is None:
+        committed = self._committed_page(ref, query)
+        if query.at is None and self._was_overtaken():
+            committed = self._committed_page(ref, query)
+        if query.at is not None or drafted is None:
             return committed
-        past = drafted.past(after, newest_first=newest_first)
+        past = drafted.past(query.after, newest_first=query.newest_first)
         new = (stored for stored in past if not self._is_expired(stored, None))
-        merged = heapq.merge(committed, new, key=position_of, reverse=newest_first)
-        return list(islice(merged, limit))
+        merged = heapq.merge(committed, new, key=position_of, reverse=query.newest_first)
+        return list(islice(merged, query.limit))
 
-    def _committed_page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
-        at: Moment | None,
-    ) -> list[StoredItem]:
-        """Return committed items that the batch did not change; with *at*, as of that moment."""
-        read = partial(
-            super().page, ref, newest_first=newest_first, at=self.before if at is None else at
-        )
+    def _committed_page(self, ref: SetRef, query: PageQuery) -> list[StoredItem]:
+        """Return committed items that the batch did not change; for the past, all items of then."""
+        after, limit, newest_first, at = query
+        before = query._replace(at=self.before if at is None else at)
         drafted = self._sets.get(ref)
         if at is not None or drafted is None or not drafted.hidden:
-            return read(after=after, limit=limit)
-        hidden, runs = drafted.hidden, dict[Place | None, Place]()
+            return super().page(ref, before)
+        hidden, runs = drafted.hidden, dict[ItemPosition | None, ItemPosition]()
         if len(hidden) >= MIN_KNOWN_RUN:
             seq = -1 if self.before is not None else self._engine.store.seq()
             runs = drafted.runs(seq, self.now(), newest_first=newest_first)
         left: list[StoredItem] = []
         origin, start, most = after, runs.get(after, after), limit + min(limit, len(hidden))
         while True:
-            page = read(after=start, limit=most)
+            page = super().page(ref, before._replace(after=start, limit=most))
             for stored in page:
                 if not is_past(stored, start, newest_first):
                     continue
@@ -398,13 +379,11 @@ class Draft(Writer):
         return committed if drafted is None else committed + self._more(ref, drafted)
 
     def _count_before(self, ref: SetRef, before: Moment) -> int:
-        count, after = 0, None
-        while True:
-            page = super().page(ref, after=after, limit=MOST_READ, newest_first=False, at=before)
+        count, query = 0, PageQuery(limit=MOST_READ, at=before)
+        while page := super().page(ref, query):
             count += len(page)
-            if len(page) < MOST_READ:
-                return count
-            after = position_of(page[-1])
+            query = query._replace(after=position_of(page[-1]))
+        return count
 
     def _more(self, ref: SetRef, drafted: DraftedSet) -> int:
         """Return the item count of the batch's view minus the committed count."""
@@ -581,13 +560,9 @@ class DraftView:
         unexpired = info if whole is None else living(engine.store, whole, now)
         return replace(info, bytes=unexpired.bytes, tokens=unexpired.tokens)
 
-    def page(
-        self, ref: SetRef, *, after: tuple[int, int] | None, limit: int, newest_first: bool
-    ) -> list[StoredItem]:
+    def page(self, ref: SetRef, after: tuple[int, int] | None, limit: int) -> list[StoredItem]:
         """See `View.page`."""
-        return Draft.page(
-            self._draft, ref, after=after, limit=limit, newest_first=newest_first, at=None
-        )
+        return Draft.page(self._draft, ref, PageQuery(after, limit))
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
         """See `View.features`."""

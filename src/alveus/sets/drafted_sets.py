@@ -20,7 +20,7 @@ FIRST_READ = 16
 FEW_HOLES = 64
 """Replaced versions that an index may contain before the batch builds it anew."""
 
-Place: TypeAlias = tuple[int, int]
+ItemPosition: TypeAlias = tuple[int, int]
 """The position of an item in its set; see `position_of`."""
 
 
@@ -44,7 +44,7 @@ class DraftedSet:
         self._gone = 0
         self._gone_expiries: list[int] = []
         self._with_validity: dict[int, StoredItem] = {}
-        self._runs: dict[bool, tuple[int, int, dict[Place | None, Place]]] = {}
+        self._runs: dict[bool, tuple[int, int, dict[ItemPosition | None, ItemPosition]]] = {}
         self._index: SetIndex | None = None
         self._unindexed: list[int] = []
         self._unindexed_ends: list[int] = []
@@ -100,7 +100,7 @@ class DraftedSet:
         self._gone_expiries = sorted(expires for expires in gone if expires is not None)
         self.checked = seq
 
-    def past(self, after: Place | None, *, newest_first: bool) -> Iterator[StoredItem]:
+    def past(self, after: ItemPosition | None, *, newest_first: bool) -> Iterator[StoredItem]:
         """Yield the versions after a position, in page order; expired versions too.
 
         Another thread of the action may add versions meanwhile.
@@ -121,7 +121,9 @@ class DraftedSet:
                 return
             last, most = chunk[-1], 2 * most
 
-    def runs(self, seq: int, now: int, *, newest_first: bool) -> dict[Place | None, Place]:
+    def runs(
+        self, seq: int, now: int, *, newest_first: bool
+    ) -> dict[ItemPosition | None, ItemPosition]:
         """Return known runs of hidden items: from the position before a run to its end.
 
         The runs are valid up to line *seq* of the change log. The caller adds the runs it finds.

@@ -12,7 +12,6 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from alveus.errors import Forgotten, InvalidInput, KeyBusy, NotFound, Unavailable
-from alveus.errors.short_repr import short_repr
 from alveus.sets.admission.quarantine import held_as, quarantine_of
 from alveus.sets.set_options import checked_ids
 from alveus.sets.writer import Engine, Where
@@ -37,7 +36,7 @@ from alveus.store.records import filter_fields
 from alveus.values import wire
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked_name, choice, flag, moment
+from alveus.values.storable import Value, as_dict, as_list, checked_name, choice, flag, moment
 from alveus.values.wire import fields_as_json
 
 Scrub: TypeAlias = Literal["now", "later"]
@@ -55,7 +54,10 @@ ALWAYS = (
     ("backups", "made before: forget there too, or let them expire"),
     ("exports", "and copies of the file: as with backups"),
     ("models", "and other providers that were sent texts: ask those who run them"),
-    ("free blocks", "of the disk, which the file system gave up: only its own means erase those"),
+    (
+        "free blocks",
+        "of the disk, which the file system gave up: only tools of the disk erase those",
+    ),
 )
 """Copies that no store can reach, each with advice."""
 
@@ -157,36 +159,24 @@ class Receipt:
         if key is not None:
             checked_name(key, "a key")
         checked_name(set, "a set's name")
-        if not isinstance(ids, (list, tuple)):
-            raise InvalidInput(f"ids must be a list of ids, not {short_repr(ids)}")
-        for item_id in ids:
-            checked_name(item_id, "an item's id")
+        ids = checked_ids(ids)
         stored = store.receipt(self.id)
-        if stored is None or self.commit is None or _facts(stored) != (self.request, self.counts):
+        if stored is None or self.commit is None:
+            return False
+        if (wire.decode(stored.request), stored.erased.counts) != (self.request, self.counts):
             return False
         scope = Scope(space, key)
         if not ids:
             request = hashed_request(store, scope, None)
             return self.request == request and _is_empty(store, scope, self.commit)
-        named = [digest for one in _listed(self.request.get("sets")) for digest in _ids_of(one)]
+        sets = map(as_dict, as_list(self.request.get("sets")))
+        named = [digest for one in sets for digest in as_list(one.get("ids"))]
         ref = SetRef(scope, set)
         return all(
             _digest(store, scope, set, item_id) in named
             and all(version.begin_commit > self.commit for version in store.versions(ref, item_id))
             for item_id in ids
         )
-
-
-def _facts(stored: StoredReceipt) -> tuple[Mapping[str, Value], Mapping[str, int]]:
-    return cast("Mapping[str, Value]", wire.decode(stored.request)), stored.erased.counts
-
-
-def _listed(value: Value) -> list[Value]:
-    return value if isinstance(value, list) else []
-
-
-def _ids_of(value: Value) -> list[Value]:
-    return _listed(value.get("ids")) if isinstance(value, dict) else []
 
 
 def _is_empty(store: Store, scope: Scope, commit: int) -> bool:
@@ -259,7 +249,8 @@ def forget_items(
     how: HowForgotten,
 ) -> Receipt:
     """Erase items by id or filter, in one set or all sets of an owner; see `MemorySet.forget`."""
-    check_chosen(ids, where)
+    if (ids is None) == (where is None):
+        raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
     scope = of if isinstance(of, Scope) else of.scope
     id_list = None if ids is None else checked_ids(ids)
     Filter.parse(where)  # first: refuse a filter that is nested too deep
@@ -270,12 +261,6 @@ def forget_items(
         return earlier
     refs = engine.store.all_sets(of) if isinstance(of, Scope) else [of]
     return _forget(engine, scope, _chosen(engine.store, refs, id_list, where), named, how)
-
-
-def check_chosen(ids: object, where: object) -> None:
-    """Raise unless exactly one of ids and filter is given."""
-    if (ids is None) == (where is None):
-        raise InvalidInput("forget takes ids or where=, one of them; where={} is every item")
 
 
 def _chosen(
@@ -354,7 +339,7 @@ def _receipt_id(named: NamedRequest) -> str:
 
 def _scrub(engine: Engine, how: HowForgotten) -> tuple[str, ...]:
     """Scrub if a scrub is due; return the causes that blocked it. The data stays erased."""
-    if how.scrub == "now" or (how.scrub is None and _is_small(engine.store)):
+    if how.scrub == "now" or (how.scrub is None and engine.store.size_bytes() < SMALL):
         try:
             engine.store.scrub(now=engine.clock())
         except Unavailable as error:
@@ -442,10 +427,6 @@ def _erased(engine: Engine, erasure: Erasure) -> Erased:
             return engine.store.erase(erasure)
         except KeyBusy as error:
             backoff.wait(error)
-
-
-def _is_small(store: Store) -> bool:
-    return store.size_bytes() < SMALL
 
 
 # --- receipts ---------------------------------------------------------------------------------

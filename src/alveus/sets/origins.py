@@ -77,7 +77,7 @@ def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
     return [
         Link(refs[0], name)
         for name in dict.fromkeys(record.sources)
-        if name != record.id and (refs := list(_places(writer, ref, name)))
+        if name != record.id and (refs := list(_sets_with(writer, ref, name)))
     ]
 
 
@@ -95,7 +95,7 @@ def _link(writer: Writer, ref: SetRef, item_id: str, name: str, new_ids: set[str
         raise InvalidInput(f"item {item_id!r} names itself among its sources; name others")
     if name in new_ids:
         return Link(ref, name)
-    refs = list(_places(writer, ref, name))
+    refs = list(_sets_with(writer, ref, name))
     if not refs:
         raise NotFound(
             f"item {item_id!r} names the source {name!r}, which is no item of set {ref.name!r}, of "
@@ -105,12 +105,12 @@ def _link(writer: Writer, ref: SetRef, item_id: str, name: str, new_ids: set[str
         names = ", ".join(repr(ref_found.name) for ref_found in refs)
         raise InvalidInput(
             f"item {item_id!r} names the source {name!r}, which the sets {names} have; give items "
-            "that others are made of ids of their own"
+            "that others are made of separate ids"
         )
     return Link(refs[0], name)
 
 
-def _places(writer: Writer, ref: SetRef, name: str) -> Iterator[SetRef]:
+def _sets_with(writer: Writer, ref: SetRef, name: str) -> Iterator[SetRef]:
     """Yield the nearest sets that have, or had, an item of an id."""
     if _has(writer, ref, name):
         yield ref
@@ -246,7 +246,7 @@ class Lineage:
         rows = [*islice(self._rows(), ROWS + 1)]
         more = self.cut or len(rows) > ROWS
         tree = html.drawing(
-            (drawn, *_told(node, is_above=again)) for drawn, node, again in rows[:ROWS]
+            (drawn, *_described(node, is_above=again)) for drawn, node, again in rows[:ROWS]
         )
         sources = html.counted(len(self.nodes) - 1, "source")
         title = f"Lineage of {self.root.id or 'an erased item'}: {sources}"
@@ -285,7 +285,7 @@ def _line(node: Ancestor) -> str:
     return f"{node.id}  {said}{marked}"
 
 
-def _told(node: Ancestor, *, is_above: bool) -> tuple[str, str]:
+def _described(node: Ancestor, *, is_above: bool) -> tuple[str, str]:
     """Return the text of a node and a note on it."""
     if node.erased:
         return "(erased)", ""

@@ -116,11 +116,6 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
     return [checked_name(item_id, "an item's id") for item_id in ids]
 
 
-def listed(value: Value) -> list[Value]:
-    """Return a result as the list that it is."""
-    return value if isinstance(value, list) else []
-
-
 def definition(options: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
     """Return *start* with the given options, checked.
 

@@ -12,7 +12,7 @@ from dataclasses import field, replace
 from datetime import datetime
 from functools import partial
 from operator import attrgetter
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from alveus.search.embedding_worker import EmbeddingWorker
 from alveus.search.item_cache import RecentHits
@@ -66,6 +66,21 @@ MOST_RULES = 4_096
 Where: TypeAlias = Mapping[str, object]
 
 NewId: TypeAlias = Callable[[], str]
+
+
+class PageQuery(NamedTuple):
+    """A page of a set.
+
+    Attributes:
+        after: The position of the last item before the page; see `position_of`.
+        limit: Most items of the page.
+        at: None means now.
+    """
+
+    after: tuple[int, int] | None = None
+    limit: int = PAGE
+    newest_first: bool = False
+    at: Moment | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,27 +281,23 @@ class SetReader:
                 items[position] = None if self._is_expired(stored, at) else stored
         return items
 
-    def page(
-        self,
-        ref: SetRef,
-        *,
-        after: tuple[int, int] | None,
-        limit: int,
-        newest_first: bool,
-        at: Moment | None,
-    ) -> list[StoredItem]:
-        """Return up to *limit* unexpired items, by (time, first)."""
-        store, commit = self._engine.store, None if at is None else at.commit
+    def page(self, ref: SetRef, query: PageQuery) -> list[StoredItem]:
+        """Return unexpired items, by (time, first)."""
+        store, after, at = self._engine.store, query.after, query.at
         if at is not None:
             check_set(store, ref, at)
         items: list[StoredItem] = []
         while True:
-            missing = limit - len(items)
+            missing = query.limit - len(items)
             batch = store.page(
-                ref, after=after, limit=missing, newest_first=newest_first, at=commit
+                ref,
+                after=after,
+                limit=missing,
+                newest_first=query.newest_first,
+                at=None if at is None else at.commit,
             )
             items += [stored for stored in batch if not self._is_expired(stored, at)]
-            if len(items) >= limit or len(batch) < missing:
+            if len(items) >= query.limit or len(batch) < missing:
                 return items
             after = position_of(batch[-1])
 
@@ -304,11 +315,13 @@ class SetReader:
         Args:
             page: Items of the first page; each further page has twice as many, at most `PAGE`.
         """
-        while items := self.page(ref, after=after, limit=page, newest_first=newest_first, at=at):
+        query = PageQuery(after, page, newest_first, at)
+        while items := self.page(ref, query):
             yield from items
-            if len(items) < page:
+            if len(items) < query.limit:
                 return
-            after, page = position_of(items[-1]), min(2 * page, PAGE)
+            most = min(2 * query.limit, PAGE)
+            query = query._replace(after=position_of(items[-1]), limit=most)
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
         """Return every version of an id, and the time of its retirement or expiry."""

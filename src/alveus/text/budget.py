@@ -122,25 +122,25 @@ def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
     leads = list(range(len(parts)))
     lacks: dict[int, list[str]] = {}
     asked: dict[str, int] = {}
-    for place, part in enumerate(parts):
+    for at, part in enumerate(parts):
         for message in part:
             for call in message.answers:
                 if call not in asked:
-                    lacks.setdefault(place, []).append(call)
+                    lacks.setdefault(at, []).append(call)
                     continue
-                one, other = _lead(leads, asked[call]), _lead(leads, place)
+                one, other = _lead(leads, asked[call]), _lead(leads, at)
                 leads[max(one, other)] = min(one, other)
-            asked.update(dict.fromkeys(message.calls, place))
+            asked.update(dict.fromkeys(message.calls, at))
     found: dict[int, list[int]] = {}
-    for place in range(len(parts)):
-        found.setdefault(_lead(leads, place), []).append(place)
+    for at in range(len(parts)):
+        found.setdefault(_lead(leads, at), []).append(at)
     return [
         Unit(tuple(found_at), tuple(call for at in found_at for call in lacks.get(at, ())))
         for found_at in found.values()
     ]
 
 
-def _lead(leads: list[int], place: int) -> int:
-    while leads[place] != place:
-        leads[place] = place = leads[leads[place]]
-    return place
+def _lead(leads: list[int], at: int) -> int:
+    while leads[at] != at:
+        leads[at] = at = leads[leads[at]]
+    return at

@@ -130,7 +130,7 @@ def _items(value: object, where: str, count: int, taken: set[int]) -> tuple[int,
         if type(item) is not int or not 0 <= item < count:
             raise Unfit(f'"items" of {where} has an id that no item has; ids go to {count - 1}')
         if item in taken:
-            raise Unfit(f"item {item} is in two places; an id may be given once")
+            raise Unfit(f"item {item} is in two topics; an id may be given once")
         taken.add(item)
         found.append(item)
     return tuple(sorted(found))

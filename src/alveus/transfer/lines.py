@@ -18,7 +18,7 @@ from alveus.errors import InvalidInput, RuleFailed
 from alveus.facts.learning_records import RECORDS, check_note
 from alveus.search.signals import Signals
 from alveus.sets.admission.rules import rules_of
-from alveus.sets.compaction.strategies import OWN, restored
+from alveus.sets.compaction.strategies import CUSTOM, restored
 from alveus.sets.set_options import definition
 from alveus.state import MemoryKind, MemoryRef
 from alveus.store import Definition, Node
@@ -422,7 +422,7 @@ def _definition(given: dict[str, Value]) -> Definition:
         options["retention"] = timedelta(microseconds=read.retention)
     if read.signals is not None:
         options["signals"] = Signals.from_json(read.signals)
-    if not isinstance(read.compaction, str) and read.compaction.get("name") != OWN:
+    if not isinstance(read.compaction, str) and read.compaction.get("name") != CUSTOM:
         restored(read.compaction, {})
     try:
         rules_of(read.admission or ())

@@ -43,7 +43,7 @@ from alveus.memory.keys import KeySets
 from alveus.search.query import SearchOptions
 from alveus.sets.batch import AFTER_ALL
 from alveus.sets.set_editor import SetEditor
-from alveus.sets.writer import Writer
+from alveus.sets.writer import PageQuery, Writer
 from alveus.store import SetRef
 from alveus.store.changes import Link
 from alveus.store.items import Item
@@ -331,7 +331,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         if few or not weights.beta:
             rest = SetEditor(writer, ref).items()
         else:
-            rest = writer.page(ref, after=None, limit=LATEST, newest_first=True, at=None)
+            rest = writer.page(ref, PageQuery(limit=LATEST, newest_first=True))
         for stored in rest:
             if stored.record.id not in seen:
                 yield item_of(stored), 0.0

@@ -40,12 +40,15 @@ class Barrier:
     Args:
         rules: The rules of the set.
         replaced_id: The id of the item that the checked item replaces; the two are not compared.
+        after_row: Compare with items after this row only, and with no recent hits. None means with
+            all.
     """
 
     writer: SetReader
     ref: SetRef
     rules: SetRules
     replaced_id: str = ""
+    after_row: int | None = None
     _checked_up_to: int | None = None
     _accepted_terms: ItemsByTerm = field(default_factory=ItemsByTerm)
     _accepted: dict[str, tuple[ItemRecord, Item]] = field(
@@ -93,7 +96,7 @@ class Barrier:
             set_name=self.ref.name,
             now=self.writer.now(),
             find=find,
-            recent_hits=lambda: self.writer.recent_hits(self.ref.scope),
+            recent_hits=self._recent_hits,
         )
         verdict = strictest(rule.judge(candidate) for rule in self._rules)
         if verdict.outcome == "accept":
@@ -101,6 +104,9 @@ class Barrier:
             self._accepted[record.id] = (record, item)
             return ACCEPT
         return replace(verdict, reason=verdict.reason[:LONGEST_REASON])
+
+    def _recent_hits(self) -> Sequence[tuple[Scope, Item]]:
+        return self.writer.recent_hits(self.ref.scope) if self.after_row is None else ()
 
     def _accepted_item(self, item_id: str) -> Other:
         record, item = self._accepted[item_id]
@@ -115,7 +121,9 @@ class Barrier:
         last_row, matches = self.writer.alike(self.ref, probes)
         rows = [row for row in (last_row, self._checked_up_to) if row is not None]
         self._checked_up_to = min(rows, default=None)
-        return matches
+        if (after := self.after_row) is None:
+            return matches
+        return [[stored for stored in items if stored.row > after] for items in matches]
 
     def _probe(self, record: ItemRecord, threshold: float) -> Probe:
         """Return a probe for items that share *threshold* of a record's words; 1 means equal items.
@@ -189,26 +197,6 @@ def check_update(
     return [replace(check, last_row=None) for check in checks]
 
 
-class Since(SetReader):
-    """Reads that skip all items up to a row, and all recent hits."""
-
-    def __init__(self, engine: Engine, after_row: int) -> None:
-        super().__init__(engine)
-        self._after_row = after_row
-
-    def alike(
-        self, ref: SetRef, probes: Sequence[Probe]
-    ) -> tuple[int | None, list[list[StoredItem]]]:
-        """See `Writer.alike`."""
-        last_row, found = super().alike(ref, probes)
-        return last_row, [[s for s in items if s.row > self._after_row] for items in found]
-
-    def recent_hits(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """See `Writer.recent_hits`."""
-        _ = scope
-        return []
-
-
 def recheck_admission(
     engine: Engine, before: AdmissionCheck, added: Sequence[StoredItem]
 ) -> AdmissionCheck:
@@ -219,8 +207,8 @@ def recheck_admission(
     """
     if before.last_row is None:
         return before
-    since = Since(engine, before.last_row)
-    barrier = Barrier(since, before.set, SetRules(before.rules, before.rules or ()))
+    rules = SetRules(before.rules, before.rules or ())
+    barrier = Barrier(SetReader(engine), before.set, rules, after_row=before.last_row)
     verdicts = barrier.judge([(item_of(stored), stored.record) for stored in added])
     if any(verdict.outcome != "accept" for verdict in verdicts):
         raise SetMoved(before.set.name)

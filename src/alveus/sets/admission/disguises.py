@@ -96,7 +96,7 @@ def unveiled(text: str) -> str:
     return _UNSEEN.sub("", unicodedata.normalize("NFKC", text.translate(_TAGS)))
 
 
-def unveiled_in_place(text: str) -> Plain:
+def unveiled_with_positions(text: str) -> Plain:
     """Return the result of `unveiled`, character by character, with the positions."""
     if text.isascii():
         return Plain(text)

@@ -167,7 +167,7 @@ class AttackPhrases:
         ignore: To ignore, to forget; as an order.
         old: Earlier, above, all, your.
         laws: Instructions, rules.
-        forget: "Forget what you were told before".
+        forget: "Forget the instructions before".
         no_longer: "You are no longer", or "you are now".
         persona: An assistant; without limits, a hacker.
         frame: A new instruction and a colon; from now on; when the user asks; remember.

@@ -362,7 +362,7 @@ def _runs(tokens: Sequence[str]) -> Iterator[tuple[str, ...]]:
 
 # --- custom rules -----------------------------------------------------------------------------
 
-_own: dict[str, Callable[[Item, Candidate], Verdict]] = {}
+_marked: dict[str, Callable[[Item, Candidate], Verdict]] = {}
 
 
 def admission_rule(function: F) -> F:
@@ -375,7 +375,7 @@ def admission_rule(function: F) -> F:
     name = f"{function.__module__}:{function.__qualname__}"
     if "<" in name:
         raise InvalidInput(f"a rule stands at the top of a module, unlike {name}")
-    _own[name] = function
+    _marked[name] = function
     return function
 
 
@@ -405,17 +405,17 @@ class CustomRule(BundledRule):
 
     def _function(self) -> Callable[[Item, Candidate], Verdict]:
         module = self.path.partition(":")[0]
-        if self.path not in _own and module not in sys.modules:
+        if self.path not in _marked and module not in sys.modules:
             try:
                 importlib.import_module(module)
             except ImportError as error:
                 raise RuleFailed(f"the rule {self.path} cannot be imported: {error}") from error
-        if self.path not in _own:
+        if self.path not in _marked:
             raise RuleFailed(
                 f"there is no rule {self.path}; mark the function with @admission_rule, at the top "
-                "of a module that whoever adds to the set can import"
+                "of a module that each process that adds to the set can import"
             )
-        return _own[self.path]
+        return _marked[self.path]
 
 
 # --- as JSON, and back ------------------------------------------------------------------------
@@ -442,7 +442,7 @@ def _plan(rule: object) -> Plan:
     if isinstance(rule, BundledRule):
         return rule.to_json()
     path = f"{getattr(rule, '__module__', '')}:{getattr(rule, '__qualname__', '')}"
-    if _own.get(path) is rule and rule is not None:
+    if _marked.get(path) is rule and rule is not None:
         return CustomRule(path).to_json()
     raise InvalidInput(
         f"{short_repr(rule)} is no rule of admission; use Exact(), Near(), Size(…), Secrets(), "

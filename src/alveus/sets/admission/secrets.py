@@ -14,7 +14,7 @@ from functools import cache
 from hashlib import blake2b, sha256
 from typing import TypeAlias
 
-from alveus.sets.admission.disguises import Plain, unbroken, unspelled, unveiled_in_place
+from alveus.sets.admission.disguises import Plain, unbroken, unspelled, unveiled_with_positions
 from alveus.values.lazy import data_file
 from alveus.values.lazy_dataclass import dataclass
 
@@ -139,7 +139,7 @@ def _merged(found: Iterator[tuple[int, int, str]]) -> tuple[SecretSpan, ...]:
 
 
 def _secret_spans(text: str) -> Iterator[tuple[int, int, str]]:
-    seen = unveiled_in_place(text)
+    seen = unveiled_with_positions(text)
     yield from _located(seen, (known_formats, named_secrets, private_keys, cards))
     if (spelled := unspelled(seen)) is not None:
         yield from _located(spelled, (known_formats, named_secrets))

@@ -24,6 +24,7 @@ from alveus.sets.compaction.set_snapshot import (
     time_of,
 )
 from alveus.sets.compaction.strategies import (
+    CUSTOM,
     BuiltIn,
     CompactionPlan,
     CustomStrategy,
@@ -466,7 +467,7 @@ def _custom_step(
     )
     if not checked.retired_ids:
         return None
-    return PlannedStep(checked, items_by_id, {"name": "own", "at": custom.at}, {})
+    return PlannedStep(checked, items_by_id, {"name": CUSTOM, "at": custom.at}, {})
 
 
 # --- carried out ------------------------------------------------------------------------------
@@ -523,9 +524,8 @@ class _Ranks:
     def _leads(self, time: int) -> set[str]:
         """Return retired ids that precede all remaining items of the same time, if any remain."""
         same = sum(time_of(stored) == time for stored in self._retired)
-        page = self._snapshot.view.page(
-            self._snapshot.ref, after=(time - 1, _LAST), limit=same + 1, newest_first=False
-        )
+        view, ref = self._snapshot.view, self._snapshot.ref
+        page = view.page(ref, (time - 1, _LAST), same + 1)
         leading = set[str]()
         for stored in page:
             if time_of(stored) != time:

@@ -23,10 +23,8 @@ class View(Protocol):
         """Return the set, or None if it does not exist."""
         ...
 
-    def page(
-        self, ref: SetRef, *, after: tuple[int, int] | None, limit: int, newest_first: bool
-    ) -> list[StoredItem]:
-        """Return up to *limit* items by (time, first)."""
+    def page(self, ref: SetRef, after: tuple[int, int] | None, limit: int) -> list[StoredItem]:
+        """Return up to *limit* items by (time, first), after a position."""
         ...
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
@@ -44,11 +42,9 @@ class StoreView:
         """See `View.info`."""
         return self._store.set_info(ref)
 
-    def page(
-        self, ref: SetRef, *, after: tuple[int, int] | None, limit: int, newest_first: bool
-    ) -> list[StoredItem]:
+    def page(self, ref: SetRef, after: tuple[int, int] | None, limit: int) -> list[StoredItem]:
         """See `View.page`."""
-        return self._store.page(ref, after=after, limit=limit, newest_first=newest_first)
+        return self._store.page(ref, after=after, limit=limit)
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
         """See `View.features`."""
@@ -120,7 +116,7 @@ class CompactionSnapshot:
     def oldest(self) -> Iterator[StoredItem]:
         """Yield the items of the set, oldest first."""
         after: tuple[int, int] | None = None
-        while page := self.view.page(self.ref, after=after, limit=PAGE, newest_first=False):
+        while page := self.view.page(self.ref, after, PAGE):
             yield from (stored for stored in page if not expired(stored.record, self.now))
             after = position_of(page[-1])
 

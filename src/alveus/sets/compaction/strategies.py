@@ -305,7 +305,7 @@ Planner: TypeAlias = Callable[[Sequence[Item], int | None], CompactionPlan]
 Given: TypeAlias = str | BuiltIn | Strategy | Planner
 """The types that `compaction=` takes."""
 
-OWN = "own"
+CUSTOM = "own"
 """The name of user strategies in the JSON that a set stores."""
 
 
@@ -347,7 +347,7 @@ def stored_form(strategy: object, local_strategies: LocalStrategies) -> str | di
         )
     named = strategy if callable(strategy) and hasattr(strategy, "__qualname__") else type(strategy)
     at = f"{named.__module__}:{named.__qualname__}"
-    plain: dict[str, Value] = {"name": OWN, "at": at}
+    plain: dict[str, Value] = {"name": CUSTOM, "at": at}
     if named is not strategy and (settings := _settings(strategy)):
         plain["settings"] = settings
     if not _is_found(plain, strategy):
@@ -395,7 +395,7 @@ def restored(
     """
     if isinstance(plain, str):
         return None
-    if plain.get("name") != OWN:
+    if plain.get("name") != CUSTOM:
         return read(plain)
     at = str(plain.get("at"))
     if at in local_strategies:
