@@ -29,7 +29,7 @@ from alveus.store.scope import HIDDEN
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import call_with_retries
-from alveus.values.storable import Value
+from alveus.values.storable import Value, as_dict, as_list
 
 RECORDS = f"{HIDDEN}learning"
 """The hidden set of a key with positions and learnings: numbers and ids, no text of messages."""
@@ -351,21 +351,18 @@ class LearningRecords:
     def undone(self, learnings: Sequence[str]) -> list[ItemChange]:
         """Return the changes that record the undo of learnings."""
         found = self._records.get([LEARNING + one for one in learnings])
-        return [
-            Replace(
-                stored.set,
-                stored.version,
-                self._record(stored.record.id, {**_value(stored), "undone": True}, stored),
-            )
-            for stored in found
-        ]
+        return self._records.replaced(
+            [
+                (
+                    stored,
+                    Item({**_value(stored), "undone": True}, text="", time=item_of(stored).time),
+                )
+                for stored in found
+            ]
+        )
 
-    def _record(
-        self, item_id: str, value: Mapping[str, Value], stored: StoredItem | None = None
-    ) -> ItemRecord:
-        time = None if stored is None else item_of(stored).time
-        item = Item(dict(value), text="", time=time)
-        return self._records.writer.records([(item_id, item)])[0]
+    def _record(self, item_id: str, value: Mapping[str, Value]) -> ItemRecord:
+        return self._records.writer.records([(item_id, Item(dict(value), text=""))])[0]
 
 
 class CallBudget:
@@ -393,11 +390,10 @@ class CallBudget:
             if value["calls"] >= most:
                 return self._records.plan([], result=False)
             item = Item({**value, "calls": value["calls"] + 1}, text="")
+            if stored is not None:
+                return self._records.plan(self._records.replaced([(stored, item)]), result=True)
             record = self._records.writer.records([(CALLS, item)])[0]
-            if stored is None:
-                return self._records.plan([Add(self._records.ref, record)], result=True)
-            change = Replace(self._records.ref, stored.version, record)
-            return self._records.plan([change], result=True)
+            return self._records.plan([Add(self._records.ref, record)], result=True)
 
         return bool(
             call_with_retries(
@@ -439,61 +435,46 @@ def check_note(item: Item) -> None:
     Raises:
         InvalidInput: The item is not a valid record.
     """
-    value: Any = item.value
-    forms = _FORMS.get(str(item.id).partition("/")[0], {})
-    found = cast("dict[str, object]", value) if isinstance(value, dict) else None
-    if found is None or not all(
-        name in found and is_right(found[name]) for name, is_right in forms.items()
+    found = as_dict(cast("object", item.value))
+    form = _FORMS.get(str(item.id).partition("/")[0], {})
+    if not isinstance(item.value, dict) or not all(
+        name in found and _has_form(found[name], part) for name, part in form.items()
     ):
         raise InvalidInput(f"{str(item.id)!r} is no note of learning as alveus writes it")
 
 
-def _is_count(value: object) -> bool:
-    return type(value) is int and 0 <= value <= OPEN_END
+def _has_form(value: object, form: object) -> bool:
+    """Return whether a value has the form of an example in `_FORMS`."""
+    if isinstance(form, tuple):
+        listed, parts = as_list(value), cast("tuple[object, ...]", form)
+        return len(listed) == len(parts) and all(map(_has_form, listed, parts))
+    if type(value) is not type(form):
+        return False
+    if isinstance(form, list):
+        return all(_has_form(one, as_list(cast("object", form))[0]) for one in as_list(value))
+    if isinstance(form, dict):
+        part = as_dict(cast("object", form))[""]
+        return all(_has_form(one, part) for one in as_dict(value).values())
+    return type(value) is not int or 0 <= value <= OPEN_END
 
 
-def _are_counts(length: int) -> Callable[[object], bool]:
-    def check(value: object) -> bool:
-        return (
-            isinstance(value, list)
-            and len(cast("list[object]", value)) == length
-            and all(map(_is_count, cast("list[object]", value)))
-        )
-
-    return check
-
-
-def _is_list_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: isinstance(value, list) and all(map(check, cast("list[object]", value)))
-
-
-def _is_dict_of(check: Callable[[object], bool]) -> Callable[[object], bool]:
-    return lambda value: (
-        isinstance(value, dict) and all(map(check, cast("dict[str, object]", value).values()))
-    )
-
-
-def _is_text(value: object) -> bool:
-    return isinstance(value, str)
-
-
-_FORMS: Mapping[str, Mapping[str, Callable[[object], bool]]] = {
-    POSITION.rstrip("/"): {
-        "row": _is_count,
-        "failures": _is_count,
-        "skipped": _is_list_of(_are_counts(3)),
-    },
+_FORMS: Mapping[str, Mapping[str, object]] = {
+    POSITION.rstrip("/"): {"row": 0, "failures": 0, "skipped": [(0, 0, 0)]},
     LEARNING.rstrip("/"): {
-        **dict.fromkeys(("conversation", "model", "prompt"), _is_text),
-        "messages": _is_count,
-        "added": _is_list_of(_is_text),
-        "changed": _is_dict_of(_are_counts(2)),
-        "taken_back": _is_dict_of(_is_count),
-        "undone": lambda value: isinstance(value, bool),
+        **dict.fromkeys(("conversation", "model", "prompt"), ""),
+        "messages": 0,
+        "added": [""],
+        "changed": {"": (0, 0)},
+        "taken_back": {"": 0},
+        "undone": False,
     },
-    CALLS: {"hour": _is_count, "calls": _is_count},
+    CALLS: {"hour": 0, "calls": 0},
 }
-"""The fields of each kind of record, by the prefix of its id."""
+"""The fields of each kind of record, by the prefix of its id, as examples.
+
+A list stands for any number of such parts, a tuple for a list of so many, and the name "" for any
+name; a number is a count.
+"""
 
 
 def _value(stored: StoredItem) -> Mapping[str, Any]:

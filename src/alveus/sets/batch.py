@@ -13,7 +13,7 @@ from alveus.errors import Conflict, DuplicateItem, InvalidInput, NotFound, Stale
 from alveus.search.near_duplicates import ItemsByTerm, Probe
 from alveus.search.query import Drafted, SearchOptions
 from alveus.sets.admission.barrier import combined_check, recheck_admission
-from alveus.sets.compaction import Compacted, Given
+from alveus.sets.compaction import BatchCapacity, Compacted, Given
 from alveus.sets.compaction.set_snapshot import living
 from alveus.sets.drafted_sets import AFTER_ALL, DraftedSet, ItemPosition
 from alveus.sets.writer import Engine, NewId, PageQuery, PlannedWrite, SetRules, WriteCall, Writer
@@ -81,7 +81,8 @@ class Draft(Writer):
         self._op = op
         self._new_id = new_id if op is None else derived_ids(op)
         self._tidying = self._planning = False
-        self._capacity = engine.compactions.capacity_of(DraftView(self, engine))
+        compactions, view = engine.compactions, DraftView(self, engine)
+        self._capacity = BatchCapacity(view, compactions.tools, compactions.local_strategies)
         self.admission_checks: dict[SetRef, AdmissionCheck] = {}
         self._whole: set[SetRef] = set()
         self._rules_checked: set[SetRef] = set()

@@ -123,7 +123,7 @@ class SetEditor:
     def commit(
         self,
         name: str,
-        arguments: Sequence[Value],
+        arguments: Sequence[Value] | Callable[[], Sequence[Value]],
         plan: Callable[[NewId], PlannedWrite],
         *,
         idempotency_key: str | None = None,
@@ -138,7 +138,11 @@ class SetEditor:
             StaleItem, DuplicateItem: Others changed the items that the plan read until the memory's
                 wait time ended, or the plan allows no retry.
         """
-        call = PlannerCall(name, [self.ref.name, *arguments], plan)
+
+        def passed() -> Value:
+            return [self.ref.name, *(arguments() if callable(arguments) else arguments)]
+
+        call = PlannerCall(name, passed, plan)
         return self.writer.write(call, idempotency_key=idempotency_key)
 
     def change(self, name: str, arguments: Sequence[Value], changes: Sequence[ItemChange]) -> None:

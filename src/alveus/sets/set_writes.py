@@ -422,13 +422,14 @@ class SetWrites(SetReads):
             changes["text"] = with_one_text(given).text
         if "value" in changes and "text" not in changes:
             changes["text"] = None
-        named: list[Value] = [*sorted(changes)]
-        passed = request_json(replace(Item(value=None), **changes))
         new_versions = list[Item]()
+
+        def arguments() -> list[Value]:
+            passed = request_json(replace(Item(value=None), **changes))
+            return [id, [*sorted(changes)], if_version, passed]
+
         plan = partial(self._planned_update, id, changes, if_version, new_versions)
-        answer = self._editor.commit(
-            "update", [id, named, if_version, passed], plan, idempotency_key=idempotency_key
-        )
+        answer = self._editor.commit("update", arguments, plan, idempotency_key=idempotency_key)
         return self._version_made(id, answer["version"], new_versions)
 
     def _planned_update(
@@ -517,7 +518,10 @@ class SetWrites(SetReads):
             raise InvalidInput("supersede takes at=, not valid_from: the new item holds from then")
         item = replace(item_from(value, fields), id=new_id, sources=(id,))
         plan = partial(self._superseded, id, item, asked)
-        arguments: list[Value] = [id, asked, request_json(item)]
+
+        def arguments() -> list[Value]:
+            return [id, asked, request_json(item)]
+
         return self._editor.commit("supersede", arguments, plan, idempotency_key=idempotency_key)
 
     def _superseded(self, item_id: str, item: Item, at: int | None, made_id: NewId) -> PlannedWrite:

@@ -125,16 +125,17 @@ class PlannerCall:
     """A call that a function plans.
 
     Attributes:
-        passed: The arguments as the caller passed them.
+        passed: The arguments as the caller passed them, or a function that returns them: only a
+            batch and an idempotency key need them.
     """
 
     name: str
-    passed: Value
+    passed: Value | Callable[[], Value]
     planner: Callable[[NewId], PlannedWrite]
 
     def arguments(self) -> Value:
         """See `WriteCall.arguments`."""
-        return self.passed
+        return self.passed() if callable(self.passed) else self.passed
 
     def plan(self, new_id: NewId) -> PlannedWrite:
         """See `WriteCall.plan`."""

@@ -11,14 +11,7 @@ from alveus.embed import Embedder, Vectors, embed_windows, open_embedder
 from alveus.embed.vectors import grouped, unit
 from alveus.errors import InvalidInput
 from alveus.text.statements import BYTES_A_TOKEN, Sentence, joined, sentences, shortened, tokens
-from alveus.text.summary import (
-    SUMMARY_TOKENS,
-    Summary,
-    Topic,
-    checked_limits,
-    checked_texts,
-    checked_vectors,
-)
+from alveus.text.summary import SUMMARY_TOKENS, Summary, Topic, checked_request
 from alveus.values.keywords import suggest_names
 from alveus.values.storable import counted
 
@@ -94,9 +87,8 @@ class ExtractiveSummariser:
             InvalidInput: An argument cannot be used.
             EmbedderFailed: The embedder raised or answered wrongly.
         """
-        texts = checked_texts(texts)
-        checked_limits(max_tokens)
-        vectors = checked_vectors(vectors, texts, self._embedder.dimensions)
+        dimensions = self._embedder.dimensions
+        texts, vectors = checked_request(texts, vectors, max_tokens, dimensions=dimensions)
         found, left_out = self._considered(texts)
         text = self._chosen(found, self._rows(found, texts, vectors), vectors, max_tokens)
         return Summary(text=text, by=EXTRACTIVE, tokens=tokens(text), left_out=left_out)
@@ -117,9 +109,8 @@ class ExtractiveSummariser:
             InvalidInput: An argument cannot be used.
             EmbedderFailed: The embedder raised or answered wrongly.
         """
-        texts = checked_texts(texts)
-        checked_limits(max_tokens, limit)
-        vectors = checked_vectors(vectors, texts, self._embedder.dimensions)
+        dimensions = self._embedder.dimensions
+        texts, vectors = checked_request(texts, vectors, max_tokens, limit, dimensions=dimensions)
         said = [at for at, text in enumerate(texts) if text.strip()]
         if not said:
             return ()

@@ -12,15 +12,7 @@ from alveus.llm import Asking, ChatModel, ModelMessage, Unfit, ask_json
 from alveus.llm.asking import list_schema, object_schema, request_about
 from alveus.text.extractive_summariser import ExtractiveSummariser
 from alveus.text.statements import parts, shortened, tokens
-from alveus.text.summary import (
-    SUMMARY_TOKENS,
-    Summariser,
-    Summary,
-    Topic,
-    checked_limits,
-    checked_texts,
-    checked_vectors,
-)
+from alveus.text.summary import SUMMARY_TOKENS, Summariser, Summary, Topic, checked_request
 from alveus.values.keywords import suggest_names
 from alveus.values.storable import as_dict, as_list, counted
 
@@ -291,9 +283,7 @@ class ModelSummariser:
     def _checked(
         self, texts: Sequence[str], limit: int, max_tokens: int, vectors: Vectors | None
     ) -> tuple[str, ...]:
-        found = checked_texts(texts)
-        checked_limits(max_tokens, limit)
-        rows = checked_vectors(vectors, found, None)
+        found, rows = checked_request(texts, vectors, max_tokens, limit)
         if rows is not None:
             # Arguments that the fallback would refuse are refused at once.
             self._fallback.summarise((), vectors=rows[:0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -98,25 +98,32 @@ class Summariser(Protocol):
         ...
 
 
-def checked_texts(texts: object) -> tuple[str, ...]:
-    """Return checked *texts*.
+def checked_request(
+    texts: object,
+    vectors: Vectors | None,
+    max_tokens: int,
+    limit: int = 1,
+    *,
+    dimensions: int | None = None,
+) -> tuple[tuple[str, ...], Vectors | None]:
+    """Return the checked texts and vectors of a request; *dimensions* None: vectors of any size.
 
     Raises:
-        InvalidInput: It is not a sequence of texts that can be encoded.
+        InvalidInput: The texts are no list of texts that can be encoded; a limit is no whole
+            number, or out of range; the vectors have another shape than (texts, dimensions).
     """
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise InvalidInput(f"texts must be a list of texts, not {type(texts).__name__}")
-    return tuple(encodable(text, f"texts[{at}]") for at, text in enumerate(texts))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]  callers without types
+    listed = cast("Sequence[object]", texts)
+    found = tuple(encodable(text, f"texts[{at}]") for at, text in enumerate(listed))
+    counted(max_tokens, "max_tokens", least=LEAST_TOKENS)
+    counted(limit, "limit", most=MOST_TOPICS)
+    return found, _checked_vectors(vectors, found, dimensions)
 
 
-def checked_vectors(
+def _checked_vectors(
     vectors: Vectors | None, texts: Sequence[str], dimensions: int | None
 ) -> Vectors | None:
-    """Return checked vectors of *texts*; *dimensions* None: of any size.
-
-    Raises:
-        InvalidInput: They are no numbers, or have another shape than (texts, dimensions).
-    """
     if vectors is None:
         return None
     rows = np.asarray(vectors, dtype=np.float32)
@@ -127,13 +134,3 @@ def checked_vectors(
             f"summariser's embedder, not of {rows.shape}"
         )
     return rows
-
-
-def checked_limits(max_tokens: int, limit: int = 1) -> None:
-    """Refuse limits that cannot be kept.
-
-    Raises:
-        InvalidInput: One is not a whole number, or out of range.
-    """
-    counted(max_tokens, "max_tokens", least=LEAST_TOKENS)
-    counted(limit, "limit", most=MOST_TOPICS)

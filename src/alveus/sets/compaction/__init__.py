@@ -1,6 +1,6 @@
 """Compaction: makes a full set smaller; undo can restore the retired items."""
 
-from alveus.sets.compaction.executor import CALLED, Compacted, Compactions
+from alveus.sets.compaction.executor import CALLED, BatchCapacity, Compacted, Compactions
 from alveus.sets.compaction.planning import CompactionTools
 from alveus.sets.compaction.strategies import (
     CompactionPlan,
@@ -15,6 +15,7 @@ from alveus.sets.compaction.strategies import (
 
 __all__ = [
     "CALLED",
+    "BatchCapacity",
     "Compacted",
     "CompactionPlan",
     "CompactionTools",

@@ -541,10 +541,6 @@ class Compactions:
 
     # --- in an add ----------------------------------------------------------------------------
 
-    def capacity_of(self, view: View) -> BatchCapacity:
-        """Return the object that makes room in the sets of a batch, read through *view*."""
-        return BatchCapacity(view, self.tools, self.local_strategies)
-
     def relieve(self, items: Sequence[ItemChange]) -> None:
         """Compact sets at twice their capacity before more is added to them.
 
