@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import chain, islice
-from typing import TypeVar
 
 from alveus.errors import Conflict, DuplicateItem, InvalidInput, NotFound, StaleItem, Unusable
 from alveus.search.near_duplicates import ItemsByTerm, Probe
@@ -43,8 +42,6 @@ from alveus.store.times import Moment
 from alveus.values.forks import HandleLock
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value
-
-R = TypeVar("R")
 
 MIN_KNOWN_RUN = 16
 """Number of ended items of a set from which pages record where runs of them end."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import field, replace
 from typing import TypeAlias
 
 from alveus.errors import AlveusError, DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem
@@ -12,10 +12,20 @@ from alveus.sets.batch import Draft
 from alveus.sets.set_writes import AddCall
 from alveus.sets.writer import Engine, PlannedWrite, WriteCall, Writer
 from alveus.state.committed_tree import Backoff
-from alveus.store import Batch, Commit, Compact, ItemChange, ItemRecord, Scope, TreeDelta
+from alveus.store import (
+    Batch,
+    Commit,
+    Compact,
+    ItemChange,
+    ItemRecord,
+    NamedRequest,
+    Scope,
+    TreeDelta,
+)
 from alveus.store.ledger import UNOBSERVED
 from alveus.store.running_keys import refuse_own_tree
 from alveus.values.ids import derived_ids, new_id
+from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked
 
 Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
@@ -87,15 +97,14 @@ class CommitWriter(Writer):
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
         """See `Writer.write`."""
-        engine, op, request = self._engine, None, None
+        engine, named = self._engine, None
         if idempotency_key is None:
             added = self._added_jointly(call)
             if added is not None:
                 return added
         else:
-            op = engine.op(self.scope, idempotency_key)
-            request = engine.request([call.name, call.arguments()])
-        source = _CallSource(engine, self.scope, call, op, request, idempotency_key or "")
+            named = engine.named(self.scope, idempotency_key, [call.name, call.arguments()])
+        source = _CallSource(engine, self.scope, call, named)
         earlier = source.earlier()
         if earlier is not None:
             return earlier.result
@@ -127,7 +136,7 @@ class CommitWriter(Writer):
 
 def commit_call(engine: Engine, scope: Scope, call: WriteCall) -> Commit | None:
     """Commit a call that has no idempotency key; see `commit_with_retries`."""
-    return commit_with_retries(engine, scope, _CallSource(engine, scope, call, None, None, ""))
+    return commit_with_retries(engine, scope, _CallSource(engine, scope, call))
 
 
 def answer_once(
@@ -161,9 +170,8 @@ class _SimpleAdd:
 
     def __init__(self, engine: Engine, scope: Scope, call: AddCall) -> None:
         self._engine, self._scope, self._call = engine, scope, call
-        self.pairs = call.pairs(new_id)
+        self.pairs, self.zone = call.pairs(new_id), engine.timezone
         self.items: Sequence[ItemChange] = ()
-        self.zone = engine.timezone
 
     def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
         """See `JointAdd.batch_of`."""
@@ -179,50 +187,41 @@ class _SimpleAdd:
         )
 
 
+@dataclass(slots=True)
 class _CallSource(BatchSource):
     """Plans one call, from a fresh read each time."""
 
-    planned: PlannedWrite
-
-    def __init__(
-        self,
-        engine: Engine,
-        scope: Scope,
-        call: WriteCall,
-        op: bytes | None,
-        request: bytes | None,
-        label: str,
-    ) -> None:
-        self._engine, self._scope, self._call = engine, scope, call
-        self._op, self._request, self._label = op, request, label
+    engine: Engine
+    scope: Scope
+    call: WriteCall
+    named: NamedRequest | None = None
+    planned: PlannedWrite = field(init=False)
 
     def earlier(self) -> Commit | None:
         """Return the commit of the same call under its idempotency key; None if there is none."""
-        if self._op is None:
-            return None
-        return self._engine.store.commit_of_op(self._op, request=self._request, label=self._label)
+        return None if self.named is None else self.engine.done(self.named)
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
-        engine, op = self._engine, self._op
-        planned = self.planned = self._call.plan(new_id if op is None else derived_ids(op))
-        if not (planned.items or planned.define or op):
+        engine, named = self.engine, self.named
+        planned = self.planned = self.call.plan(new_id if named is None else derived_ids(named.op))
+        if not (planned.items or planned.define or named):
             return None
         engine.relieve(planned.items)
         now, corroborated = engine.clock.times()
         return Batch(
-            scope=self._scope,
+            scope=self.scope,
             time=now,
             corroborated=corroborated,
-            op=op,
-            request=self._request,
-            label=self._label,
+            op=None if named is None else named.op,
+            request=None if named is None else named.request,
+            label="" if named is None else named.label,
             expects=engine.expects if planned.items else (),
             define=planned.define,
             items=planned.items,
             admission_checks=planned.admission_checks if planned.items else (),
             limits=engine.limits,
-            result=planned.result if op is not None else None,
+            result=None if named is None else planned.result,
         )
 
     def can_retry(self, error: Refusal) -> bool:
@@ -265,22 +264,23 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     return commit_with_retries(engine, draft.scope, _DraftSource(draft, batch))
 
 
+@dataclass(slots=True)
 class _DraftSource(BatchSource):
     """Commits the changes of a block after a check against items that others added since."""
 
-    def __init__(self, draft: Draft, gathered: Batch) -> None:
-        self._draft, self._gathered = draft, gathered
+    draft: Draft
+    gathered: Batch
 
     def batch(self) -> Batch | None:
         """See `BatchSource.batch`."""
-        checks = self._draft.admission_checks
+        checks = self.draft.admission_checks
         if not checks:  # a copy of a batch costs more than a new batch
-            return self._gathered
-        return replace(self._gathered, admission_checks=tuple(checks.values()))
+            return self.gathered
+        return replace(self.gathered, admission_checks=tuple(checks.values()))
 
     def can_retry(self, error: Refusal) -> bool:
         """See `BatchSource.can_retry`; gathered changes are checked against the current sets."""
-        draft = self._draft
+        draft = self.draft
         if (
             not isinstance(error, SetMoved)
             or not draft.admission_checks

@@ -287,8 +287,9 @@ class SetReads:
         )
         hits = self._writer.search([self._ref], query, options)
         if as_of is None and self._ttl is not None:
-            ids = [hit.item.id for hit in hits if hit.item.expire_at is not None]
-            self._renew_found([item_id for item_id in ids if item_id is not None])
+            ids = [str(hit.item.id) for hit in hits if hit.item.expire_at is not None]
+            found = self._writer.get(self._ref, ids, at=None) if ids else []
+            self._renew_read([stored for stored in found if stored is not None])
         return hits
 
     def points(self, *, where: Where | None = None, limit: int | None = None) -> MapPoints:
@@ -317,11 +318,6 @@ class SetReads:
             Unsupported: matplotlib is not installed; ``alveus[plot]`` installs it.
         """
         return self.points(where=where, limit=limit).plot(colour=colour)
-
-    def _renew_found(self, ids: Sequence[str]) -> None:
-        """Renew the items that a search found."""
-        stored_items = self._writer.get(self._ref, ids, at=None) if ids else []
-        self._renew_read([stored for stored in stored_items if stored is not None])
 
     def _renew_read(self, items: Sequence[StoredItem]) -> None:
         """Renew items that were read, if this set was opened so. A failure never fails the read."""
