@@ -24,7 +24,7 @@ from alveus.facts.learning_records import RECORDS
 from alveus.memory.prompt import prompt_sources
 from alveus.runs.runner.run_records import overtaken
 from alveus.search.index import catalog, set_loader
-from alveus.sets import drafted_sets
+from alveus.sets import batch as drafts
 from alveus.sets.writer import SetReader
 from alveus.store import Batch, Define, Definition, QueuedInput, Scope, SetRef
 from alveus.store.ram import RamStore
@@ -580,7 +580,7 @@ def test_a_read_in_a_batch_costs_the_same_however_much_is_pending(
     store = memory.store
     monkeypatch.setattr(store, "page", counting(store.page, lambda _, answer: len(answer)))
     monkeypatch.setattr(store, "get", counting(store.get, lambda args, _: len(args[1])))
-    for module, name in ((SetReader, "_is_expired"), (drafted_sets, "feature_of")):
+    for module, name in ((SetReader, "_is_expired"), (drafts, "feature_of")):
         monkeypatch.setattr(module, name, counting(getattr(module, name), lambda *_: 1))
     with ada.batch() as batch:
         notes, costs = batch.set("default"), list[int]()

@@ -729,7 +729,7 @@ export interface FactsSplit {
 /** Return events and plans by date; undated ones are last. */
 export interface FactsTimeline {
   call: "facts.timeline";
-  /** Only facts that name this person, place or thing. */
+  /** Only facts that name this entity. */
   name?: string | null;
   /** See `about`. */
   as_of?: number | string | null;

@@ -18,9 +18,8 @@ from alveus.facts.answers import (
 )
 from alveus.facts.fact import TIMELESS, Quotation
 from alveus.facts.learning_records import LearningChanges
-from alveus.sets.admission.barrier import judged
-from alveus.sets.admission.quarantine import QuarantineDraft
-from alveus.sets.admission.verdicts import Verdict
+from alveus.sets.admission.barrier import QuarantineDraft, judged
+from alveus.sets.admission.rules import Verdict
 from alveus.sets.writer import Writer
 from alveus.store import (
     Add,

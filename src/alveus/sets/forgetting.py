@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 from alveus.errors import Forgotten, InvalidInput, KeyBusy, NotFound, Unavailable
-from alveus.sets.admission.quarantine import held_as, quarantine_of
+from alveus.sets.admission.barrier import held_as, quarantine_of
 from alveus.sets.set_options import checked_ids
 from alveus.sets.writer import Engine, Where
 from alveus.state.committed_tree import Backoff

@@ -10,8 +10,7 @@ from typing import Any, Literal, TypeAlias, TypedDict, cast, get_args
 from alveus.errors import InvalidInput
 from alveus.errors.short_repr import short_repr
 from alveus.search.signals import Signals
-from alveus.sets.admission.rules import plans
-from alveus.sets.admission.verdicts import Rule, checked_share
+from alveus.sets.admission.rules import Rule, checked_share, plans
 from alveus.sets.compaction import Given
 from alveus.sets.writer import Writer
 from alveus.store import Definition, StoredItem

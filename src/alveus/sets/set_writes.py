@@ -13,9 +13,16 @@ from operator import attrgetter
 from typing import Any, Literal, TypeAlias, Unpack, cast
 
 from alveus.errors import DuplicateItem, HistoryPruned, InvalidInput, Rejected, StaleItem
-from alveus.sets.admission.barrier import Barrier, Judgement, OnRejected, check_update, judged
-from alveus.sets.admission.quarantine import Quarantine, QuarantineDraft
-from alveus.sets.admission.verdicts import ACCEPT, Added, Outcome, Verdict
+from alveus.sets.admission.barrier import (
+    Barrier,
+    Judgement,
+    OnRejected,
+    Quarantine,
+    QuarantineDraft,
+    check_update,
+    judged,
+)
+from alveus.sets.admission.rules import ACCEPT, Added, Outcome, Verdict
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items
 from alveus.sets.origins import check_sources, linked
 from alveus.sets.set_editor import SetEditor

@@ -35,9 +35,8 @@ from alveus.agents.layers.scoring import (
 from alveus.agents.storage import RAM_PAST_US, LayerStorage, Note, aware, later
 from alveus.errors import AlveusError, InvalidInput
 from alveus.llm import ChatModel
-from alveus.sets.admission.barrier import Barrier
-from alveus.sets.admission.quarantine import QuarantineDraft
-from alveus.sets.admission.verdicts import Outcome
+from alveus.sets.admission.barrier import Barrier, QuarantineDraft
+from alveus.sets.admission.rules import Outcome
 from alveus.sets.origins import known_links
 from alveus.sets.set_editor import NewId, SetEditor
 from alveus.sets.writer import PlannedWrite, Writer

@@ -39,6 +39,7 @@ from alveus.memory.prompt.quoting import (
     quoted,
     shortened,
 )
+from alveus.sets.writer import PageQuery
 from alveus.state import MISSING, MemoryObject
 from alveus.state.paths import dotted
 from alveus.store import Scope, SetRef
@@ -560,7 +561,7 @@ class PromptSources:
             info = writer.info(ref)
             if info is None or info.definition.item_type not in (OBSERVATIONS, MESSAGES):
                 continue
-            last = writer.page(ref, after=None, limit=1, newest_first=True, at=self._at)
+            last = writer.page(ref, PageQuery(limit=1, newest_first=True, at=self._at))
             newest += [(position_of(stored), name) for stored in last]
         return SetRef(scope, max(newest)[1]) if newest else None
 

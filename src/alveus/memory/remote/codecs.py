@@ -24,7 +24,7 @@ from alveus.llm import Asking, ChatModel, Reranker
 from alveus.memory.prompt import ALL, All
 from alveus.memory.remote.connection import Json
 from alveus.search.projection import MapPoints
-from alveus.sets.admission.verdicts import Added, Verdict
+from alveus.sets.admission.rules import Added, Verdict
 from alveus.sets.set_writes import item_from
 from alveus.store import Definition
 from alveus.store.filters import Filter, plain_filter

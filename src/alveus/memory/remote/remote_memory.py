@@ -35,8 +35,7 @@ from alveus.search.signals import Signals
 from alveus.sets import KnowledgeSet, MemorySet, OnExisting
 from alveus.sets.admission import Quarantine
 from alveus.sets.admission.barrier import OnRejected
-from alveus.sets.admission.rules import CustomRule
-from alveus.sets.admission.verdicts import Added, Verdict
+from alveus.sets.admission.rules import Added, CustomRule, Verdict
 from alveus.sets.compaction import Given
 from alveus.sets.compaction.strategies import Merge, Summarize, Trim, stored_form
 from alveus.sets.set_options import SetChanges, checked_options, definition

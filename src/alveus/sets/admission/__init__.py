@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from alveus.sets.admission.quarantine import Quarantine, Quarantined
+from alveus.sets.admission.barrier import Quarantine, Quarantined
 from alveus.sets.admission.rules import (
+    Added,
+    Candidate,
     CustomRule,
     Exact,
     Injection,
     Near,
+    Outcome,
     Recalled,
+    Rule,
     Secrets,
     Size,
+    Verdict,
     admission_rule,
     plans,
 )
-from alveus.sets.admission.verdicts import Added, Candidate, Outcome, Rule, Verdict
 
 __all__ = [
     "Added",

@@ -1,30 +1,277 @@
-"""The write barrier: the verdicts of a set's rules on new items, as changes of one commit."""
+"""The write barrier: the verdicts of a set's rules on new items, and the quarantine.
+
+The quarantine has items that rules keep out of every search until a person or program decides.
+They are in a hidden set of the same key or knowledge as their set, so forgetting the key or
+knowledge erases them, too.
+"""
 
 from __future__ import annotations
 
+import builtins
+import logging
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import field, replace
-from typing import Literal, NamedTuple, TypeAlias, cast
+from datetime import datetime
+from functools import partial
+from itertools import chain, count
+from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
-from alveus.errors import Rejected, SetMoved
+from alveus.errors import DuplicateItem, InvalidInput, NotFound, Rejected, SetMoved
 from alveus.search.near_duplicates import ItemsByTerm, Probe
-from alveus.sets.admission.rules import rules_of
-from alveus.sets.admission.verdicts import (
+from alveus.sets.admission.rules import (
     ACCEPT,
     LONGEST_REASON,
     Candidate,
     Other,
     Rule,
     Verdict,
+    plain,
+    rules_of,
     strictest,
 )
-from alveus.sets.writer import Engine, SetReader, SetRules, Writer
-from alveus.store import AdmissionCheck, Definition, ItemRecord, Scope, SetRef, StoredItem
+from alveus.sets.origins import known_links
+from alveus.sets.writer import Engine, NewId, PlannedWrite, PlannerCall, SetReader, SetRules, Writer
+from alveus.store import (
+    Add,
+    AdmissionCheck,
+    Define,
+    Definition,
+    ItemChange,
+    ItemRecord,
+    Retire,
+    Scope,
+    SetRef,
+    StoredItem,
+)
 from alveus.store.items import Item
-from alveus.store.records import item_of
-from alveus.values import words
+from alveus.store.records import decoded_metadata, item_of, offset_in, with_offset
+from alveus.store.scope import HIDDEN
+from alveus.values import wire, words
+from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import Value, checked_name, counted
+
+log = logging.getLogger(__name__)
+
+PREFIX = f"{HIDDEN}quarantine/"
+
+MARK = "alveus:quarantine"
+"""The metadata field with the reason for holding an item, and with its release."""
+
+CAPACITY = 10_000
+"""Most items in the quarantine of a set; beyond this number, the oldest are retired."""
+
+DEFINITION = Definition(capacity=CAPACITY)
+
+
+def quarantine_of(ref: SetRef) -> SetRef:
+    """Return the hidden set that holds the quarantined items of *ref*."""
+    return SetRef(ref.scope, PREFIX + ref.name)
+
+
+def held_as(versions: Iterable[StoredItem], ids: Collection[str]) -> builtins.list[str]:
+    """Return the quarantine ids of *versions* whose quarantine id or intended id is in *ids*."""
+    every = ((stored.record.id, str(_quarantined(stored).item.id)) for stored in versions)
+    return list({held: None for held, meant in every if held in ids or meant in ids})
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """A quarantined item.
+
+    Attributes:
+        id: Its id in the quarantine.
+        item: The item as passed, with its intended id.
+        set_name: The set of the add.
+        rule: The rule that held it.
+        reason: The reason that the rule gave.
+        since: The time of the add.
+    """
+
+    id: str
+    item: Item
+    set_name: str
+    rule: str
+    reason: str
+    since: datetime
+
+
+@dataclass
+class QuarantineDraft:
+    """The items that one call puts into the quarantine of a set."""
+
+    writer: Writer
+    ref: SetRef
+    new_id: Callable[[], str]
+    changes: list[ItemChange] = field(default_factory=list[ItemChange])
+    define: list[Define] = field(default_factory=list[Define])
+    admission_checks: list[AdmissionCheck] = field(default_factory=list[AdmissionCheck])
+    _ids: dict[str, str] = field(default_factory=dict[str, str])
+
+    def take(self, record: ItemRecord, verdict: Verdict) -> str:
+        """Hold an item; return its quarantine id, or the id of a held item with the same text."""
+        hidden = quarantine_of(self.ref)
+        text = plain(record.text or "")
+        earlier_id = self._there(hidden, record, text)
+        if earlier_id is not None:
+            return earlier_id
+        free = self.writer.get(hidden, [record.id], at=None)[0] is None
+        item_id = record.id if free and record.id not in self._ids.values() else self.new_id()
+        mark: Value = {"rule": verdict.rule, "reason": verdict.reason, "id": record.id}
+        noted = wire.encode({**decoded_metadata(record.metadata), MARK: mark})
+        metadata = with_offset(noted, offset_in(record.metadata))
+        stored = replace(record, id=item_id, metadata=metadata, vectors=b"")
+        if not self.define and self.writer.info(hidden) is None:
+            self.define.append(Define(hidden, DEFINITION))
+        self.changes.append(Add(hidden, stored))
+        self._ids[text] = item_id
+        log.info(
+            "an item was quarantined",
+            extra={"set": self.ref.name, "rule": verdict.rule, "reason": verdict.reason},
+        )
+        return item_id
+
+    def _there(self, hidden: SetRef, record: ItemRecord, text: str) -> str | None:
+        """Return the id of a held item with the same text."""
+        if text in self._ids:
+            return self._ids[text]
+        terms = words.terms(record.text or "")
+        probe = Probe(terms, max(1, len(terms)), 2 * record.tokens + 16)
+        last_row, matches = self.writer.alike(hidden, [probe])
+        if not self.admission_checks:
+            self.admission_checks.append(AdmissionCheck(hidden, None, last_row))
+        for stored in matches[0]:
+            if plain(stored.record.text or "") == text and stored.record.value == record.value:
+                return stored.record.id
+        return None
+
+
+@suggest_names_in
+class Quarantine:
+    """The quarantined items of one set, or of all sets of a key or knowledge."""
+
+    def __init__(self, writer: Writer, scope: Scope, name: str | None = None) -> None:
+        self._writer, self._scope, self._name = writer, scope, name
+
+    def __repr__(self) -> str:
+        owner = (
+            f"key {self._scope.key!r}" if self._scope.key else f"knowledge {self._scope.space!r}"
+        )
+        return f"<quarantine of {'' if self._name is None else f'set {self._name!r} of '}{owner}>"
+
+    def __len__(self) -> int:
+        return sum(self._writer.count(ref) for ref in self._refs())
+
+    def list(self, *, limit: int | None = None) -> builtins.list[Quarantined]:
+        """Return held items, by set and time; all of them unless *limit* is given."""
+        if limit is not None:
+            counted(limit, "limit", least=0)
+        items = chain.from_iterable(map(self._writer.walk, self._refs()))
+        numbers = count() if limit is None else range(limit)
+        return [_quarantined(stored) for _, stored in zip(numbers, items, strict=False)]
+
+    def get(self, id: str) -> Quarantined | None:
+        """Return the held item of an id, or None."""
+        found = self._find(id)
+        return None if found is None else _quarantined(found)
+
+    def release(self, id: str, *, by: str | None = None, idempotency_key: str | None = None) -> str:
+        """Move a held item into its set, in one commit; return its id there.
+
+        No rule checks the item again. Its metadata field "alveus:quarantine" records the release,
+        with the name *by* if given. With an *idempotency_key* a second call changes nothing and
+        returns the result of the first.
+
+        Raises:
+            NotFound: No held item has this id.
+            DuplicateItem: The item's intended id exists by now.
+            SetFull, KeyFull: A limit was reached.
+        """
+        checked_name(id, "an item's id")
+        if by is not None:
+            checked_name(by, "who releases")
+
+        call = PlannerCall("release", [self._name, id, by], partial(self._planned_release, id, by))
+        return str(self._writer.write(call, idempotency_key=idempotency_key))
+
+    def discard(self, id: str, *, idempotency_key: str | None = None) -> None:
+        """Retire a held item; only the history keeps it, until its key is forgotten.
+
+        With an *idempotency_key* a second call changes nothing.
+
+        Raises:
+            NotFound: No held item has this id.
+        """
+        checked_name(id, "an item's id")
+        call = PlannerCall("discard", [self._name, id], partial(self._planned_discard, id))
+        self._writer.write(call, idempotency_key=idempotency_key)
+
+    def _planned_discard(self, item_id: str, _new_id: NewId) -> PlannedWrite:
+        stored = self._must(item_id)
+        return PlannedWrite([Retire(stored.set, item_id, stored.version)], None, retry=True)
+
+    def _planned_release(self, item_id: str, by: str | None, _new_id: NewId) -> PlannedWrite:
+        stored = self._must(item_id)
+        held = _quarantined(stored)
+        ref = SetRef(self._scope, held.set_name)
+        mark: dict[str, Value] = {
+            "rule": held.rule,
+            "reason": held.reason,
+            "released": True,
+            **({} if by is None else {"by": by}),
+        }
+        item = replace(held.item, metadata={**held.item.metadata, MARK: mark})
+        target = str(item.id)
+        if self._writer.get(ref, [target], at=None)[0] is not None:
+            self._must(item_id)  # raises if another call released the item just now
+            raise DuplicateItem(target, set_name=held.set_name)
+        record = self._writer.records([(target, item)])[0]
+        links = known_links(self._writer, ref, record)
+        return PlannedWrite(
+            [Retire(stored.set, item_id, stored.version), Add(ref, record, links=links)],
+            target,
+            retry=True,
+            admission_checks=self._writer.rules_check(ref),
+        )
+
+    def _refs(self) -> builtins.list[SetRef]:
+        if self._name is not None:
+            return [quarantine_of(SetRef(self._scope, self._name))]
+        names = self._writer.hidden(self._scope)
+        return [SetRef(self._scope, name) for name in names if name.startswith(PREFIX)]
+
+    def _find(self, item_id: str) -> StoredItem | None:
+        checked_name(item_id, "an item's id")
+        every = (self._writer.get(ref, [item_id], at=None)[0] for ref in self._refs())
+        found = [stored for stored in every if stored is not None]
+        if len(found) > 1:
+            names = ", ".join(repr(stored.set.name.removeprefix(PREFIX)) for stored in found)
+            raise InvalidInput(f"{item_id!r} is held for the sets {names}; name one of them")
+        return found[0] if found else None
+
+    def _must(self, item_id: str) -> StoredItem:
+        found = self._find(item_id)
+        if found is None:
+            raise NotFound(f"nothing is held under the id {item_id!r}; list() shows what is")
+        return found
+
+
+def _quarantined(stored: StoredItem) -> Quarantined:
+    item = item_of(stored)
+    metadata = dict(item.metadata)
+    mark = cast("dict[str, Any]", metadata.pop(MARK, {}))
+    name = stored.set.name.removeprefix(PREFIX)
+    since = item.created
+    assert since is not None  # noqa: S101 - a stored item is complete
+    original = replace(item, id=mark.get("id", item.id), metadata=metadata, set_name=name)
+    return Quarantined(
+        stored.record.id, original, name, mark.get("rule", ""), mark.get("reason", ""), since
+    )
+
+
+# --- verdicts ---------------------------------------------------------------------------------
+
 
 OnRejected: TypeAlias = Literal["error", "skip"]
 """The action of `add_many` for a rejected item: refuse the call, or leave the item out."""
