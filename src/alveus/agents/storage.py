@@ -9,7 +9,6 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from datetime import UTC, datetime
-from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
 from alveus.embed import Embedder
@@ -101,12 +100,7 @@ class FairLock:
             turn = self._waiters.join()
         await self._waiters.wait(turn, self._release)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         self._release()
 
     def _release(self) -> None:

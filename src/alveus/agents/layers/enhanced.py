@@ -85,57 +85,31 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
         """Add an entry. Return the entries that leave: merged ones, and the overflow."""
-        self._nearness()
-        items = move.items(self)
+        near, items = self._near or self.storage.nearness, move.items(self)
         self.take_again(move, entry)
         counts = _Counts(move, items, keeps_members=self.profile.raw)
-        self._strengthen(move, counts, entry, op)
+        earlier = items.entries
+        for other, cosine in zip(earlier, _cosines(near, move, entry, earlier), strict=True):
+            chance = sigmoid(cosine)
+            if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
+                counts.add(other, entry, recalled=op is WriteOperation.RETRIEVAL)
         leaving: list[FragmentEntry] = []
-        for earlier in items.entries:
-            if counts.is_removed(earlier) or counts.of(earlier) < self.enhance_threshold:
+        for other in earlier:
+            if counts.is_removed(other) or counts.of(other) < self.enhance_threshold:
                 continue
-            members = counts.removed(earlier, entry, op)
-            leaving.append(earlier.leaving() if len(members) == 1 else move.merged(members))
+            members = counts.removed(other, entry, op)
+            leaving.append(other.leaving() if len(members) == 1 else move.merged(members))
         if op is WriteOperation.ADD and not counts.is_removed(entry):
             items.add(entry)
             leaving += self._overflow(counts)
         counts.save()
         return leaving
 
-    # --- strengthening ----------------------------------------------------------------------
-
-    def _strengthen(
-        self, move: Move, counts: _Counts, entry: FragmentEntry, op: WriteOperation
-    ) -> None:
-        earlier = counts.items.entries
-        for other, cosine in zip(earlier, self._cosines(move, entry, earlier), strict=True):
-            chance = sigmoid(cosine)
-            if chance >= self.enhance_similarity_threshold and self._draw(other, entry) < chance:
-                counts.add(other, entry, recalled=op is WriteOperation.RETRIEVAL)
-
-    def _cosines(
-        self, move: Move, entry: FragmentEntry, earlier: Sequence[FragmentEntry]
-    ) -> list[float]:
-        if not earlier:
-            return []
-        fragments = [entry.fragment, *(other.fragment for other in earlier)]
-        try:
-            first, *rows = self._nearness().vectors([f.raw_observation for f in fragments])
-        except EmbedderFailed as error:
-            move.discarded.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
-            return [-1.0] * len(earlier)
-        return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
-
-    def _nearness(self) -> Nearness:
-        return self._near or self.storage.nearness
-
     def _draw(self, earlier: FragmentEntry, new: FragmentEntry) -> float:
         if self._random is not None:
             return self._random()
         digest = blake2b(f"{earlier.id}\0{new.id}".encode(), digest_size=8).digest()
         return int.from_bytes(digest) / 2**64
-
-    # --- leaving ------------------------------------------------------------------------------
 
     def _overflow(self, counts: _Counts) -> list[FragmentEntry]:
         items, gone = counts.items, list[FragmentEntry]()
@@ -148,6 +122,21 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
             items.remove([victim])
             gone.append(victim.leaving())
         return gone
+
+
+def _cosines(
+    near: Nearness, move: Move, entry: FragmentEntry, earlier: Sequence[FragmentEntry]
+) -> list[float]:
+    """Return the cosines of an entry and earlier ones; -1 for all if the embedder fails."""
+    if not earlier:
+        return []
+    fragments = [entry.fragment, *(other.fragment for other in earlier)]
+    try:
+        first, *rows = near.vectors([f.raw_observation for f in fragments])
+    except EmbedderFailed as error:
+        move.discarded.failures.append(Failure(entry.fragment, f"nothing is like it: {error}"))
+        return [-1.0] * len(earlier)
+    return [float(np.clip(np.dot(first, row), -1.0, 1.0)) for row in rows]
 
 
 def _weight(fragment: MemoryFragment) -> float:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeAlias, cast
 
@@ -292,13 +291,15 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         ref, now = self.storage.ref(self.set_name), self.storage.now()
         if not k or writer.info(ref) is None:
             return []
-        found: list[Ranked] = []
+        found, raw = list[Ranked](), self.profile.raw
         for item, near in self._candidates(writer, ref, observation, weights, k):
             value = value_of(item)
             if not value.get("mark"):
-                parts = self._parts(item, near, now)
-                score = weights.score(parts, raw=self.profile.raw)
-                found.append(Ranked(score, value["id"], item, parts))
+                importance: float | None = value.get("importance")
+                if not raw or importance is None:
+                    importance = unit(importance)
+                parts = score_parts(accessed_time(item), near, importance, now)
+                found.append(Ranked(weights.score(parts, raw=raw), value["id"], item, parts))
         best = best_first(found)[:k]
         stored = writer.get(ref, [str(one.item.id) for one in best], at=None)
         writer.touch([s for s in stored if s is not None and s.row < AFTER_ALL])
@@ -308,12 +309,6 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             )
             for one in best
         ]
-
-    def _parts(self, item: Item, near: float, now: datetime) -> dict[str, float]:
-        importance: float | None = value_of(item).get("importance")
-        if not self.profile.raw or importance is None:
-            importance = unit(importance)
-        return score_parts(accessed_time(item), near, importance, now)
 
     def _candidates(
         self, writer: Writer, ref: SetRef, observation: str, weights: Weights, k: int

@@ -149,14 +149,9 @@ class ContextMemory(ABC):
     An agent commits each observation, and asks for a context before the next call. The strategy
     decides which observations the context shows, and in which order.
 
-    Built in are `Void` (nothing), `Stream` (the last), `Priority` and `Importance` (the most
-    important), `Hybrid` (recent and important), `Semantic` (by meaning), `Hierarchical` (layers)
-    and `Linked` (by links). Write another one for another rule:
-
-    - search by meaning: ``observation.query.relevance`` and ``observation.reply.relevance``;
-    - the most important: ``observation.reply.importance``;
-    - layers: a memory of memories, each with a budget;
-    - by links: ``observation.links``.
+    Write another one for another rule. Vectors for a search by meaning are in
+    ``observation.query.relevance`` and ``observation.reply.relevance``, the importance in
+    ``observation.reply.importance``, and related observations in ``observation.links``.
 
     A memory that keeps the longest answers::
 

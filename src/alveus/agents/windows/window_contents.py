@@ -368,21 +368,18 @@ class UnitSelection:
         Args:
             most: The most tokens of them. None means all remaining tokens.
         """
+        of_units = None if worth is None else self._index.of_units(worth)
+        slots, left = self._index.best_first(of_units), self._room
         if most is None:
-            self._fill(worth)
+            self.take_each(slots)
             return
-        left = self._room
         self._room = granted = most if left is None else min(left, most)
-        self._fill(worth)
+        self.take_each(slots)
         self._room = None if left is None else left - (granted - self._room)
 
     def tokens(self, unit: Sequence[ObservationHeader]) -> int:
         """Return how many tokens a unit has."""
         return sum(self._size(entry) for entry in unit)
-
-    def _fill(self, worth: Column | None) -> None:
-        of_units = None if worth is None else self._index.of_units(worth)
-        self.take_each(self._index.best_first(of_units))
 
     def take_each(self, slots: Iterable[int]) -> None:
         """Take the units of slots that fit, in their order."""
