@@ -454,26 +454,20 @@ class GptsMemory:
         history_messages: Sequence[GptsMessage] | None = None,
         start_round: int = 0,
     ) -> None:
-        """Open the channel of a conversation.
+        """Open the channel of a conversation. If there are too many, the oldest is closed.
 
         Args:
             enable_vis_message: Views are Markdown; else lists of dicts.
             history_messages: Earlier messages; kept if the conversation has none.
             start_round: The first round to be shown.
         """
-        channel = Channel(with_marks=enable_vis_message, start_round=start_round)
-        self._open(conv_id, channel)
+        if (earlier := self._channels.pop(conv_id, None)) is not None:
+            earlier.put_nowait(DONE)
+        while len(self._channels) >= self._most:
+            self._channels.popitem(last=False)[1].put_nowait(DONE)
+        self._channels[conv_id] = Channel(with_marks=enable_vis_message, start_round=start_round)
         if history_messages and not await self.get_messages(conv_id):
             await self._call(conv_id, lambda: self.message_memory.append_many(history_messages))
-
-    def _open(self, conv_id: str, channel: Channel) -> None:
-        """Open a channel. If there are too many, close the oldest."""
-        others = [known for known in self._channels if known != conv_id]
-        kept = others[max(0, len(others) + 1 - self._most) :]
-        for known in [name for name in self._channels if name not in kept]:
-            self._channels[known].put_nowait(DONE)
-            self.clear(known)
-        self._channels[conv_id] = channel
 
     def queue(self, conv_id: str) -> Channel | None:
         """Return the channel of a conversation, or None."""

@@ -352,11 +352,6 @@ class AgentMemory(LayerMemory[T]):
         )
         self._show_settings()
 
-    def copy_from(self, memory: LayerMemory[T]) -> None:
-        """See `LayerMemory.copy_from`."""
-        self.memory.copy_from(memory)
-        self._show_settings()
-
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> AgentMemory[T]:

@@ -197,17 +197,6 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         clone.move_to(self._storage.again(memory), FairLock())
         return clone
 
-    def copy_from(self, memory: LayerMemory[T]) -> None:
-        """Copy the user and the models of another layer."""
-        self.initialize(
-            memory.name,
-            memory.llm_client,
-            memory.importance_scorer,
-            memory.insight_extractor,
-            cast("type[T] | None", memory.fragment_class),
-            memory.session_id,
-        )
-
     def _clone_label(self, label: str | None, memory: KeySets | None) -> str:
         if label is not None:
             return label
