@@ -99,9 +99,8 @@ def chat_command(
         owner = memory.key(key)
         talk = _conversation(owner, name)
         finder = asked if learn_model is None else options.chat_model(learn_model, base_url)
-        chat = Chat(session, owner, talk, asked, budget, exact)
-        if learn or learn_model is not None:
-            chat.learning = ChatLearning(session, owner, talk, finder)
+        learns = learn or learn_model is not None
+        chat = Chat(session, owner, talk, asked, budget, exact, learns=learns, finder=finder)
         chat.greet()
         for line in _lines(session):
             try:
@@ -162,48 +161,6 @@ class Request:
         return derived_ids(f"answer to {self.id}".encode())()
 
 
-@dataclass(frozen=True, slots=True)
-class ChatLearning:
-    """Learns facts from a chat, and undoes learnings.
-
-    Attributes:
-        model: The model that finds facts. None means rules.
-    """
-
-    session: Session
-    key: KeyMemory
-    talk: ConversationMemory
-    model: ChatModel | None
-
-    def learn(self) -> None:
-        """Learn from new messages. A failure is reported, and the next call tries them again."""
-        try:
-            report = self.key.learn(self.talk, model=self.model)
-        except ModelFailed as error:
-            self.session.note(f"nothing was learnt: {error}")
-            return
-        if self.session.json:
-            output.document({"learnt": output.wired(report.to_json())})
-            return
-        gone = dict.fromkeys((*report.superseded, *report.taken_back))
-        lines = [f"+ {fact.text}" for fact in report.added]
-        lines += [f"- {self.key.facts.history(item_id)[-1].text}" for item_id in gone]
-        if lines:
-            self.session.note("\n".join([*lines, "learnt; /undo takes it back"]))
-
-    def undo(self) -> None:
-        """Undo the last learning. Raise `InvalidInput` if there is no learning to undo."""
-        facts = self.key.facts
-        last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
-        if last is None:
-            raise InvalidInput("nothing was learnt that could be taken back")
-        count = facts.undo(last.id)
-        if self.session.json:
-            output.document({"learnings": [last.id], "facts": count})
-        else:
-            self.session.note(f"took back {output.plural(count, 'fact')}")
-
-
 def _can_undo(learning: Learning, talk: ConversationMemory) -> bool:
     has_effect = bool(learning.added or learning.changed or learning.taken_back)
     return has_effect and not learning.undone and learning.conversation == talk.name
@@ -217,7 +174,8 @@ class Chat:
         exact: Paths of the exact values that a model sees.
         recalled: The prompt of the last request.
         failed: Ids of requests that failed, until they are answered or forgotten.
-        learning: Learns facts from the chat. None means no learning.
+        learns: True if facts are learnt from the chat.
+        finder: The model that finds facts. None means rules.
     """
 
     session: Session
@@ -228,7 +186,8 @@ class Chat:
     exact: tuple[str, ...] = ()
     recalled: Context | None = None
     failed: set[str] = field(default_factory=set[str])
-    learning: ChatLearning | None = None
+    learns: bool = False
+    finder: ChatModel | None = None
 
     def greet(self) -> None:
         """Print the length of the conversation, and the request that waits for an answer."""
@@ -268,7 +227,7 @@ class Chat:
             case "/forget":
                 self._forget()
             case "/undo":
-                (self.learning or ChatLearning(self.session, self.key, self.talk, None)).undo()
+                self._undo()
             case "/again":
                 open_ = self._open()
                 if open_ is None:
@@ -330,8 +289,8 @@ class Chat:
         if kept != answer and not self.session.json:
             self.session.note("another chat answered first; this is the answer that is kept:")
             click.echo(output.plain(kept))
-        if self.learning is not None:
-            self.learning.learn()
+        if self.learns:
+            self._learn()
 
     def _kept(self, request: Request, answer: str) -> str:
         """Store an answer. Return it, or the answer that is stored already."""
@@ -379,6 +338,22 @@ class Chat:
                 return Request(last["id"], last["content"])
         return None
 
+    def _learn(self) -> None:
+        """Learn from new messages. A failure is reported, and the next call tries them again."""
+        try:
+            report = self.key.learn(self.talk, model=self.finder)
+        except ModelFailed as error:
+            self.session.note(f"nothing was learnt: {error}")
+            return
+        if self.session.json:
+            output.document({"learnt": output.wired(report.to_json())})
+            return
+        gone = dict.fromkeys((*report.superseded, *report.taken_back))
+        lines = [f"+ {fact.text}" for fact in report.added]
+        lines += [f"- {self.key.facts.history(item_id)[-1].text}" for item_id in gone]
+        if lines:
+            self.session.note("\n".join([*lines, "learnt; /undo takes it back"]))
+
     # --- commands -----------------------------------------------------------------------------
 
     def _recalled_before(self) -> Context:
@@ -397,6 +372,18 @@ class Chat:
             self.session.note(f"made again, of memory as it was when you said: {said_then}")
             return made
         raise InvalidInput(f"none of the last {LAST} messages is an answer of this chat")
+
+    def _undo(self) -> None:
+        """Undo the last learning. Raise `InvalidInput` if there is no learning to undo."""
+        facts = self.key.facts
+        last = next((one for one in facts.learnings(1_000) if _can_undo(one, self.talk)), None)
+        if last is None:
+            raise InvalidInput("nothing was learnt that could be taken back")
+        count = facts.undo(last.id)
+        if self.session.json:
+            output.document({"learnings": [last.id], "facts": count})
+        else:
+            self.session.note(f"took back {output.plural(count, 'fact')}")
 
     def _forget(self) -> None:
         """Erase the last request and its answer from the store."""

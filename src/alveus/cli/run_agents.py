@@ -263,12 +263,9 @@ def _feed(file: str, again: str) -> Generator[Feed]:
         raise InvalidInput(f"{name} is a folder; name a file in it")
     with Path(file).open("rb") as handle:
         total = _count_inputs(handle, name)
-        yield Feed(name, iter([_lines(name, handle, again)]), total)
-
-
-def _lines(name: str, handle: IO[bytes], again: str) -> Iterator[Line]:
-    handle.seek(0)
-    return Lines(name, again=again).read(numbered_lines(name, handle))
+        handle.seek(0)
+        lines = Lines(name, again=again).read(numbered_lines(name, handle))
+        yield Feed(name, iter([lines]), total)
 
 
 @dataclass
