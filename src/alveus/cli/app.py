@@ -176,7 +176,8 @@ def _report(error: Exception, words: Sequence[str]) -> None:
     if isinstance(error, click.exceptions.NoArgsIsHelpError) and not _wants_json(words):
         click.echo(error.format_message(), err=True)
         return
-    said = _said(error)
+    notes = [*getattr(error, "__notes__", []), *getattr(error.__cause__, "__notes__", [])]
+    said = "; ".join([_message(error), *notes])
     if "lone surrogate" in said and (word := _no_utf8(words)) is not None:
         said = f"the argument {word!r} is not UTF-8; convert it, for example with iconv"
     if _wants_json(words):
@@ -192,11 +193,6 @@ def _report(error: Exception, words: Sequence[str]) -> None:
 def _no_utf8(words: Sequence[str]) -> str | None:
     """Return the first argument that is not UTF-8; Python keeps its bytes as lone surrogates."""
     return next((word for word in words if word.encode(errors="ignore").decode() != word), None)
-
-
-def _said(error: Exception) -> str:
-    notes = [*getattr(error, "__notes__", []), *getattr(error.__cause__, "__notes__", [])]
-    return "; ".join([_message(error), *notes])
 
 
 def _message(error: Exception) -> str:
