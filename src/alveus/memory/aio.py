@@ -15,17 +15,17 @@ from contextlib import suppress
 from datetime import tzinfo
 from functools import wraps
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, Self, TypeVar, cast
+from typing import Any, Concatenate, ParamSpec, Self, TypeVar, cast
 
 from alveus.embed import Embedder
 from alveus.memory.async_calls import AsyncObject, CallExecutor, awaited, direct, in_thread, same
 from alveus.memory.async_objects import AsyncKey, AsyncKnowledge
-from alveus.memory.keys import KeyMemory, no_attribute
+from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.sets.writer import Engine
 from alveus.state import Ttl
 from alveus.store import Store
-from alveus.values.keywords import made_by
+from alveus.values.keywords import hints_at, made_by
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -54,6 +54,7 @@ def _opening(
     return call
 
 
+@hints_at(KeyMemory, 'a key has it: (await memory.key("…"))')
 @made_by('await AsyncMemory.open("app.db")', CallExecutor)
 class AsyncMemory(AsyncObject[Memory]):
     """A `Memory` whose calls are awaited, in any event loop."""
@@ -61,12 +62,6 @@ class AsyncMemory(AsyncObject[Memory]):
     def __init__(self, loop: CallExecutor, sync: Memory) -> None:
         super().__init__(loop, sync)
         self._calls = loop
-
-    if not TYPE_CHECKING:  # as in `Memory`
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; the message names the key's attribute of that name, if any."""
-            raise no_attribute(self, name, KeyMemory, 'a key has it: (await memory.key("…"))')
 
     open = classmethod(_opening(Memory.open))
     restore = staticmethod(in_thread(Memory.restore))

@@ -31,15 +31,7 @@ from alveus.memory.async_calls import (
     write,
 )
 from alveus.memory.blocks import Blocks
-from alveus.memory.keys import (
-    KeyBatch,
-    KeyMemory,
-    KeySets,
-    KnowledgeMemory,
-    Touched,
-    default_set,
-    no_attribute,
-)
+from alveus.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, Touched, default_set
 from alveus.memory.prompt import All, Prompts
 from alveus.sets import KnowledgeSet, MemorySet
 from alveus.sets.admission import Quarantine
@@ -48,6 +40,7 @@ from alveus.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
 from alveus.store import Commit, Definition, SetRef
 from alveus.store.items import Item
 from alveus.store.times import AsOf
+from alveus.values.keywords import hints_at
 from alveus.values.storable import Path, Value
 from alveus.values.times import Zone
 
@@ -293,14 +286,9 @@ class AsyncBlocks(AsyncObject[Blocks]):
         return AsyncBlocks(self.loop, await self.loop.run(lambda: self.sync.at(as_of)))
 
 
+@hints_at(KnowledgeSet, 'a set has it: (await knowledge.set("…"))')
 class AsyncKnowledge(AsyncObject[KnowledgeMemory]):
     """A `KnowledgeMemory` whose calls are awaited."""
-
-    if not TYPE_CHECKING:  # as in `KnowledgeMemory`
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; the message names the sets' attribute of that name, if any."""
-            raise no_attribute(self, name, KnowledgeSet, 'a set has it: (await knowledge.set("…"))')
 
     search = awaited(KnowledgeMemory.search)
     points = awaited(KnowledgeMemory.points)

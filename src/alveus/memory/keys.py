@@ -6,17 +6,7 @@ import builtins
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import timedelta, tzinfo
-from typing import (
-    TYPE_CHECKING,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    Self,
-    TypeVar,
-    Unpack,
-    cast,
-    overload,
-)
+from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
 
 from alveus import conversation as conversations
 from alveus import facts as fact_rooms
@@ -68,6 +58,7 @@ from alveus.values.keywords import (
     check_keywords,
     delegated,
     hint_positionals,
+    hints_at,
     suggest_names_in,
     suggest_names_in_part,
 )
@@ -306,6 +297,7 @@ class KeySets(OwnerSets):
         return self
 
 
+@hints_at(KnowledgeSet, 'a set has it: knowledge.set("…")')
 @suggest_names_in
 class KnowledgeMemory(OwnerSets):
     """Sets without a key: all memories of a store that name this knowledge share them."""
@@ -314,12 +306,6 @@ class KnowledgeMemory(OwnerSets):
 
     def __init__(self, engine: Engine, scope: Scope, writer: Writer | None = None) -> None:
         super().__init__(engine, writer or CommitWriter(engine, scope), scope)
-
-    if not TYPE_CHECKING:  # else a type checker would accept every name
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; the message names the sets' attribute of that name, if any."""
-            raise no_attribute(self, name, KnowledgeSet, 'a set has it: knowledge.set("…")')
 
     def __repr__(self) -> str:
         return f"<knowledge {self._scope.space!r}>"
@@ -575,21 +561,6 @@ class KeyMemory(KeySets, Prompts):
                 backoff.wait(error)
             else:
                 return result
-
-
-def no_attribute(owner: object, name: str, part: type, said: str) -> AttributeError:
-    """Return the AttributeError of a name that *owner* lacks; it names a *part* that has it.
-
-    Reads no attribute of *owner*, which may be incomplete, as during `copy`.
-
-    Args:
-        said: How a user gets the part, for the message: ``a key has it: memory.key("…")``.
-    """
-    problem = f"{type(owner).__name__!r} object has no attribute {name!r}"
-    if not name.startswith("_") and hasattr(part, name):
-        call = "(…)" if callable(getattr(part, name)) else ""
-        problem = f"{problem}; {said}.{name}{call}"
-    return AttributeError(problem, name=name, obj=owner)
 
 
 def _is_new_in_block(error: Conflict, before: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, Self
 
 from alveus.embed import Embedder, open_embedder
 from alveus.errors import InvalidInput
-from alveus.memory.keys import KeyMemory, KnowledgeMemory, no_attribute
+from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.maintenance import Difference, dimensions_of, reindex, sweep
 from alveus.memory.opening import (
     OpenSettings,
@@ -39,7 +39,7 @@ from alveus.store import CLOCK_STEP_US, SWEEP_AFTER_US, Lease, Scope, Store, Sto
 from alveus.store.times import AsOf
 from alveus.values.events import MemoryEvent
 from alveus.values.forks import FORKS, variant_of
-from alveus.values.keywords import arguments_of, made_by, suggest_names_in
+from alveus.values.keywords import arguments_of, hints_at, made_by, suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.markup import Html
 from alveus.values.storable import (
@@ -93,6 +93,7 @@ class MemoryStats:
 
 
 @made_by('Memory.open("app.db")', Engine)
+@hints_at(KeyMemory, 'a key has it: memory.key("…")')
 @suggest_names_in
 class Memory:
     """A store opened for one space, with the memory of its keys and its knowledge.
@@ -262,12 +263,6 @@ class Memory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    if not TYPE_CHECKING:  # else a type checker would accept every name
-
-        def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; the message names the key's attribute of that name, if any."""
-            raise no_attribute(self, name, KeyMemory, 'a key has it: memory.key("…")')
 
     def __repr__(self) -> str:
         return f"<Memory {self._engine.store.location!r} space {self._space!r}>"

@@ -7,7 +7,7 @@ from dataclasses import MISSING, fields
 from functools import wraps
 from inspect import CO_COROUTINE, CO_VARKEYWORDS, Parameter, Signature
 from types import CodeType, FunctionType
-from typing import Any, Concatenate, ForwardRef, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, ForwardRef, NoReturn, ParamSpec, TypeVar, cast
 
 from alveus.values.lazy_dataclass import CompiledMethod
 
@@ -134,6 +134,30 @@ def made_by(call: str, part: type) -> Callable[[C], C]:
             init(self, *args, **kwargs)
 
         cast("Any", cls).__init__ = checked_init
+        return cls
+
+    return decorate
+
+
+def hints_at(part: type, how: str) -> Callable[[C], C]:
+    """Return a class decorator: the error for a missing attribute names a *part* that has it.
+
+    A decorator, because type checkers accept any name of a class that defines ``__getattr__``. The
+    error reads no attribute of the object, which may be incomplete, as during `copy`.
+
+    Args:
+        how: How a user gets the part, for the message: ``a key has it: memory.key("…")``.
+    """
+
+    def decorate(cls: C) -> C:
+        def refuse(self: object, name: str) -> NoReturn:
+            problem = f"{type(self).__name__!r} object has no attribute {name!r}"
+            if not name.startswith("_") and hasattr(part, name):
+                call = "(…)" if callable(getattr(part, name)) else ""
+                problem = f"{problem}; {how}.{name}{call}"
+            raise AttributeError(problem, name=name, obj=self)
+
+        cast("Any", cls).__getattr__ = refuse
         return cls
 
     return decorate
