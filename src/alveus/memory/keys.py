@@ -507,8 +507,7 @@ class KeyMemory(KeySets, Prompts):
             HistoryPruned: The state of one of the moments is no longer kept.
         """
         choice(tree, "tree", "show", "skip")
-        store, now = self._engine.store, self._engine.clock()
-        return difference(store, self._scope, a, b, sets=sets, tree=tree == "show", now=now)
+        return difference(self._engine, self._scope, a, b, sets, tree=tree == "show")
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
         """Return a batch: its `with` block's changes are one commit when the block ends.

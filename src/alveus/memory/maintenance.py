@@ -94,15 +94,8 @@ class Difference:
         return bool(self.tree or self.items)
 
 
-def difference(  # noqa: PLR0913 - between what, and of what, by name
-    store: Store,
-    scope: Scope,
-    a: AsOf,
-    b: AsOf | None,
-    *,
-    sets: Sequence[str] | None,
-    tree: bool,
-    now: int,
+def difference(
+    engine: Engine, scope: Scope, a: AsOf, b: AsOf | None, sets: Sequence[str] | None, *, tree: bool
 ) -> Difference:
     """Return the changes in *scope* from *a* to *b*; None means now.
 
@@ -113,6 +106,7 @@ def difference(  # noqa: PLR0913 - between what, and of what, by name
     Raises:
         HistoryPruned: The state of one of the moments is no longer kept.
     """
+    store, now = engine.store, engine.clock()
     since = moment_of(store, a, now=now, what="a")
     present = Moment(store.commit_at(FOREVER), now)
     until = present if b is None else moment_of(store, b, now=now, what="b")
