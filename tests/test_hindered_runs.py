@@ -6,7 +6,8 @@ import pytest
 
 from alveus import Agent, InputEvent, LocalRunner, Memory, OutputEvent, action
 from alveus.errors import Unavailable
-from alveus.runs.runner.scheduler import LiveLane
+from alveus.runs.task import RunnerHooks
+from alveus.state.committed_tree import LeasedTree
 from waiting import LIMIT_S
 
 
@@ -20,17 +21,19 @@ class Shop(Agent):
 
 
 @pytest.mark.parametrize("error", [Unavailable("the server is restarting"), MemoryError()])
-def test_a_run_whose_memory_cannot_be_read_is_begun_again(error: Exception, monkeypatch) -> None:
+def test_a_run_whose_memory_cannot_be_read_is_begun_again(error: Exception) -> None:
     """Its runner had taken it out of those that wait, and forgot it."""
-    read, fails = LiveLane.leased_tree, [error]
+    fails = [error]
 
-    def failing(lane: LiveLane, *given):
+    def failing(*given):
         if fails:
             raise fails.pop()
-        return read(lane, *given)
+        return LeasedTree(*given)
 
-    with Memory.open(":memory:", embedder="words") as memory, LocalRunner(Shop, memory) as runner:
-        monkeypatch.setattr(LiveLane, "leased_tree", failing)
+    with (
+        Memory.open(":memory:", embedder="words") as memory,
+        LocalRunner(Shop, memory, hooks=RunnerHooks(tree=failing)) as runner,
+    ):
         assert runner.handle("bob", "first", wait_s=LIMIT_S) == ("first",)
         assert not fails
         assert runner.handle("bob", "second", wait_s=LIMIT_S) == ("second",)

@@ -97,7 +97,7 @@ class Embedder(Protocol):
 
 @runtime_checkable
 class QueryEmbedder(Embedder, Protocol):
-    """An embedder whose model reads questions in another way than texts, by a prefix or so."""
+    """An embedder whose model treats questions differently from texts, such as by a prefix."""
 
     def embed_queries(self, texts: Sequence[str]) -> Vectors:
         """Return a row per question, as `embed` does for texts."""
@@ -116,8 +116,9 @@ class WindowedEmbedder(Embedder, Protocol):
 def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
     """Return per text its vectors, shape (windows, dimensions), checked.
 
-    Embedders without windows have one row per text. A text of several texts (`words.separate`)
-    has the windows of each; of more than 32 the first window of each text comes first.
+    Embedders without windows have one row per text. A text that joins several texts
+    (`words.joined`) has the windows of each, at most 32: the first window of each text, then the
+    others.
 
     Raises:
         EmbedderFailed: The embedder raised, or answered with another number of texts, windows or
@@ -131,7 +132,7 @@ def embed_windows(embedder: Embedder, texts: Sequence[str]) -> list[Vectors]:
 
 
 def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
-    """Return the quantised windows of each of *texts*, which has at least one text."""
+    """Return the quantised windows of each text; *texts* must not be empty."""
     if words.BREAK not in "".join(texts):
         rows = _ask(embedder, texts)
         if isinstance(rows, np.ndarray) and rows.size and len(rows) == len(texts):
@@ -145,7 +146,7 @@ def embed_quantised(embedder: Embedder, texts: Sequence[str]) -> list[bytes]:
 
 
 def _gathered(windows: Sequence[Vectors]) -> Vectors:
-    """Return the windows of several texts as those of one: the first of each, then the rest."""
+    """Return the windows of several texts as one array: the first of each, then the others."""
     if len(windows) == 1:
         return windows[0]
     rows = [row for rank in zip_longest(*windows) for row in rank if row is not None]

@@ -41,16 +41,16 @@ GELU_ROWS = 64
 
 
 FEW_ROWS = 32
-"""Up to so many rows, which is one short text, a product is cut into small ones."""
+"""Most rows of a product that is cut into small products: those of one short text."""
 
 SMALL_ROWS, SMALL_COLUMNS = 8, 32
-"""A small product: OpenBLAS takes it for one if rows · columns · numbers in is below a million."""
+"""Size of a small product. OpenBLAS has a faster way below a million multiplications."""
 
 PARTS = 8
-"""Parts of a matrix that are made at a time for the first short text: they stay in the cache."""
+"""Parts of a matrix computed at a time for the first short text; they fit into the cache."""
 
 MATRICES = ("heads", "mixed", "wide", "narrow")
-"""The four matrices of a layer, as they are called in a weights file."""
+"""The names of the four matrices of a layer in a weights file."""
 
 
 @dataclass(frozen=True)
@@ -87,15 +87,15 @@ class Dense:
 
     @lazy_attribute
     def matrix(self) -> Vectors:
-        """The matrix; made when many rows come for the first time."""
+        """The matrix; made at the first call with many rows."""
         matrix = np.multiply(self.packed, self.scales_in, dtype=np.float32)
         matrix *= self.scales_out
         return matrix
 
     def _by_columns(self) -> Iterator[tuple[slice, Vectors]]:
-        """Yield the matrix by parts, and which they are.
+        """Yield parts of the matrix with their positions.
 
-        The first text passes parts that are not kept: many a process embeds no second one.
+        The parts for the first text are not kept: many processes embed no second one.
         """
         if next(self.calls):
             yield slice(None), self.parts
@@ -105,7 +105,7 @@ class Dense:
 
     @lazy_attribute
     def parts(self) -> Vectors:
-        """The matrix a few columns after the other; made when few rows come for the second time."""
+        """The matrix in parts of a few columns; made at the second call with few rows."""
         return self._made(slice(None))
 
     def _made(self, columns: slice) -> Vectors:

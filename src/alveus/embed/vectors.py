@@ -27,7 +27,7 @@ LARGEST = 127
 """The size of the largest number of a quantised row."""
 
 SCALE_BYTES = 4
-"""Of the scale in front of a packed vector, a float32."""
+"""Bytes of the scale before a packed vector, a float32."""
 
 
 def quantise(vectors: Vectors) -> bytes:
@@ -162,11 +162,12 @@ def as_texts(texts: Sequence[str]) -> Sequence[str]:
 
 
 MOST_JOINED = 1_000
-"""Rows that are joined into groups; of more rows, so many are, and each other one goes to the group
-whose mean it is nearest to."""
+"""Most rows that are grouped by joining. Of more rows an even sample is joined; each row then goes
+to the group with the nearest mean."""
 
 DECIMALS = 4
-"""Of a cosine; smaller differences are rounding, and the earlier group has the row."""
+"""Decimals of a cosine that count: smaller differences are rounding. On a tie the earlier group
+gets the row."""
 
 
 def grouped(rows: Vectors, limit: int) -> list[list[int]]:
@@ -187,7 +188,7 @@ def grouped(rows: Vectors, limit: int) -> list[list[int]]:
 
 
 def _joined(rows: Vectors, limit: int) -> list[list[int]]:
-    """Return groups, made by joining each time the two that lose least by it.
+    """Return groups, made by repeatedly joining the two groups whose union loses least.
 
     The loss is nearness to the means of groups (Ward, 1963); the distance of a joined group from
     the others follows from its parts (Lance and Williams, 1967).

@@ -70,17 +70,17 @@ class WordPieces:
         return self.find(text)
 
     def find(self, text: str) -> list[int]:
-        """Return what `ids` does, without compiled code."""
+        """Return the pieces as `ids` does, without the C extension."""
         if _REMOVED_SPACES.search(text):
             text = _REMOVED_SPACES.sub("", text)
         return list(chain.from_iterable(map(self._chunks.__getitem__, text.split())))
 
     def words(self, text: str) -> list[str]:
-        """Return the words that *text* is cut into before they are cut into pieces."""
+        """Return the words of *text*, before they are cut into pieces."""
         return text.translate(self._characters).split()
 
     def pieces(self, word: str) -> tuple[int, ...]:
-        """Return the pieces of one of `words`: the longest that fits, from the left."""
+        """Return the pieces of a word: from the left, always the longest known piece."""
         whole = self._words.get(word)
         if whole is not None:
             return (whole,)

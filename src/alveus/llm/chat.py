@@ -40,7 +40,7 @@ MOST_TEMPERATURE = 2.0
 
 
 class ModelMessage(TypedDict):
-    """A message to a model, or of one; `urls` lead to images and other material."""
+    """A message to or from a model; `urls` lead to images and other material."""
 
     role: str
     content: str

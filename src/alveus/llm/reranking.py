@@ -33,7 +33,7 @@ class HttpReranker:
     Args:
         url: Where texts are posted, as in ``https://api.cohere.com/v2/rerank`` or
             ``http://localhost:8080/rerank``.
-        model: As the server calls it; TEI has one and needs no name.
+        model: The name of the model at the server; TEI has one model and needs no name.
         api_key: By default ``RERANKER_API_KEY``; a server on this machine may want none.
         protocol: ``"cohere"``, which Jina and vLLM speak too, or ``"tei"``; by default "cohere" if
             a model is named, else "tei".
@@ -111,7 +111,7 @@ def _scores(answer: object, number: int) -> list[float]:
 
 
 class ChatReranker:
-    """Has any chat model mark texts from 0 to 10; slow, and as good as the model.
+    """Lets a chat model mark texts from 0 to 10. It is slow, and as good as the model.
 
     The texts are quoted as data, as JSON. A text that gives orders may still sway a model: it can
     change the order of hits, and nothing else.

@@ -78,7 +78,7 @@ def unusable(model: str, problem: str) -> ModelAnswerInvalid:
 
 
 def read_body(model: str, body: bytes, headers: Mapping[str, str]) -> ServerReply:
-    """Return the answer that a body of status 200 holds.
+    """Return the answer in a body of status 200.
 
     Raises:
         ModelUnavailable: It is no answer: a report of a failure that may pass, a page of a proxy,
@@ -181,7 +181,7 @@ def check_report(
     *,
     is_answer: bool,
 ) -> None:
-    """Raise if a body of status 200, its choice, or the message of that reports a failure.
+    """Raise if a body of status 200, its choice or its message reports a failure.
 
     Raises:
         ModelUnavailable: It may pass.
@@ -197,7 +197,7 @@ def check_report(
 
 
 def _check_filters(model: str, found: Mapping[str, object]) -> None:
-    """Raise if a body without choices says that a filter kept them back, as Azure and Google do."""
+    """Raise if a body without choices reports a content filter, as Azure and Google do."""
     results = found.get("prompt_filter_results")
     text = json.dumps(results) if results else ""
     blocked = as_dict(found.get("promptFeedback")).get("blockReason")
@@ -214,7 +214,7 @@ def _cut_off(model: str, finish: str) -> ModelUnavailable:
 
 
 class Streamed:
-    """A streamed answer, as its lines come in."""
+    """Reads a streamed answer line by line."""
 
     def __init__(self, model: str, headers: Mapping[str, str]) -> None:
         self._model, self._headers = model, headers
@@ -227,7 +227,7 @@ class Streamed:
 
     @property
     def usage(self) -> Usage:
-        """The use, as far as it was reported."""
+        """The use that the server reported so far."""
         if self._tokens is not None:
             return self._tokens
         return Usage(calls=1, uncounted=1) if self._said or self._finish else Usage()

@@ -1,7 +1,7 @@
 """One run: an input, the tasks it leads to, and their progress.
 
-Tasks run one after the other: those that an event triggers before those of later events. Each is
-committed as one batch; after a crash the committed steps stay, and the next task begins anew.
+Tasks run one after the other, in the order of the events that trigger them. Each is committed as
+one batch. After a crash the committed steps stay, and the next task begins anew.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Literal, TypeAlias, cast
+from typing import cast
 
 from alveus.errors import AgentChanged, RunTooLong, StaleRun
 from alveus.runs.agent import BoundAction
@@ -53,20 +53,17 @@ TRACEBACK_CHARS = 20_000
 RUN_BEGIN = "<run begin>"
 """The action of the first task of a run whose begin is reported."""
 
-Kind: TypeAlias = Literal["step", "parked", "over"]
-"""A task is done; the run is parked; a run without tasks is over."""
-
 
 @dataclass(slots=True, eq=False)
 class Finished:
     """A finished piece of work of a run, to be committed.
 
     Attributes:
+        batch: Its progress is a step if a task is done; else the run ends or is parked.
         did: The effects of the action, if its task is done.
         follow: The events it sent, each with the actions that it triggers.
     """
 
-    kind: Kind
     batch: Batch
     did: Done | None = None
     follow: Sequence[tuple[Event, tuple[str, ...]]] = ()
@@ -90,11 +87,11 @@ class LiveRun:
     """A run in progress, for the owner of its key's lease; used by one thread at a time.
 
     Attributes:
-        outputs: The outputs of the tasks that this object did, in order.
-        resumed: Some tasks were done before, by others or before a crash.
+        outputs: The outputs of the tasks done by this object, in order.
+        resumed: Some tasks were done before, by another process or before a crash.
         prepared: The tasks to be done are known.
         attempt: The number of attempts at the next task here.
-        failures: The number of failed ones among them.
+        failures: The number of failed attempts among them.
         fenced: Another process took over the lease, or ended the run.
         observer: Is called as actions and durable calls are made, and as the run ends.
     """
@@ -119,21 +116,14 @@ class LiveRun:
     # --- progress -----------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Find the tasks to be done: those the input triggers, or those left after a crash.
+        """Find the tasks to be done: all tasks of the input, or the rest after a crash.
 
         Raises:
             AgentChanged: The agent lacks an action or event class of the run.
             Exception: The error of a condition of the agent.
         """
         engine, row = self.setup.engine, self.row
-        stored = wire.decode(row.event)
-        event = restored(
-            stored,
-            key=row.scope.key or "",
-            types=self.setup.plan.types,
-            event_id=str(row.id),
-            time=row.accepted,
-        )
+        event = self._restored(wire.decode(row.event), str(row.id), row.accepted)
         if row.actions is None:
             plan = self.setup.plan
             if not plan.asks_for(type(event)):
@@ -153,8 +143,10 @@ class LiveRun:
             self.resumed = True
             if step.sensory is not None:
                 self._env.merge_sensory(committed_tree.deltas_from_json(wire.decode(step.sensory)))
-            if step.sent is not None:
-                self._enqueue_stored(wire.decode(step.sent))
+            sent = wire.decode(step.sent) if step.sent is not None else []
+            for stored, actions in cast("list[tuple[Value, list[str]]]", sent):
+                if actions:
+                    self._enqueue(self._restored(stored, "", self._now), tuple(actions))
         self.prepared = True
 
     def _enqueue(self, event: Event, actions: tuple[str, ...]) -> None:
@@ -162,12 +154,9 @@ class LiveRun:
             self._due.append(Due(self._next, name, event))
             self._next += 1
 
-    def _enqueue_stored(self, sent: Value) -> None:
-        for stored, actions in cast("list[tuple[Value, list[str]]]", sent):
-            if actions:
-                key, types = self.row.scope.key or "", self.setup.plan.types
-                event = restored(stored, key=key, types=types, event_id="", time=self._now)
-                self._enqueue(event, tuple(actions))
+    def _restored(self, stored: Value, event_id: str, time: int) -> Event:
+        key, types = self.row.scope.key or "", self.setup.plan.types
+        return restored(stored, key=key, types=types, event_id=event_id, time=time)
 
     @property
     def is_over(self) -> bool:
@@ -176,7 +165,7 @@ class LiveRun:
 
     @property
     def next_action(self) -> str:
-        """The name of the action of the next task; empty: there is none, or it is unknown."""
+        """The name of the action of the next task; "" if there is none, or it is unknown."""
         return self._due[0].action if self._due and self.prepared else ""
 
     @property
@@ -219,9 +208,11 @@ class LiveRun:
         due = self._due[0]
         calls = partial(self._calls_for, due.ordinal, action, stopping)
         self.attempt += 1
-        recorder = None
-        if self.setup.plan.reported or self.setup.engine.listeners.kinds:
-            recorder = self._recorder(due)
+        recorder, plan = None, self.setup.plan
+        listened = self.setup.engine.listeners.kinds
+        if (plan.reported or listened) and due.action != RUN_BEGIN and not silent(due.event):
+            details = plan.reported_with(listened)
+            recorder = MemoryRecorder(details, self.row.scope) if details else None
         task = Task(self._env, action, due.ordinal, self.attempt, action.is_async, calls, recorder)
         self._task = task
         event = due.event if due.event.shared() else due.event.copied()
@@ -261,18 +252,12 @@ class LiveRun:
             observer=self.observer,
         )
 
-    def _recorder(self, due: Due) -> MemoryRecorder | None:
-        if due.action == RUN_BEGIN or silent(due.event):
-            return None
-        details = self.setup.plan.reported_with(self.setup.engine.listeners.kinds)
-        return MemoryRecorder(details, self.row.scope) if details else None
-
     def _send_begin(self, event: Event, context: RunnerContext) -> None:
         """Report the content of short-term memory, and pass the input on."""
         detail = "paths" if self.setup.plan.run_begin == "paths" else "values"
         context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
         assert self._task is not None  # noqa: S101 - its action is under way
-        self._task.pass_on(event)  # the input keeps its id
+        self._task.sent.append(event)  # the input keeps its id
 
     def _record(self, call: DurableCall) -> None:
         """Store a durable call of the task, in a separate commit; see `Calls`."""
@@ -325,7 +310,7 @@ class LiveRun:
             begin=self._begin,
             done=is_last,
         )
-        return Finished("step", self._batch(step, did, release=is_last and release()), did, follow)
+        return Finished(self._batch(step, did, release=is_last and release()), did, follow)
 
     def drop(self) -> None:
         """Close the context of a task that did not return, and drop its effects."""
@@ -346,11 +331,11 @@ class LiveRun:
             begin=self._begin,
             done=is_last,
         )
-        return Finished("step", self._batch(step, release=is_last and release()))
+        return Finished(self._batch(step, release=is_last and release()))
 
     def over(self) -> Finished:
         """Return the end of a run that has no tasks."""
-        return self._turned("over", "done", release=True)
+        return self._turned("done", release=True)
 
     def parked(self, error: BaseException, *, release: bool) -> Finished:
         """Return the end of a run that *error* parks.
@@ -360,13 +345,11 @@ class LiveRun:
         """
         ordinal = self._due[0].ordinal if self._due else 0
         text = error_record(error, self.next_action, ordinal)
-        return self._turned("parked", "parked", text, release=release)
+        return self._turned("parked", text, release=release)
 
-    def _turned(
-        self, kind: Kind, status: RunStatus, error: str | None = None, *, release: bool
-    ) -> Finished:
+    def _turned(self, status: RunStatus, error: str | None = None, *, release: bool) -> Finished:
         turn = StatusChange(self.row.id, "waiting", status, error=error, begin=self._begin)
-        return Finished(kind, self._batch(turn, release=release))
+        return Finished(self._batch(turn, release=release))
 
     def _batch(self, progress: Progress, did: Done | None = None, *, release: bool) -> Batch:
         engine, draft = self.setup.engine, None if did is None else did.draft

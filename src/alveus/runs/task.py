@@ -314,10 +314,6 @@ class Task:
     def _next_id(self) -> str:
         return f"{self.env.row.id}.{self.ordinal}.{len(self.sent)}"
 
-    def pass_on(self, event: Event) -> None:
-        """Keep an event of an earlier task, unchanged, to send it again."""
-        self.sent.append(event)
-
     # --- open and closed ----------------------------------------------------------------------
 
     def check_open(self) -> None:

@@ -121,13 +121,13 @@ class CommittedTree:
 
     def has(self, location: ParsedPath) -> bool:
         """Return whether a value or an object is at *location*."""
-        return self._latest_snapshot().node(location.path, self.clock()) is not None
+        return Snapshot(self.ledger, self.scope, None).node(location.path, self.clock()) is not None
 
     def read(self, location: ParsedPath) -> Value | NonValue:
         """Return the value at *location*, or a `NonValue`: missing, or an object."""
         if self.ttl is not None and self.ttl.refresh == "read":
             return self.query(lambda tree: tree.read(location))
-        node = self._latest_snapshot().node(location.path, self.clock())
+        node = Snapshot(self.ledger, self.scope, None).node(location.path, self.clock())
         if node is None:
             return MISSING
         return NonValue.OBJECT if node.is_object else deep_copy(node.value)
@@ -138,7 +138,9 @@ class CommittedTree:
         The kind of the node is read only if no name is found.
         """
         if self.ttl is None or self.ttl.refresh != "read":
-            found = self._latest_snapshot().names_in_range(location.path, chosen, self.clock())
+            found = Snapshot(self.ledger, self.scope, None).names_in_range(
+                location.path, chosen, self.clock()
+            )
             if found:
                 return found
         return self.query(lambda tree: tree.chosen_names(location, chosen))
@@ -240,9 +242,6 @@ class CommittedTree:
         if self.ttl is not None:
             tree.min_renewal_us = max(1, ttl_us(self.ttl.after) // RENEWAL_PARTS)
         return tree
-
-    def _latest_snapshot(self) -> Snapshot:
-        return Snapshot(self.ledger, self.scope, None)
 
     @contextmanager
     def _locked(self) -> Generator[None]:

@@ -29,7 +29,7 @@ from alveus.runs.agent import OnFailed
 from alveus.runs.run import Finished, LiveRun
 from alveus.sets.writer import Engine
 from alveus.state.committed_tree import LeasedTree
-from alveus.store import Ledger, Run, Store
+from alveus.store import Run, Store
 from alveus.store.ledger import Outcome
 from alveus.store.scope import Lease, Scope
 from alveus.values.forks import Flag, HandleLock, began
@@ -49,10 +49,10 @@ class LaneState(Enum):
 
     IDLE = "nothing to do, or nothing known"
     READY = "waits for a worker"
-    TAKEN = "a worker is at it"
+    TAKEN = "a worker does its task"
     AWAY = "an async action is under way"
     LATER = "waits for its next try"
-    BLOCKED = "somebody else has its lease"
+    BLOCKED = "another process has its lease"
     PARKED = "its next run is parked"
 
 
@@ -175,14 +175,6 @@ class LiveLane:
         """Whether the key is left to others for a moment."""
         return self.state is LaneState.LATER and self.gave_way == self.returned != 0
 
-    def leased_tree(
-        self, ledger: Ledger, epoch: int, make: Callable[[Ledger, Scope, int], LeasedTree]
-    ) -> LeasedTree:
-        """Return the tree of the key, with the nodes cached under this lease."""
-        if self.tree is None or self.tree.epoch != epoch:
-            self.tree = make(ledger, self.scope, epoch)
-        return self.tree
-
     def lose(self) -> None:
         """Forget everything that depended on the lease."""
         self.lease, self.run, self.pending, self.failure = None, None, None, None
@@ -206,20 +198,17 @@ class LiveLane:
         with lock:
             if self.news != news:
                 self.known_up_to = None  # the rows may lack inputs that were accepted meanwhile
-            self._take_in(rows)
+            self.stuck = None
+            self.waiting.clear()
+            for row in rows:
+                if row.status == "parked":
+                    self.stuck = row
+                    break
+                self.waiting.append(row)
+            if rows:
+                self.known_up_to = rows[-1].number
             all_read = len(rows) < PAGE and self.news == news
             self.complete = all_read or self.stuck is not None
-
-    def _take_in(self, rows: Sequence[Run]) -> None:
-        self.stuck = None
-        self.waiting.clear()
-        for row in rows:
-            if row.status == "parked":
-                self.stuck = row
-                break
-            self.waiting.append(row)
-        if rows:
-            self.known_up_to = rows[-1].number
 
 
 LANES = 1000

@@ -42,7 +42,7 @@ from alveus.runs.run import Finished, LiveRun
 from alveus.runs.runner.scheduler import LaneState, LiveLane, Scheduler, Shift, drained
 from alveus.runs.runner.tickets import TicketRegistry
 from alveus.runs.task import RunnerSetup
-from alveus.store import Batch, Commit
+from alveus.store import Batch, Commit, StatusChange, Step
 from alveus.store.running_keys import RunningKey, RunningKeys, restore_running_keys, running_keys
 from alveus.values.forks import NO_THREAD, Flag, HandleLock, began
 
@@ -438,8 +438,10 @@ class TaskExecutor:
             self._give_up(lane)
             return None
         row = lane.waiting.popleft()
-        tree = lane.leased_tree(store, lane.lease.epoch, self.setup.hooks.tree)
-        lane.run = run = LiveRun(self.setup, row, epoch=tree.epoch, tree=tree)
+        tree, epoch = lane.tree, lane.lease.epoch
+        if tree is None or tree.epoch != epoch:
+            tree = lane.tree = self.setup.hooks.tree(store, lane.scope, epoch)
+        lane.run = run = LiveRun(self.setup, row, epoch=epoch, tree=tree)
         lane.conflicts = lane.hindered = 0
         run.prepare()
         return run
@@ -633,7 +635,8 @@ class TaskExecutor:
         """Note a commit; return whether the lane goes on, and is still to be put down."""
         run = lane.run
         assert run is not None  # noqa: S101 - its work was committed
-        if finished.kind == "parked":
+        turn = finished.batch.run
+        if isinstance(turn, StatusChange) and turn.status == "parked":
             lane.drop_run("parked")
             if self.setup.plan.agent.on_failed == "wait":
                 lane.stuck = run.row
@@ -643,7 +646,7 @@ class TaskExecutor:
         if answer.adopted:
             return self._adopted(lane, finished.batch)
         lane.conflicts = lane.hindered = 0
-        if finished.kind == "step":
+        if isinstance(turn, Step):
             run.committed(finished, answer)
         if not run.is_over:
             return True

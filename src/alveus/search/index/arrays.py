@@ -171,7 +171,7 @@ class Columns:
 
 
 class Codes:
-    """Small whole numbers for names: -1 for None, else 0, 1, … by first use.
+    """Numbers for names: -1 for None, else 0, 1, … in the order of first use.
 
     A name without uses is forgotten: its entry in `names` is then an empty text.
 
@@ -223,7 +223,7 @@ class Codes:
         return uses
 
     def find(self, name: object) -> int | None:
-        """Return the code of *name*, or None if *name* has no uses."""
+        """Return the code of *name*; None if *name* has no uses."""
         return self._ready().get(cast("str", name))
 
     def use(self, names: Sequence[str | None]) -> NDArray[np.int32]:
@@ -508,7 +508,7 @@ def link(
 
 
 class Links:
-    """Keeps the columns ``previous`` and ``next``: live neighbours by (time, first) in a session.
+    """Maintains the columns ``previous`` and ``next``: live neighbours in a session by time.
 
     Appending at the end of a session and ending a document update the links at once. Any other
     change makes the links of the session outdated; they are computed when they are next read.

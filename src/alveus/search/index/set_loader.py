@@ -234,12 +234,6 @@ class SealedSets:
 
     def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
         """Open a set in a file, and apply the later changes."""
-        index = self._opened(segment, number, dimensions)
-        for changes in self._since(segment.identity.seq, number):
-            apply(changes, index, self._finder, number)
-        return index
-
-    def _opened(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
         found, figures = segment.identity, segment.figures
         wanted = Identity(self._store, number, dimensions, found.seq)
         if found != wanted or figures["code_block"] != BLOCK:
@@ -248,6 +242,8 @@ class SealedSets:
         if figures["witnesses"] != self._witnesses(found.seq) or not self._same(index, number):
             raise Damaged(segment.path, "the store's change log is not the one it was made from")
         segment.check_again()
+        for changes in self._since(found.seq, number):
+            apply(changes, index, self._finder, number)
         return index
 
     def _witnesses(self, seq: int) -> list[list[object]]:
