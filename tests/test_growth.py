@@ -22,7 +22,7 @@ from alveus.cli import alveus
 from alveus.facts.learning import LearnOptions
 from alveus.facts.learning_records import RECORDS
 from alveus.memory.prompt import prompt_sources
-from alveus.runs.runner.run_records import overtaken
+from alveus.runs.runner.tickets import overtaken
 from alveus.search.index import catalog, set_loader
 from alveus.sets import batch as drafts
 from alveus.sets.writer import SetReader

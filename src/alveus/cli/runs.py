@@ -13,7 +13,7 @@ from alveus.cli.options import argument, option
 from alveus.cli.session import Session
 from alveus.errors import StaleRun
 from alveus.memory.memory import Memory
-from alveus.runs.runner.run_records import given_up, overtaken
+from alveus.runs.runner.tickets import given_up, overtaken
 from alveus.server.json_forms import error_of, run_fields
 from alveus.server.traces import Fields, Trace, TraceStep, input_of
 from alveus.store import Run, RunStatus

@@ -19,7 +19,7 @@ from alveus.errors import CompareFailed, InvalidInput, NotFound, StaleItem, Stal
 from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.memory import Memory
 from alveus.memory.remote.codecs import Json, argument_of, value_of
-from alveus.runs.runner.run_records import given_up, overtaken
+from alveus.runs.runner.tickets import given_up, overtaken
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
 from alveus.server import schemas

@@ -35,10 +35,9 @@ from alveus.memory.async_calls import CallExecutor, run_to_its_end
 from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.runs.agent import Agent, DispatchTable
-from alveus.runs.runner.run_records import Runs
 from alveus.runs.runner.scheduler import LaneState, LiveLane, owner_name
 from alveus.runs.runner.task_executor import TaskExecutor
-from alveus.runs.runner.tickets import LOOK_S, Output, OutputReader, Outputs, Ticket, TicketRegistry
+from alveus.runs.runner.tickets import LOOK_S, Output, Outputs, Runs, Ticket, TicketRegistry
 from alveus.runs.runner.watcher import Watcher, forget
 from alveus.runs.task import RunnerHooks, RunnerSetup
 from alveus.store import Accepted, QueuedInput, Retain, Run
@@ -113,8 +112,7 @@ class LocalRunner(ProcessBound):
         self._store = memory.engine.store
         self.owner = owner_name(memory.engine)
         self._closing = Flag()
-        self._reader = OutputReader(self._setup, self._closing)
-        self._registry = TicketRegistry(self._setup, self._reader)
+        self._registry = TicketRegistry(self._setup, self._closing)
         self._executor = TaskExecutor(
             self._setup, self.owner, self._registry, concurrency=counted(concurrency, "concurrency")
         )
@@ -394,7 +392,7 @@ class LocalRunner(ProcessBound):
             OutputsPruned: Outputs past *after* are no longer kept.
             InvalidInput: *after* with a consumer, or an argument that cannot be used.
         """
-        return self._reader.stream(consumer, after, wait_s)
+        return self._registry.reader.stream(consumer, after, wait_s)
 
     # --- work in the background ------------------------------------------------------------------
 
