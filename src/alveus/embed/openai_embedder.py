@@ -80,12 +80,8 @@ class OpenAIEmbedder:
             raise InvalidInput("an embedder needs the name of a model, as in openai:MODEL")
         if dimensions is not None and not 1 <= dimensions <= 65_536:  # noqa: PLR2004 - said below
             raise InvalidInput(f"dimensions must be 1 to 65,536, not {dimensions!r}")
-        try:
-            self._url = server_url(
-                base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI, "base_url"
-            )
-        except ValueError as error:
-            raise InvalidInput(str(error)) from None
+        address = base_url or os.environ.get("OPENAI_BASE_URL") or OPENAI
+        self._url = server_url(address, "base_url")
         self._model, self._key = model, api_key
         self._asked_dimensions, self._timeout_s = dimensions, timeout_s
         self.query_prefix, self._text_prefix = query_prefix, text_prefix

@@ -134,8 +134,7 @@ class OpenAIChat(ChatModel):
             raise InvalidInput("model must be the name of a model, such as 'gpt-4o'")
         if not isinstance(timeout_s, int | float) or not 0 < timeout_s <= TIMEOUT_MAX:  # pyright: ignore[reportUnnecessaryIsInstance]  callers without types
             raise InvalidInput(f"timeout_s must be a number above 0, not {short_repr(timeout_s)}")
-        if retry is not None:
-            checked_kind(retry, Retry, "retry must be a Retry")
+        checked_kind(retry, Retry | None, "retry must be a Retry")
         if base_url is not None:
             _host(base_url)
         self._model, self._timeout_s, self._retry = model, timeout_s, retry or Retry()

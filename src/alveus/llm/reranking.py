@@ -54,10 +54,7 @@ class HttpReranker:
         timeout_s: float = 10.0,
         candidates: int = CANDIDATES,
     ) -> None:
-        try:
-            self._url = server_url(url, "url")
-        except ValueError as error:
-            raise InvalidInput(str(error)) from None
+        self._url = server_url(url, "url")
         if protocol not in (None, "cohere", "tei"):
             raise InvalidInput(f'protocol must be "cohere" or "tei", not {protocol!r}')
         self._model, self._key, self._timeout_s = model, api_key, timeout_s

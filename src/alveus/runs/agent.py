@@ -40,7 +40,7 @@ from alveus.values.events import (
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.retries import ONCE, Retry
-from alveus.values.storable import checked_kind, checked_name, counted
+from alveus.values.storable import checked_kind, checked_name, choice, counted
 
 OnError: TypeAlias = Literal["fail", "retry", "skip"]
 """The reaction to an action that raises: park its run, try the action again, or skip it."""
@@ -168,10 +168,9 @@ def _check_settings(when: object, on_error: object, retry: object, adapt: object
             raise InvalidInput(f"{name} must be a function, not {function!r}")
     if inspect.iscoroutinefunction(when):
         raise InvalidInput(f"when must be a plain function, not async as {when!r} is")
-    if on_error is not None and on_error not in _SETTINGS["on_error"]:
-        raise InvalidInput(f"on_error must be fail, retry or skip, not {on_error!r}")
-    if retry is not None and not isinstance(retry, Retry):
-        raise InvalidInput(f"retry must be a Retry(…), not {retry!r}")
+    if on_error is not None:
+        choice(on_error, "on_error", *_SETTINGS["on_error"])
+    checked_kind(retry, Retry | None, "retry must be a Retry(…)")
     if retry is not None and on_error not in (None, "retry"):
         raise InvalidInput(f"retry goes with on_error='retry', and not with {on_error!r}")
 
@@ -206,9 +205,10 @@ class Learn:
         self._conversation = checked_name(conversation, "a conversation")
         self._model, self._options = model, options
         self.__name__ = f"learn from {conversation}"
-        if not isinstance(on, (list, tuple)):
-            raise InvalidInput(f"on must be a list of classes of events, not {short_repr(on)}")
-        action(*on, on_error="skip")(self)
+        action(
+            *checked_kind(on, list | tuple, "on must be a list of classes of events"),
+            on_error="skip",
+        )(self)
 
     def __call__(self, event: Event, ctx: Any) -> None:  # noqa: ARG002 - an action
         """Learn from the messages since the last time."""
@@ -383,16 +383,9 @@ def _instance_of(agent: Agent | type[Agent]) -> Agent:
                 f"agent {agent.__name__} cannot be made without arguments ({error}); pass an "
                 "instance of it"
             ) from error
-    if not isinstance(agent, Agent):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(
-            f"an agent is a subclass of Agent, or an instance of one, not {short_repr(agent)}"
-        )
+    checked_kind(agent, Agent, "an agent is a subclass of Agent, or an instance of one")
     for setting, values in _SETTINGS.items():
-        if getattr(agent, setting) not in values:
-            raise InvalidInput(
-                f"{_title(agent)}.{setting} must be one of {', '.join(values)}, not "
-                f"{getattr(agent, setting)!r}"
-            )
+        choice(getattr(agent, setting), f"{_title(agent)}.{setting}", *values)
     counted(agent.max_tasks, f"{_title(agent)}.max_tasks", most=MAX_POSITIONS)
     for setting, kind, shown in (
         ("short_term_ttl", Ttl | None, "Ttl(after=…), or None"),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from datetime import date, datetime
-from functools import partial
+from functools import lru_cache, partial
 from itertools import chain, repeat
 from typing import Literal, NamedTuple
 
@@ -57,7 +57,7 @@ from alveus.values import words
 from alveus.values.dates import past_days
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, counted, microseconds, moment, valid_text
+from alveus.values.storable import Value, checked_kind, counted, microseconds, moment, valid_text
 from alveus.values.times import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
@@ -134,8 +134,7 @@ def search_options(  # noqa: PLR0913 - the arguments of a search
     """
     if min_score is not None and (type(min_score) not in (int, float) or not 0 <= min_score <= 1):
         raise InvalidInput(f"min_score must be a number from 0 to 1, not {short_repr(min_score)}")
-    if signals is not None and not isinstance(signals, Signals):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"signals must be a Signals, not {short_repr(signals)}")
+    checked_kind(signals, Signals | None, "signals must be a Signals")
     if reranker is not MEMORY_DEFAULT:
         checked_reranker(reranker)
     count, chosen = counted(limit, "limit", most=1000), Filter.parse(where)
@@ -228,7 +227,7 @@ class Searcher:
         self._store, self._index, self._embedder = store, index, embedder
         self._worker, self._clock, self._expects = worker, clock, expects
         self._vectors: OrderedDict[str, Quantised] = OrderedDict()
-        self._questions: dict[tuple[str, tuple[str, ...]], QuestionSignals] = {}
+        self._questions = lru_cache(REMEMBERED)(QuestionSignals.of)
         self._item_cache = ItemCache(store)
         self._mutex = HandleLock()
         self._checked = -1, 0
@@ -465,15 +464,8 @@ class Searcher:
                 return any(one.frequency(term) for one in sets)
 
             query = respelled(query, speakers, request.signals.names, occurs)
-        name = query, speakers
-        question = self._questions.get(name)
-        if question is None:
-            question = QuestionSignals.of(query, speakers=speakers)
-            with self._mutex:
-                while len(self._questions) >= REMEMBERED:
-                    del self._questions[next(iter(self._questions))]
-                if len(query) <= MAX_PARSED:
-                    self._questions[name] = question
+        signals_of = self._questions if len(query) <= MAX_PARSED else QuestionSignals.of
+        question = signals_of(query, speakers=speakers)
         return question.asked_on(request.asked_at.date()) if question.relative else question
 
     def _check_embedder(self, view: SearchView) -> None:

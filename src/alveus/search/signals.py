@@ -20,6 +20,7 @@ from alveus.values.dates import RELATIVE_WORDS, NamedDate, named_date, past_days
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
+from alveus.values.storable import checked_kind
 
 MAX_TERMS = 256
 """Terms of a question that are searched, the first ones; a pasted page has more."""
@@ -125,8 +126,7 @@ class Signals:
         """
         if weights is None:
             return cls()
-        if not isinstance(weights, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"weights are a dict of names, not {short_repr(weights)}")
+        checked_kind(weights, Mapping, "weights are a dict of names")
         known = [field.name for field in fields(cls)]
         unknown = [name for name in weights if name not in known]
         if unknown:

@@ -19,6 +19,7 @@ from urllib.error import HTTPError
 from urllib.parse import urlsplit
 from urllib.request import HTTPRedirectHandler, OpenerDirector, Request, build_opener
 
+from alveus.errors import InvalidInput
 from alveus.values.lazy import words_of
 from alveus.values.lazy_dataclass import dataclass
 
@@ -250,11 +251,15 @@ def server_url(url: str, what: str) -> str:
     """Return *url* without a slash at its end.
 
     Raises:
-        ValueError: *url* is not the http or https address of a server.
+        InvalidInput: *url* is not the http or https address of a server.
     """
-    parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{what} must be an http or https address, not {url!r}")
+    try:
+        parts = urlsplit(url)
+        is_sound = parts.scheme in ("http", "https") and bool(parts.hostname)
+    except ValueError:  # as of brackets that do not match
+        is_sound = False
+    if not is_sound:
+        raise InvalidInput(f"{what} must be an http or https address, not {url!r}")
     return url.rstrip("/")
 
 
