@@ -205,10 +205,8 @@ class Learn:
         self._conversation = checked_name(conversation, "a conversation")
         self._model, self._options = model, options
         self.__name__ = f"learn from {conversation}"
-        action(
-            *checked_kind(on, list | tuple, "on must be a list of classes of events"),
-            on_error="skip",
-        )(self)
+        checked_kind(on, list | tuple, "on must be a list of classes of events")
+        action(*on, on_error="skip")(self)
 
     def __call__(self, event: Event, ctx: Any) -> None:  # noqa: ARG002 - an action
         """Learn from the messages since the last time."""

@@ -127,9 +127,9 @@ static enum outcome put_value(Json *to, PyObject *value, int level);
 
 static enum outcome put_object(Json *to, PyObject *fields, int level) {
     PyObject *name, *value;
-    Py_ssize_t place = 0;
+    Py_ssize_t position = 0;
     const char *before = "{";
-    while (PyDict_Next(fields, &place, &name, &value)) {
+    while (PyDict_Next(fields, &position, &name, &value)) {
         if (Py_TYPE(name) != &PyUnicode_Type)
             return FOR_PYTHON;
         enum outcome was = put_bytes(to, before, 1);

@@ -5,7 +5,7 @@
    the page by another. Frames that follow one another are gathered, and written before the write
    that commits returns: a file holds the same bytes then, and errors come while SQLite still
    undoes the transaction. Nobody but the connection that writes reads frames before that. What is
-   gathered of a transaction that is undone is dropped: others may write to its place.
+   gathered of a transaction that is undone is dropped: others may write there.
 
    And a log that grows does so by many frames of zeros at once, which end it for SQLite: a sync
    has to write down no new length then, and takes half as long. */
@@ -17,7 +17,7 @@
 #define JOURNAL_POINTER 28 /* the log of a connection */
 #define HEAD 24
 #define COMMITS_AT 4
-/* SQLite's own VFS of Unix refuses a write of 128 KB. */
+/* The VFS of SQLite of Unix refuses a write of 128 KB. */
 #define ROOM 0x1FFFF
 /* As much as is there, up to this: more makes single commits slow. */
 #define MOST_MORE 0x80000
@@ -59,8 +59,8 @@ struct vfs {
     Function others[15]; /* of version 3 */
 };
 
-/* Where SQLite's functions are among those that it hands over: places are never changed. */
-enum place { ROLLBACK_HOOK = 90, FILE_CONTROL = 127, VFS_REGISTER = 142 };
+/* Where SQLite's functions are among those that it hands over: positions are never changed. */
+enum position { ROLLBACK_HOOK = 90, FILE_CONTROL = 127, VFS_REGISTER = 142 };
 
 /* A log. The file of the system's VFS is behind it. */
 typedef struct {

@@ -1,17 +1,17 @@
 /* A table of the short texts that were met lately and of what they came to, without Python.
 
-   It is of fixed size: a text that finds no free place takes that of another. */
+   It is of fixed size: a text that finds no free slot takes that of another. */
 
 #include <stddef.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
-#define PLACES (1u << 16) /* of 64 bytes, as a line of the processor's cache: 4 MB in all */
+#define SLOTS (1u << 16) /* of 64 bytes, as a line of the processor's cache: 4 MB in all */
 #define LONGEST_MET 34    /* bytes of a text, behind which what it came to is its margin */
 #define PIECES_MET 12     /* that a text came to, at most */
 #define TERMS_MET 6
-#define TRIED 4 /* places where a text may be, one after the other */
+#define TRIED 4 /* slots where a text may be, one after the other */
 
 /* Have the processor fetch what is read soon and far away in memory. */
 static void fetch_bytes(const void *from, ptrdiff_t size) {
@@ -34,7 +34,7 @@ typedef struct {
     } is;
 } Met;
 
-/* What is behind a text, so that eight of its bytes may be read at any place. */
+/* What is behind a text, so that eight of its bytes may be read at any slot. */
 #define MARGIN 8
 
 static uint64_t eight_bytes(const char *from) {
@@ -75,25 +75,25 @@ static int is_there(const Met *met, const char *text, int size, uint32_t hash) {
     return met->hash == hash && met->size == size && same_bytes(met->text, text, size);
 }
 
-static uint32_t first_place(uint32_t hash) { return (hash ^ hash >> 16) % PLACES; }
+static uint32_t first_slot(uint32_t hash) { return (hash ^ hash >> 16) % SLOTS; }
 
-/* Have the processor fetch the first place of a text that is looked up soon. */
+/* Have the processor fetch the first slot of a text that is looked up soon. */
 static void fetch(const Met *table, uint32_t hash) {
-    fetch_bytes(table + first_place(hash), sizeof(Met));
+    fetch_bytes(table + first_slot(hash), sizeof(Met));
 }
 
 /* Return where a text is, or is to be. */
-static Met *place_of(Met *table, const char *text, int size, uint32_t hash) {
-    uint32_t first = first_place(hash);
+static Met *met_slot(Met *table, const char *text, int size, uint32_t hash) {
+    uint32_t first = first_slot(hash);
     for (uint32_t at = 0; at < TRIED; at++) {
-        Met *met = table + (first + at) % PLACES;
+        Met *met = table + (first + at) % SLOTS;
         if (met->size == 0 || is_there(met, text, size, hash))
             return met;
     }
     return table + first;
 }
 
-/* Put a text to a place; what it came to is there already. */
+/* Put a text to a slot; what it came to is there already. */
 static void put(Met *met, const char *text, int size, uint32_t hash) {
     memcpy(met->text, text, (size_t)size);
     met->hash = hash;

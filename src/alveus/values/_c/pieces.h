@@ -11,9 +11,9 @@ typedef struct {
     int size; /* 0: there is none */
 } Piece;
 
-/* Pieces of one kind, at places by their hashes: at least half of these are empty. */
+/* Pieces of one kind, at slots by their hashes: at least half of these are empty. */
 typedef struct {
-    Piece *places;
+    Piece *slots;
     char *letters;
     uint32_t room; /* a power of two */
 } Pieces;
@@ -29,7 +29,7 @@ typedef struct {
 static const char vocabulary_name[] = "alveus.vocabulary";
 
 static void forget_pieces(Pieces *of) {
-    free(of->places);
+    free(of->slots);
     free(of->letters);
 }
 
@@ -42,13 +42,13 @@ static void forget_vocabulary(PyObject *capsule) {
 }
 
 /* Return where a piece is, or would be; its letters have a margin. */
-static Piece *place_of_piece(const Pieces *among, const char *letters, int size, uint32_t hash) {
+static Piece *slot_of_piece(const Pieces *among, const char *letters, int size, uint32_t hash) {
     uint32_t at = hash & (among->room - 1);
-    for (const Piece *one; (one = among->places + at)->size != 0; at = (at + 1) & (among->room - 1))
+    for (const Piece *one; (one = among->slots + at)->size != 0; at = (at + 1) & (among->room - 1))
         if (one->hash == hash && one->size == size &&
             same_bytes(among->letters + one->at, letters, size))
             break;
-    return among->places + at;
+    return among->slots + at;
 }
 
 /* Return how many bytes of ASCII a text has; 0: it has others, or none. */
@@ -68,9 +68,9 @@ static int take_pieces(Pieces *to, PyObject *given) {
         ;
     while (PyDict_Next(given, &at, &text, &number))
         letters += ascii_in(text, &bytes);
-    to->places = calloc(to->room, sizeof(Piece));
+    to->slots = calloc(to->room, sizeof(Piece));
     to->letters = calloc((size_t)letters + MARGIN, 1);
-    if (to->places == NULL || to->letters == NULL) {
+    if (to->slots == NULL || to->letters == NULL) {
         PyErr_NoMemory();
         return -1;
     }
@@ -80,14 +80,14 @@ static int take_pieces(Pieces *to, PyObject *given) {
         if (PyErr_Occurred())
             return -1;
         if (piece < 0 || piece > INT32_MAX || letters + size > INT32_MAX) {
-            PyErr_SetString(PyExc_ValueError, "a piece is a place in a vocabulary");
+            PyErr_SetString(PyExc_ValueError, "a piece is a slot in a vocabulary");
             return -1;
         }
         if (size == 0)
             continue;
         memcpy(to->letters + letters, bytes, (size_t)size);
         uint32_t hash = hash_of(to->letters + letters, (int)size);
-        *place_of_piece(to, to->letters + letters, (int)size, hash) =
+        *slot_of_piece(to, to->letters + letters, (int)size, hash) =
             (Piece){hash, (uint32_t)piece, (uint32_t)letters, (int)size};
         letters += size;
     }
@@ -95,7 +95,7 @@ static int take_pieces(Pieces *to, PyObject *given) {
 }
 
 PyDoc_STRVAR(vocabulary_doc, "vocabulary(firsts, inner, longest)\n--\n\n"
-                             "Return what `add_pieces` knows of pieces: their places by their letters,\n"
+                             "Return what `add_pieces` knows of pieces: their slots by their letters,\n"
                              "two dicts; and in time the pieces of what it meets.");
 
 static PyObject *vocabulary(PyObject *module, PyObject *const *given, Py_ssize_t count) {
@@ -113,7 +113,7 @@ static PyObject *vocabulary(PyObject *module, PyObject *const *given, Py_ssize_t
         return PyErr_NoMemory();
     }
     of->longest = longest;
-    of->met = calloc(PLACES, sizeof(Met));
+    of->met = calloc(SLOTS, sizeof(Met));
     if (of->met == NULL)
         PyErr_NoMemory();
     if (of->met == NULL || take_pieces(&of->firsts, given[0]) < 0 ||
@@ -131,7 +131,7 @@ static int cut_word(const Vocabulary *of, const char *word, Py_ssize_t size, Py_
         const Piece *found = NULL;
         for (length = size - start < of->longest ? size - start : of->longest; length > 0; length--) {
             uint32_t hash = hash_of(word + start, (int)length);
-            found = place_of_piece(among, word + start, (int)length, hash);
+            found = slot_of_piece(among, word + start, (int)length, hash);
             if (found->size != 0)
                 break;
         }
@@ -229,7 +229,7 @@ static int add_chunk(Cut *to, const Chunk *chunk) {
     Met *table = to->vocabulary->met, found = {.count = 0};
     int is_short = chunk->size <= LONGEST_MET, size = (int)chunk->size;
     if (is_short) {
-        const Met *met = place_of(table, chunk->letters, size, chunk->hash);
+        const Met *met = met_slot(table, chunk->letters, size, chunk->hash);
         if (is_there(met, chunk->letters, size, chunk->hash)) {
             for (int at = 0; at < met->count; at++)
                 if (add_piece(to, met->is.pieces[at]) < 0)
@@ -249,7 +249,7 @@ static int add_chunk(Cut *to, const Chunk *chunk) {
     }
     if (is_short && found.count <= PIECES_MET) {
         put(&found, chunk->letters, size, chunk->hash);
-        *place_of(table, chunk->letters, size, chunk->hash) = found;
+        *met_slot(table, chunk->letters, size, chunk->hash) = found;
     }
     return 0;
 }

@@ -1,13 +1,13 @@
 /* Makes objects of dataclasses with slots: see lazy_dataclass.py.
 
-   A class has a place for the function by which Python makes its objects (PEP 590), which a class
-   that is written in Python leaves empty. The one here puts the arguments where the slots are, as
-   the `__init__` does that is compiled from the fields. Whatever does not fit, such as an unknown
-   name or one that is missing, is left to that `__init__`, which says so as Python does. Classes
-   that are derived from such a one have an empty place again. */
+   A class has a slot for the function by which Python makes its objects (PEP 590). A class that is
+   written in Python leaves it empty. The function here puts the arguments into the slots of the
+   fields, as the `__init__` that is compiled from the fields. Calls that do not fit, such as with
+   an unknown or a missing name, are left to that `__init__`, which raises the error of Python.
+   Subclasses of such a class have the slot empty again. */
 
 #define OF_TEXT 4 /* kinds of tuples that hold text alone */
-#define FARTHEST 512 /* bytes of a class of Python's own that are searched */
+#define FARTHEST 512 /* bytes of a class of Python that are searched */
 #define MOST 32 /* fields of a class, whose objects else are made by its `__init__` */
 
 typedef PyObject *(*Constructor)(PyObject *, PyObject *const *, size_t, PyObject *);
@@ -20,30 +20,30 @@ extern Constructor PyVectorcall_Function(PyObject *);
 typedef struct {
     PyObject *name;  /* interned */
     PyObject *given; /* its default, or what makes it; NULL: it has to be passed */
-    Py_ssize_t place; /* of its slot, in bytes */
+    Py_ssize_t offset; /* of its slot, in bytes */
     int is_made;
 } Field;
 
 typedef struct {
     PyObject *made, *capsule; /* the class, and what it keeps of this */
     PyObject *kept; /* the names and defaults */
-    Py_ssize_t count, by_place;
+    Py_ssize_t count, by_position;
     int then_checks, may_be_untracked, acyclic;
     Field fields[];
 } Fields;
 
 static ternaryfunc call_of_a_class;
-static Py_ssize_t place_of_constructors; /* in a class, in bytes */
+static Py_ssize_t constructor_offset; /* in a class, in bytes */
 static PyObject *post_init;
 static PyTypeObject *of_text[OF_TEXT];
 static int of_text_count;
 
-static inline PyObject **slot_of(PyObject *one, Py_ssize_t place) {
-    return (PyObject **)(void *)((char *)one + place);
+static inline PyObject **slot_of(PyObject *one, Py_ssize_t offset) {
+    return (PyObject **)(void *)((char *)one + offset);
 }
 
 static inline Constructor *constructor_of(PyObject *made) {
-    return (Constructor *)(void *)((char *)made + place_of_constructors);
+    return (Constructor *)(void *)((char *)made + constructor_offset);
 }
 
 /* --- what is known of classes: a table by their addresses, half of it empty --- */
@@ -96,11 +96,11 @@ static inline int leads_on(PyObject *value, int later) {
 /* Make an object as any class does: by `__new__` and `__init__`. */
 static PyObject *as_any_class(PyObject *made, PyObject *const *values, Py_ssize_t placed,
                               PyObject *names) {
-    PyObject *one = NULL, *by_name = NULL, *by_place = PyTuple_New(placed);
-    if (by_place == NULL) return NULL;
+    PyObject *one = NULL, *by_name = NULL, *by_position = PyTuple_New(placed);
+    if (by_position == NULL) return NULL;
     for (Py_ssize_t i = 0; i < placed; i++) {
         Py_INCREF(values[i]);
-        PyTuple_SetItem(by_place, i, values[i]);
+        PyTuple_SetItem(by_position, i, values[i]);
     }
     if (names != NULL) {
         by_name = PyDict_New();
@@ -110,9 +110,9 @@ static PyObject *as_any_class(PyObject *made, PyObject *const *values, Py_ssize_
             if (PyDict_SetItem(by_name, PyTuple_GetItem(names, i), values[placed + i]) < 0)
                 goto end;
     }
-    one = call_of_a_class(made, by_place, by_name);
+    one = call_of_a_class(made, by_position, by_name);
 end:
-    Py_DECREF(by_place);
+    Py_DECREF(by_position);
     Py_XDECREF(by_name);
     return one;
 }
@@ -120,7 +120,7 @@ end:
 /* Fill *values* with those that were passed; 0: they do not fit. */
 static int take_arguments(const Fields *all, PyObject **values, PyObject *const *passed, Py_ssize_t placed,
                 PyObject *names) {
-    if (placed > all->by_place) return 0;
+    if (placed > all->by_position) return 0;
     for (Py_ssize_t i = 0; i < placed; i++) values[i] = passed[i];
     for (Py_ssize_t i = placed; i < all->count; i++) values[i] = NULL;
     Py_ssize_t named = names == NULL ? 0 : PyTuple_Size(names), next = placed;
@@ -139,7 +139,7 @@ static int take_arguments(const Fields *all, PyObject **values, PyObject *const 
     return 1;
 }
 
-/* Return what *make* makes; most are empty containers, made in half the time by their own names. */
+/* Return what *make* makes; most are empty containers, made in half the time by their names. */
 static PyObject *made_by(PyObject *make) {
     if (make == (PyObject *)&PyList_Type) return PyList_New(0);
     if (make == (PyObject *)&PyDict_Type) return PyDict_New();
@@ -169,7 +169,7 @@ static PyObject *construct(PyObject *made, PyObject *const *passed, size_t flagg
             if (value == NULL) value = field->given;
             Py_INCREF(value);
         }
-        *slot_of(one, field->place) = value;
+        *slot_of(one, field->offset) = value;
         tracked = tracked || leads_on(value, !all->acyclic);
     }
     if (!tracked) PyObject_GC_UnTrack(one);
@@ -187,18 +187,18 @@ failed:
 }
 
 /* Find the slot of a field, by putting something in it; 0: there is none in the object. */
-static Py_ssize_t place_of_slot(PyObject *one, PyObject *descriptor, Py_ssize_t size) {
-    Py_ssize_t place = 0;
+static Py_ssize_t offset_of_slot(PyObject *one, PyObject *descriptor, Py_ssize_t size) {
+    Py_ssize_t offset = 0;
     PyObject *put = PyList_New(0), *none;
     if (put == NULL) return 0;
     none = PyObject_CallMethod(descriptor, "__set__", "OO", one, put);
     for (Py_ssize_t at = (Py_ssize_t)sizeof(PyObject);
          none != NULL && at + (Py_ssize_t)sizeof(PyObject *) <= size;
          at += (Py_ssize_t)sizeof(PyObject *))
-        if (*slot_of(one, at) == put) place = at;
+        if (*slot_of(one, at) == put) offset = at;
     Py_XDECREF(none);
     Py_DECREF(put);
-    return place;
+    return offset;
 }
 
 static int read_field(Field *field, PyObject *made, PyObject *one, Py_ssize_t size,
@@ -208,10 +208,10 @@ static int read_field(Field *field, PyObject *made, PyObject *one, Py_ssize_t si
     field->name = name;
     field->given = given == Py_Ellipsis ? NULL : given;
     PyObject *descriptor = PyObject_GetAttr(made, name);
-    if (descriptor != NULL) field->place = place_of_slot(one, descriptor, size);
+    if (descriptor != NULL) field->offset = offset_of_slot(one, descriptor, size);
     Py_XDECREF(descriptor);
     PyErr_Clear();
-    return field->place != 0;
+    return field->offset != 0;
 }
 
 static void forget(PyObject *capsule) {
@@ -223,7 +223,7 @@ static void forget(PyObject *capsule) {
 }
 
 PyDoc_STRVAR(learn_doc,
-             "learn(made, fields, by_place, then_checks, frozen, acyclic, /)\n--\n\n"
+             "learn(made, fields, by_position, then_checks, frozen, acyclic, /)\n--\n\n"
              "Have objects of a class made here from now on; return what it has to keep for that.\n"
              "\n"
              "*fields* has a tuple per field: its interned name, its default or `...`, and whether\n"
@@ -232,13 +232,13 @@ PyDoc_STRVAR(learn_doc,
 static PyObject *learn(PyObject *module, PyObject *arguments) {
     (void)module;
     PyObject *made, *described, *basic, *one = NULL, *capsule = NULL;
-    Py_ssize_t by_place;
+    Py_ssize_t by_position;
     int then_checks, frozen, acyclic;
-    if (!PyArg_ParseTuple(arguments, "OO!nppp", &made, &PyTuple_Type, &described, &by_place,
+    if (!PyArg_ParseTuple(arguments, "OO!nppp", &made, &PyTuple_Type, &described, &by_position,
                           &then_checks, &frozen, &acyclic))
         return NULL;
     Py_ssize_t count = PyTuple_Size(described);
-    if (place_of_constructors == 0 || Py_TYPE(made) != &PyType_Type || count > MOST ||
+    if (constructor_offset == 0 || Py_TYPE(made) != &PyType_Type || count > MOST ||
         PyVectorcall_Function(made) != NULL)
         return Py_NewRef(Py_None);
     basic = PyObject_GetAttrString(made, "__basicsize__");
@@ -247,7 +247,7 @@ static PyObject *learn(PyObject *module, PyObject *arguments) {
     Py_DECREF(basic);
     Fields *all = PyMem_Malloc(sizeof(Fields) + (size_t)count * sizeof(Field));
     if (all == NULL) return PyErr_NoMemory();
-    *all = (Fields){.made = made, .kept = described, .count = count, .by_place = by_place,
+    *all = (Fields){.made = made, .kept = described, .count = count, .by_position = by_position,
                     .then_checks = then_checks, .acyclic = acyclic,
                     .may_be_untracked = acyclic || (frozen && !then_checks)};
     one = PyType_GenericAlloc((PyTypeObject *)(void *)made, 0);
@@ -289,8 +289,8 @@ static int take_row(const Fields *all, PyObject *one, PyObject *like, PyObject *
     Py_ssize_t column = 0;
     if (Py_TYPE(one) != Py_TYPE(like)) return 0;
     for (Py_ssize_t i = 0; i < all->count; i++) {
-        PyObject *value = *slot_of(one, all->fields[i].place);
-        PyObject *expected = *slot_of(like, all->fields[i].place);
+        PyObject *value = *slot_of(one, all->fields[i].offset);
+        PyObject *expected = *slot_of(like, all->fields[i].offset);
         if (value == NULL || (expected != Py_Ellipsis && value != expected)) return 0;
         if (expected == Py_Ellipsis &&
             PyList_Append(PyTuple_GetItem(columns, column++), value) < 0)
@@ -311,7 +311,7 @@ static PyObject *columns(PyObject *module, PyObject *arguments) {
     if (all == NULL) return Py_NewRef(Py_None);
     Py_ssize_t open = 0;
     for (Py_ssize_t i = 0; i < all->count; i++)
-        open += *slot_of(like, all->fields[i].place) == Py_Ellipsis;
+        open += *slot_of(like, all->fields[i].offset) == Py_Ellipsis;
     answer = PyTuple_New(open);
     for (Py_ssize_t i = 0; answer != NULL && i < open; i++) {
         PyObject *column = PyList_New(0);
@@ -332,11 +332,11 @@ static PyObject *columns(PyObject *module, PyObject *arguments) {
 /* Return where classes have the function that makes their objects; 0: they have it elsewhere.
 
    The limited interface tells what the function of a class is, and not where. So it is looked for
-   in classes of Python itself that have one, and has to be in the same place in all of them. */
-static Py_ssize_t found_place(void) {
+   in classes of Python itself that have one, and has to be in the same offset in all of them. */
+static Py_ssize_t found_offset(void) {
     PyTypeObject *kinds[] = {&PyTuple_Type, &PyList_Type,  &PyDict_Type,
                              &PySet_Type,   &PyFloat_Type, &PyRange_Type};
-    Py_ssize_t place = 0;
+    Py_ssize_t offset = 0;
     for (size_t i = 0; i < sizeof(kinds) / sizeof(*kinds); i++) {
         const char *kind = (const char *)kinds[i];
         Constructor sought = PyVectorcall_Function((PyObject *)(void *)kinds[i]);
@@ -344,10 +344,10 @@ static Py_ssize_t found_place(void) {
         if (sought == NULL) return 0;
         while (at < FARTHEST && memcmp(kind + at, &sought, sizeof(sought)) != 0)
             at += (Py_ssize_t)sizeof(sought);
-        if (at >= FARTHEST || (place != 0 && at != place)) return 0;
-        place = at;
+        if (at >= FARTHEST || (offset != 0 && at != offset)) return 0;
+        offset = at;
     }
-    return place;
+    return offset;
 }
 
 static int begin_records(PyObject *module) {
@@ -355,6 +355,6 @@ static int begin_records(PyObject *module) {
     if (post_init == NULL)
         post_init = PyUnicode_InternFromString("__post_init__");
     call_of_a_class = (ternaryfunc)PyType_GetSlot(&PyType_Type, Py_tp_call);
-    place_of_constructors = found_place();
+    constructor_offset = found_offset();
     return post_init == NULL ? -1 : 0;
 }

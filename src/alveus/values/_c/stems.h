@@ -59,7 +59,7 @@ static Form form_of(const char *word, int size) {
     return form;
 }
 
-/* An ending, and what takes its place; and how long both are. */
+/* An ending, and what takes its slot; and how long both are. */
 typedef struct {
     const char *ending, *instead;
     int size, new_size;

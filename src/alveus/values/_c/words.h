@@ -117,7 +117,7 @@ static void put_number(unsigned char *to, uint32_t number) {
         to[at] = (unsigned char)(number >> 8 * at);
 }
 
-/* Return `words.pack` of terms; they are sorted in place. */
+/* Return `words.pack` of terms; they are sorted in slot. */
 static PyObject *packed(uint32_t *terms, Py_ssize_t count, const uint32_t *marks, int marked) {
     sort(terms, count);
     Py_ssize_t distinct = 0;
@@ -144,7 +144,7 @@ static PyObject *packed(uint32_t *terms, Py_ssize_t count, const uint32_t *marks
     return answer;
 }
 
-#define KINDS 512 /* places for the words that have a kind, half of them empty */
+#define KINDS 512 /* slots for the words that have a kind, half of them empty */
 #define STOPS 1   /* kinds of words */
 #define TELLS_TIME 2
 
@@ -218,7 +218,7 @@ static PyObject *known_words(PyObject *module, PyObject *const *given, Py_ssize_
         PyMem_Free(known);
         return PyErr_NoMemory();
     }
-    *known = (Known){calloc(PLACES, sizeof(Met)), calloc(KINDS, sizeof(Met)), Py_NewRef(given[2])};
+    *known = (Known){calloc(SLOTS, sizeof(Met)), calloc(KINDS, sizeof(Met)), Py_NewRef(given[2])};
     if (known->met == NULL || known->kinds == NULL)
         PyErr_NoMemory();
     int count_of_kinds = PyErr_Occurred() ? -1 : take_kind(known->kinds, given[0], STOPS, 0);
@@ -278,7 +278,7 @@ static void learn_word(const Known *known, const char *text, Py_ssize_t size, ui
 
 /* Read a word of letters and digits of ASCII in lower case, which has a margin. */
 static enum outcome read_word(Reading *to, const char *text, Py_ssize_t size, uint32_t hash) {
-    Met once, *word = size > LONGEST_MET ? &once : place_of(to->known->met, text, (int)size, hash);
+    Met once, *word = size > LONGEST_MET ? &once : met_slot(to->known->met, text, (int)size, hash);
     if (word == &once || !is_there(word, text, (int)size, hash)) {
         learn_word(to->known, text, size, hash, word);
         if (word != &once)
@@ -372,7 +372,7 @@ static enum outcome learn_chunk(Reading *to, const char *chunk, Py_ssize_t size,
             Met met;
             if (size <= LONGEST_MET && fill(&met, terms, count, times, years)) {
                 put(&met, chunk, (int)size, hash);
-                *place_of(to->known->met, chunk, (int)size, hash) = met;
+                *met_slot(to->known->met, chunk, (int)size, hash) = met;
             }
             to->times += times;
             to->years += years;
@@ -391,7 +391,7 @@ static enum outcome read_chunk(Reading *to, const char *chunk, Py_ssize_t size) 
         return learn_chunk(to, chunk, size, 0);
     memcpy(padded, chunk, (size_t)size);
     uint32_t hash = hash_of(padded, (int)size);
-    const Met *met = place_of(to->known->met, padded, (int)size, hash);
+    const Met *met = met_slot(to->known->met, padded, (int)size, hash);
     return is_there(met, padded, (int)size, hash)
                ? take(to, met)
                : learn_chunk(to, padded, size, hash);
