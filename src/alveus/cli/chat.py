@@ -128,7 +128,6 @@ def _asks() -> bool:
 
 
 def _lines(session: Session) -> Iterator[str]:
-    """Yield the lines of the user."""
     stdin = output.stdin()
     if not _asks():
         for line in stdin:

@@ -38,7 +38,6 @@ class Job(FlinkOptions):
 def _overrides(
     _ctx: click.Context, _param: click.Parameter, settings: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return Flink settings by name."""
     found: dict[str, str] = {}
     for each in settings:
         name, equals, value = each.partition("=")

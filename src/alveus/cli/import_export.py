@@ -124,7 +124,6 @@ def import_command(
 
 
 def _name_invalid(session: Session, found: transfer.Survey) -> None:
-    """Name unusable records on stderr."""
     for problem in found.problems[:SHOWN]:
         session.note(f"left out: {problem}")
     if found.invalid > SHOWN:
@@ -219,7 +218,6 @@ def _show(session: Session, found: transfer.Survey) -> None:
 
 
 def _sample(line: transfer.ItemLine) -> Item:
-    """Return an item in the form that a set returns."""
     text = text_of(line.item.value) if line.item.text is None else line.item.text
     return replace(line.item, set_name=line.set, text=text)
 

@@ -233,7 +233,6 @@ def _schema(store: StoreStats, *, known: int) -> Finding:
 
 
 def _room(store: StoreStats) -> Finding:
-    """Return the finding about free space in the file."""
     overdue = store.details.get("versions_to_sweep", 0)
     says = f"{output.size(store.free_bytes)} of {output.size(store.file_bytes)} are free"
     if overdue:

@@ -399,7 +399,6 @@ def _fields(line: Line, outcome: Outputs | AlveusError) -> dict[str, output.Json
 
 
 def _serve(session: Session, runner: LocalRunner, consumer: str | None) -> None:
-    """Run inputs as they arrive, until a signal."""
     stop = Flag()
     with session.stopped_by_signals(stop.set):
         session.note(f"serving {runner.name!r}, process {os.getpid()}")

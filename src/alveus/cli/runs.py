@@ -140,7 +140,6 @@ def _done(traced: Trace) -> Iterator[tuple[str, str]]:
 
 
 def _brief(step: TraceStep) -> str:
-    """Return the counts of a step in words."""
     counts = {
         "short-term changes": len(step["wrote"]["short_term"]),
         "sensory changes": len(step["wrote"]["sensory"] or ()),

@@ -127,7 +127,6 @@ def _installed(what: str, hint: str) -> Generator[None]:
 def _opener(
     session: Session, *, mode: Literal["rw", "ro"] = "rw", telemetry: OpenTelemetry | None = None
 ) -> Callable[[str], Memory]:
-    """Return a function that opens a space of the memory."""
     location = session.server or session.file
     embedder, zone = session.embedder, session.zone.info
     return lambda space: Memory.open(

@@ -103,7 +103,6 @@ def explained(hits: Hits, *, width: int, marked: Container[str | None] = ()) -> 
 
 
 def _block(names: Sequence[str], score: str, bars: Text, parts: Sequence[str], text: Text) -> Text:
-    """Return a hit on several lines."""
     named = zip(names, parts, strict=True)
     scores = Text(", ".join(f"{name} {part}" for name, part in named if part != NO), style="dim")
     return Text("\n").join([Text.assemble(score, "  ", bars), scores, text])

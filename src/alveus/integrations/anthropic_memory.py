@@ -274,7 +274,6 @@ def _missing(path: str) -> NoReturn:
 
 
 def _file(files: MemorySet, path: str) -> Item:
-    """Return the file at a path."""
     checked = _checked(path)
     item = None if checked == ROOT else files.get(checked)
     if item is None:

@@ -180,7 +180,6 @@ class _Export:
         }
 
     def _is_exported(self, version: StoredItem) -> bool:
-        """Return whether any version of the item is exported."""
         if is_hidden(version.set) or not self.selection.includes_set(self.memory, version.set):
             return False
         (live,) = self.memory.store.get(version.set, [version.record.id], at=self.at)

@@ -338,6 +338,5 @@ class McpMemoryReader(Reader):
 
 
 def _kind(record: JsonRecord) -> Value:
-    """Return the type of a record, from its list or the record itself."""
     under = {"entities": "entity", "relations": "relation"}.get(record.list_name)
     return cast("Value", under) or record.fields.get("type")

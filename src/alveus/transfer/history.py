@@ -205,7 +205,6 @@ class _HistoryExport:
         return {owner: start for owner, start in starts.items() if start != (0, 0)}
 
     def _starts(self) -> dict[Scope, list[HistoryStart]]:
-        """Return the lines of `_complete_from`, by scope."""
         starts: dict[Scope, list[HistoryStart]] = {}
         for owner, (number, time) in self._complete_from.items():
             scope, name = (owner.scope, owner.name) if isinstance(owner, SetRef) else (owner, None)
@@ -341,7 +340,6 @@ class _HistoryExport:
         )
 
     def _accesses(self) -> Iterator[AccessedLine]:
-        """Yield the last access of live items."""
         for ref in sorted(self._sets, key=_by_name):
             for item in (i for page in set_pages(self._store, ref, at=self._at) for i in page):
                 if item.accessed is not None:
@@ -583,7 +581,6 @@ def _exists(what: str) -> str:
 
 
 def _deltas(part: CommitPart) -> Iterator[TreeDelta]:
-    """Yield the changes of exact memory in a line."""
     match part:
         case NodeRemoved(path=path):
             yield Delete(path)

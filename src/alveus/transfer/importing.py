@@ -531,7 +531,6 @@ def _chunks(
 
 
 def _has_sources(line: ItemLine) -> bool:
-    """Return whether an item names its sources."""
     return bool(line.linked or line.item.sources)
 
 

@@ -107,7 +107,6 @@ def _owner(fields: dict[str, Value]) -> tuple[str | None, str]:
 
 
 def _path(value: Value, _name: str = "path", _commits: int = 0) -> Path:
-    """Return the path of a node."""
     path = texts_of({"path": value}, "path")
     MemoryRef(MemoryKind.SHORT_TERM, path)
     if not path:
@@ -398,7 +397,6 @@ def differs(item: Item, stored: Item) -> bool:
 
 
 def _locations(linked: Value) -> list[ItemLocation]:
-    """Return the sources of an item."""
     locations: list[ItemLocation] = []
     for location in linked if isinstance(linked, list) else [None]:
         if not isinstance(location, list) or len(location) != len(ItemLocation._fields):

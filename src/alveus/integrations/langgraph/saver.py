@@ -401,7 +401,6 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
 
 
 def _thread_and_namespace(config: RunnableConfig) -> tuple[str, str]:
-    """Return the thread and the namespace that a config names."""
     configurable = config.get("configurable", {})
     if "thread_id" not in configurable:
         raise InvalidInput("a checkpointer needs config['configurable']['thread_id']")
@@ -427,7 +426,6 @@ def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
 
 
 def _put_pieces(tree: MemoryObject, writer: ValueWriter) -> None:
-    """Store the missing pieces of new values."""
     for name, piece in writer.missing(_names(tree, PIECES)):
         tree.set((ROOT, PIECES, name), piece)
 

@@ -205,7 +205,6 @@ def _set_name(namespace: Sequence[str]) -> str:
 
 
 def _is_namespace(set_name: str) -> bool:
-    """Return whether a set of the key is a namespace of a store."""
     return f"{set_name}.".startswith(f"{ROOT}.")
 
 
