@@ -6,8 +6,8 @@ page.
 
 Everything is versioned: a commit never overwrites a row. It ends rows and begins others, so that
 reads of the past, replays and forgetting all use the same rows. Commit numbers are whole, start at
-1, and rise with every commit of the store. Commit times rise with them, unless a clock had been
-ahead and went back. Times are microseconds since 1970 in UTC, as int.
+1, and rise with every commit of the store. Commit times do not fall, unless a clock had been ahead
+and was set back. Times are microseconds since 1970 in UTC, as int.
 """
 
 from __future__ import annotations

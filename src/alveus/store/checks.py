@@ -180,11 +180,7 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
 
 
 def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, int]) -> bool:
-    """Return whether a set of *size* (items, tokens, bytes) must be trimmed.
-
-    Raises:
-        SetFull: The set is over a capacity, and its definition refuses more items.
-    """
+    """Return whether a set of *size* (items, tokens, bytes) must be trimmed; or raise `SetFull`."""
     exceeded = definition.exceeded_capacity(*size)
     if exceeded is not None and definition.rejects_when_full:
         is_compacted = definition.compaction != "reject"

@@ -14,11 +14,7 @@ from alveus.errors import StoreBusy
 
 
 def sync_folder(folder: Path) -> None:
-    """Make new, renamed and deleted files of a folder survive loss of power.
-
-    Raises:
-        OSError: The folder cannot be opened or synced.
-    """
+    """Make new, renamed and deleted files of a folder survive loss of power."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -216,11 +216,7 @@ def _text(value: Value, given: object) -> str:
 
 
 def with_one_text(item: Item) -> Item:
-    """Return an item whose `texts`, if it has any, are joined into its `text`.
-
-    Raises:
-        InvalidInput: The item also has a text, or its texts are not 1 to 32 storable texts.
-    """
+    """Return an item whose `texts`, if it has any, are joined into its `text`."""
     if item.texts is None:
         return item
     if item.text is not None:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar, Token
-from types import TracebackType
 from typing import TypeAlias
 
 from alveus.errors import InvalidInput
@@ -45,12 +44,7 @@ class RunningKey:
     def __enter__(self) -> None:
         self._token = _RUNNING.set((*_RUNNING.get(), self._key))
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: object, *_: object) -> None:
         try:
             _RUNNING.reset(self._token)
         except ValueError:
@@ -63,11 +57,7 @@ def _holds(store: object, scope: Scope) -> bool:
 
 
 def draft_of(store: object, scope: Scope) -> object | None:
-    """Return the writer of the action that is running on a key, or None.
-
-    Raises:
-        Unusable: The action has ended, and the current code outlived it.
-    """
+    """Return the writer of the action that runs a key, or None; `Unusable` if the action ended."""
     for its, key, _, draft in reversed(_RUNNING.get()):
         if draft is not None and its is store and key == scope:
             return draft()
@@ -93,10 +83,6 @@ def refuse_own_run(store: object, scope: Scope) -> None:
 
 
 def refuse_own_runner(owner: str, what: str) -> None:
-    """Raise `InvalidInput` if an action would wait for the runner whose leases *owner* holds.
-
-    Args:
-        what: The refused call, and advice for the message.
-    """
+    """Raise `InvalidInput`, which names the call *what*, if an action would wait for its runner."""
     if any(name == owner for _, _, name, _ in _RUNNING.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

@@ -68,11 +68,7 @@ class Accepted:
 
 
 def space_of(inputs: Sequence[QueuedInput]) -> str:
-    """Return the common space of *inputs*, at least one.
-
-    Raises:
-        InvalidInput: They are of several spaces, or one has no key.
-    """
+    """Return the space of *inputs*; `InvalidInput` if they have several, or one has no key."""
     space = inputs[0].scope.space
     for each in inputs:
         if each.scope.space != space:

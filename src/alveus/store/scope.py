@@ -42,11 +42,7 @@ def is_hidden(ref: SetRef) -> bool:
 
 
 def set_name(name: str) -> str:
-    """Return the name of a set that a user may have.
-
-    Raises:
-        InvalidName: *name* is no name, or a name of an internal set.
-    """
+    """Return *name*; `InvalidName` if it is no name, or one of an internal set."""
     if checked_name(name, "a set's name").startswith(HIDDEN):
         raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
     return name
@@ -72,10 +68,7 @@ _LAST_CODE_POINT = 0x10FFFF
 
 @functools.lru_cache(maxsize=16_384)
 def escaped(name: str) -> str:
-    """Return a name of an exact tree as it is in a path: dots and backslashes escaped.
-
-    Names are ordered by this form.
-    """
+    """Return a name with dots and backslashes escaped, as in a path; names are ordered so."""
     return name.replace("\\", "\\\\").replace(".", "\\.")
 
 

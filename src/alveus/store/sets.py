@@ -69,11 +69,7 @@ class Definition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Value]) -> Definition:
-        """Return the definition that `to_json` wrote.
-
-        Raises:
-            InvalidInput: The document has an unknown name, or an invalid value.
-        """
+        """Return the definition that `to_json` wrote; `InvalidInput` for any other document."""
         unknown = sorted(set(document).difference(field.name for field in fields(cls)))
         if unknown:
             raise InvalidInput(

@@ -91,14 +91,7 @@ _DEFAULTS: dict[str, str | int] = {
 
 
 class ServerLocation(NamedTuple):
-    """A database and a schema in it.
-
-    Attributes:
-        conninfo: The URL for libpq.
-        defaults: Parameters of libpq that the URL does not set, and the encoding.
-        schema: The schema that holds the tables.
-        display_url: The URL without its password.
-    """
+    """A schema in a database, the URL for libpq, and parameters of libpq that it does not set."""
 
     conninfo: str
     defaults: Mapping[str, str | int]
@@ -161,13 +154,9 @@ Plan = tuple[bytes, tuple[int, ...]]
 
 
 class FetchedRows(list[Row]):
-    """The rows of a statement; empty until it is sent.
+    """The rows of a statement; empty until it is sent."""
 
-    Attributes:
-        affected: The number of rows returned, inserted, changed or deleted.
-    """
-
-    affected = 0
+    affected = 0  # rows returned, inserted, changed or deleted
 
     @property
     def get(self) -> Any:  # noqa: ANN401 - as the query says
@@ -306,11 +295,7 @@ def _until_sent(pgconn: pq.abc.PGconn) -> abc.PQGen[None]:
 
 
 def _until_synced(pgconn: pq.abc.PGconn) -> abc.PQGen[list[pq.abc.PGresult]]:
-    """Send the queue; return all results once the server has answered everything.
-
-    Raises:
-        psycopg.OperationalError: The connection broke.
-    """
+    """Send the queue; return all results once the server has answered everything."""
     yield from _until_sent(pgconn)
     results: list[pq.abc.PGresult] = []
     while True:
@@ -377,16 +362,12 @@ class PostgresConnection:
         return [*self._send()[-len(queries) :]] if queries else []
 
     def settle(self) -> None:
-        """Send the statements that wait, unless they go `together`.
-
-        Raises:
-            psycopg.Error: A statement was refused; later ones were not executed.
-        """
+        """Send the statements that wait, unless they go `together`; raises as `run_together`."""
         if not self.together:
             self.finish()
 
     def finish(self) -> None:
-        """Send the statements that wait; raises as `settle` does."""
+        """Send the statements that wait."""
         if self._waiting:
             self._send()
 

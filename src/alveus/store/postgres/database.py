@@ -241,11 +241,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
-        """Lend a connection; each statement is a transaction.
-
-        Raises:
-            ConnectionLost: The connection broke.
-        """
+        """Lend a connection, each statement a transaction; `ConnectionLost` if it broke."""
         with self._lend() as db:
             try:
                 yield db
@@ -358,8 +354,7 @@ class PostgresDatabase(SqlDatabase):
     def _appended(self, attempt: int) -> DraftBase | None:
         """Return the state before an attempt whose answer was lost; None if it can never succeed.
 
-        Raises:
-            Unavailable: The server cannot be asked, or does not write the commit to its disk.
+        Raises `Unavailable` if the server cannot be asked, or does not write to its disk.
         """
         deadline = time.monotonic() + UNKNOWN_S
         while time.monotonic() < deadline:
@@ -551,12 +546,7 @@ class PostgresDatabase(SqlDatabase):
     def _send_draft(
         self, db: PostgresConnection, draft: GroupDraft, touches: dict[int, int]
     ) -> DraftBase:
-        """Send a draft; return the state before it.
-
-        Raises:
-            NotADraft: It can be none; nothing was done.
-            Overtaken: Other hosts were faster; nothing was done.
-        """
+        """Send a draft; return the state before it. Raises as `_commit_draft` does."""
         attempt, drafts_on = next(self._attempts), draft.connection
         is_limited = db.raw.info.server_version >= LIMITS_TRANSACTIONS
         limit_ms = _limit_ms(drafts_on.statements) if is_limited else None
@@ -587,11 +577,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def alone(self, what: str, *, wait_s: float) -> Generator[None]:
-        """Hold the right named *what*, among all hosts, for a block.
-
-        Raises:
-            StoreBusy: Another process held it for longer than *wait_s*.
-        """
+        """Hold the right named *what*, among all hosts, for a block; or raise `StoreBusy`."""
         deadline = time.monotonic() + wait_s
         while not self._owners.take(what):
             if time.monotonic() > deadline:

@@ -112,11 +112,7 @@ class GuestEraser(Eraser):
     """Erases for a user who does not see all spaces."""
 
     def _find(self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]) -> None:
-        """See `Eraser._find`.
-
-        Raises:
-            AccessDenied: Items are in a knowledge that other spaces share and may have used.
-        """
+        """See `Eraser._find`; `AccessDenied` if other spaces may have used items of a knowledge."""
         super()._find(asked_rows, derived_from_purged)
         sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
         for (name,) in query(self._db, _SHARED, sets):

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
@@ -102,7 +102,7 @@ _SPEAKERS = f"""
     SELECT speaker FROM heard LIMIT {SPEAKERS}
 """  # noqa: S608 - ours
 
-_AROUND = """
+AROUND = """
     SELECT array(
         SELECT row FROM (
             (SELECT row, time, first FROM alveus.feature AS other WHERE other.set_id = one.set_id
@@ -188,7 +188,10 @@ def read_candidates(
     parts: list[str] = [_TAIL]
     bindings: list[object] = [set_number]
     if wanted.scan:
-        parts.append(_by_filter(_matching(wanted.where, bindings)))
+        parts.append(
+            "SELECT one.row FROM alveus.feature AS one WHERE one.set_id = ?1 AND one.ended = 0 "  # noqa: S608 - ours
+            f"AND {_matching(wanted.where, bindings)} LIMIT {SCANNED}"
+        )
     elif wanted.vector:
         bindings.append("[" + ",".join(f"{number:.6g}" for number in wanted.vector) + "]")
         matching = _matching(wanted.where, bindings)
@@ -211,25 +214,12 @@ def read_candidates(
     return rows
 
 
-def read_neighbours(db: Connection, set_number: int, rows: Sequence[int]) -> list[list[int]]:
-    """See `Finder.neighbours`."""
-    ((*windows,),) = db.query_all((_AROUND, (set_number, db.numbers(rows))))
-    return [window for (window,) in windows]
-
-
 def keyed(set_number: int, term: int) -> int:
     """Return the key of a term of a set in the index."""
     return set_number << TERM_BITS | term
 
 
 # --- the queries of candidates ----------------------------------------------------------------
-
-
-def _by_filter(condition: str) -> str:
-    return f"""
-        SELECT one.row FROM alveus.feature AS one
-        WHERE one.set_id = ?1 AND one.ended = 0 AND {condition} LIMIT {SCANNED}
-    """  # noqa: S608 - ours
 
 
 _LIVE = """
@@ -470,11 +460,7 @@ class LargeSetBuilder:
             self.build(dimensions)
 
     def build(self, dimensions: int) -> bool:
-        """Bring all large sets up to date; return False if this server cannot index any.
-
-        Raises:
-            StoreBusy: Another process is building the index.
-        """
+        """Bring all large sets up to date; return False if this server cannot index any."""
         with self._alone("index of large sets", wait_s=0):
             with self._lend() as db:
                 self._impossible = not self._made(db)
@@ -544,22 +530,15 @@ class LargeSetBuilder:
             db.execute(_EMBEDDED_MEANWHILE, (number, waited))
         return True
 
-    @contextlib.contextmanager
-    def _cancelled_by_stop(self, db: PostgresConnection) -> Generator[None]:
-        """Let `stop` cancel the statements of a block."""
-        self._indexing = db
-        try:
-            yield
-        finally:
-            self._indexing = None
-
     def _finish(self, number: int, dimensions: int) -> None:
         """Create the index of the vectors: quicker than inserts into an existing index."""
 
         def script(text: str) -> str:
             return for_schema(text, self._schema).replace("DIMENSIONS", str(dimensions))
 
-        with self._lend() as db, self._cancelled_by_stop(db):
+        with self._lend() as db, contextlib.ExitStack() as end:
+            end.callback(setattr, self, "_indexing", None)
+            self._indexing = db
             usable = first(db, _USABLE, script("alveus.large_vector_DIMENSIONS"))
             if usable is False:  # its builder was stopped
                 db.script(script(_DROP_INDEX))

@@ -225,11 +225,7 @@ def grants(db: Connection) -> list[RoleGrants]:
 
 
 def _quoted(db: Connection, role: str) -> str:
-    """Return *role* quoted for a statement.
-
-    Raises:
-        InvalidInput: The server has no such role.
-    """
+    """Return *role* quoted for a statement; `InvalidInput` if the server has no such role."""
     name = first(db, "SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname = ?", role)
     if name is None:
         raise InvalidInput(f"the server has no role {role!r}; make it first: CREATE ROLE … LOGIN")

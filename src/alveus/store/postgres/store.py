@@ -121,16 +121,12 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
             ServerLocation.of(url), read_only=read_only, durability=durability, wait_s=wait_s
         )
         try:
-            store._start()
+            store._connect()
+            store._prepare()
         except BaseException:
             store.close()
             raise
         return store
-
-    @explaining
-    def _start(self) -> None:
-        self._connect()
-        self._prepare()
 
     @reads
     def _prepare(self, db: Connection) -> None:
@@ -145,6 +141,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         if not self.is_owner:
             self._eraser = erasing.GuestEraser
 
+    @explaining
     def _connect(self) -> None:
         """Make the first connection here, so that the caller gets its error."""
         try:
@@ -160,8 +157,6 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
                 "every text; make one with: createdb --encoding=UTF8 --template=template0 NAME"
             )
         self._pool.open()
-
-    # --- leases --------------------------------------------------------------------------------
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """See `Lanes.acquire_lease`."""
@@ -188,26 +183,16 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     def _enlist_now(self, db: Connection, owner: str) -> None:
         self._owners.enlist_by(cast("PostgresConnection", db), owner)
 
-    # --- grants --------------------------------------------------------------------------------
-
     @reads
     def check_access(self, db: Connection, space: str, knowledge: str) -> None:
-        """Raise an error if this user may not use the space and the knowledge.
-
-        Raises:
-            AccessDenied: Neither was granted; reads would find no rows.
-        """
+        """Raise `AccessDenied` if this user was granted neither the space nor the knowledge."""
         if not self.is_owner:
             homes = [*schema.homes_of(space, None)[:1], *schema.homes_of(space, knowledge)]
             schema.check_access(db, self.location, homes)
 
     @reads
     def grants(self, db: Connection) -> list[RoleGrants]:
-        """Return the grants of the owner, by role.
-
-        Raises:
-            AccessDenied: This user is not the owner of the tables.
-        """
+        """Return the grants by role; `AccessDenied` if this user is not the owner of the tables."""
         return schema.grants(db)
 
     @explaining
@@ -234,8 +219,6 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         with self.writing() as db:
             schema.revoke(db, self._server.schema, role, schema.homes_of(space, knowledge))
             return schema.granted_to(db, role)
-
-    # --- search --------------------------------------------------------------------------------
 
     @reads
     def search_view(
@@ -287,20 +270,16 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def neighbours(self, db: Connection, set_number: int, rows: Sequence[int]) -> list[list[int]]:
-        return large_sets.read_neighbours(db, set_number, rows)
+        (windows,) = db.query_all((large_sets.AROUND, (set_number, db.numbers(rows))))
+        return [window for (window,) in windows]
 
     @explaining
     def build_large_sets(self, dimensions: int) -> bool:
-        """Bring the server's index of large sets up to date; return False if it cannot have one.
+        """Bring the server's index of large sets up to date; or raise `StoreBusy`.
 
-        The server lacks pgvector, or this user may not create tables.
-
-        Raises:
-            StoreBusy: Another process does it.
+        Returns False if the server lacks pgvector, or this user may not create tables.
         """
         return self._builder.build(dimensions)
-
-    # --- reads of what is on the disk ----------------------------------------------------------
 
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
@@ -338,8 +317,6 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         if self._durability == "full" and not self._read_only:
             _, self._epoch = db.execute(_FLUSH).get
         return self._epoch
-
-    # --- keys and figures ----------------------------------------------------------------------
 
     @reads
     def keys(
@@ -380,8 +357,6 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
                 "versions_to_sweep": past.count_overdue(db),
             },
         )
-
-    # --- erasing -------------------------------------------------------------------------------
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
         """Return 0: autovacuum makes the space of deleted rows reusable."""

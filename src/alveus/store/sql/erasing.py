@@ -26,8 +26,7 @@ from alveus.store.erasing import (
 from alveus.store.packed_values import restored
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.rows import adopted, rename, rows_of, scope_id, set_refs
-from alveus.store.sql.runs import STATUSES, task_rows
-from alveus.store.sql.transaction import Transaction
+from alveus.store.sql.transaction import STATUSES, Transaction, task_rows
 from alveus.values import wire
 from alveus.values.lazy_dataclass import dataclass
 

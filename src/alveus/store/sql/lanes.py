@@ -25,8 +25,14 @@ from alveus.store.runs import space_of
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.database import SqlDatabase, queued, reads
 from alveus.store.sql.rows import adopted, rows_of
-from alveus.store.sql.runs import CALL_STATUSES, ORDINALS, STATUSES, task_row, task_rows
-from alveus.store.sql.transaction import Transaction
+from alveus.store.sql.transaction import (
+    CALL_STATUSES,
+    ORDINALS,
+    STATUSES,
+    Transaction,
+    task_row,
+    task_rows,
+)
 from alveus.store.sql.writer import LAST_RUN, LaneRow, RunRow
 from alveus.values import wire
 

@@ -91,11 +91,7 @@ def apply_tree(
     number: int,
     live: LiveNodes,
 ) -> list[int]:
-    """Apply deltas, and keep the known *live* nodes up to date. Return the rows of removed nodes.
-
-    Raises:
-        TreeConflict: A parent is no object, or a value would replace an object.
-    """
+    """Apply deltas, and keep the known *live* nodes up to date. Return the removed rows."""
     if not deltas:
         return []
     if scope in pending_rows.node_scopes:

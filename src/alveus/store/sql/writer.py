@@ -229,11 +229,7 @@ class PendingRows:
             self.ops.add(row[3])
 
     def flush(self) -> None:
-        """Write all rows.
-
-        Raises:
-            `Connection.taken`: An item id or an op name exists already.
-        """
+        """Write all rows; raises `Connection.taken` if an item id or an op name exists already."""
         self.key_usages.clear()  # the next statement may count for itself
         self.item_scopes.clear()
         writes = self._item_writes() if self._items else list[Write]()

@@ -86,11 +86,7 @@ def base_vfs() -> str:
 
 @functools.cache
 def function_table() -> int | None:
-    """Return the address of the table. None means that this build of apsw loads no extensions.
-
-    Raises:
-        Unsupported: The program set SQLite to a single thread, without mutexes.
-    """
+    """Return the address of the table. None means that this build of apsw loads no extensions."""
     loader = _Loader()
     connection = PlainConnection(":memory:", vfs=_LOADER)
     try:
@@ -207,10 +203,7 @@ def vfs() -> str | None:
 
 @functools.cache
 def _loaded() -> object | None:
-    """Load the checksum VFS. Return the objects to keep as long as the process lives, or None.
-
-    Other connections of the process are not affected.
-    """
+    """Load the checksum VFS. Return the objects to keep as long as the process lives, or None."""
     table = function_table()
     if table is None:
         return None
@@ -263,11 +256,7 @@ def _file() -> Path:
 
 
 def _library(content: bytes) -> ctypes.CDLL:
-    """Load a private copy of a shared object, in memory if possible, which shares no symbols.
-
-    Raises:
-        OSError: The copy cannot be loaded.
-    """
+    """Load a private copy of a shared object, in memory if possible, which shares no symbols."""
     mode = os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)  # macOS needs no flag
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create(_EXTENSION), "wb", buffering=0) as file:
