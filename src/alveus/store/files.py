@@ -31,6 +31,15 @@ def give_to_owner(path: Path, like: Path) -> None:
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
+def try_lock(descriptor: int) -> bool:
+    """Lock an open file unless another process has locked it. Return whether it is locked here."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
 POLL_S = 0.01
 """Pause between two tries for a file that another process writes."""
 
@@ -62,21 +71,20 @@ def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
     while True:
         file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - the caller closes it
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            with suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), part.stat()):
-                    return file
-        except BlockingIOError:
-            if time.monotonic() >= deadline:
-                file.close()
-                raise StoreBusy(
-                    f"another process is writing {target}; wait for it, or choose another path"
-                ) from None
-            time.sleep(POLL_S)
+            if not try_lock(file.fileno()):
+                if time.monotonic() >= deadline:
+                    raise StoreBusy(  # noqa: TRY301 - here, so that the file is closed
+                        f"another process is writing {target}; wait for it, or choose another path"
+                    )
+                time.sleep(POLL_S)
+            else:
+                with suppress(FileNotFoundError):
+                    if os.path.samestat(os.fstat(file.fileno()), part.stat()):
+                        return file
         except BaseException:
             file.close()
             raise
-        file.close()  # it was completed or deleted meanwhile
+        file.close()  # it is in use, or was completed or deleted meanwhile
 
 
 def _opened(path: str, _flags: int) -> int:

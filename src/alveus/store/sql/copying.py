@@ -7,16 +7,15 @@ interrupted copy continues after the last row in the target. An unfinished copy 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
-from alveus.errors import AlveusError, InvalidInput, Unusable
+from alveus.errors import InvalidInput, Unusable
 from alveus.store import UNFINISHED_NOTE
 from alveus.store.packed_values import as_stored
 from alveus.store.sql.connection import Connection, Row, first, query
-from alveus.store.sql.database import SqlDatabase
+from alveus.store.sql.database import SqlDatabase, explained_errors
 from alveus.store.sql.rows import note_text
 
 ROWS = 500
@@ -160,7 +159,7 @@ def copy_store(
         Unusable: The rows of both sides differ at the end; the message names the tables. Or a
             schema is not the one that this program knows.
     """
-    with _explained(source), source.snapshot_reader() as db:
+    with explained_errors(source), source.snapshot_reader() as db:
         _check_source(source, db)
         before = _begin(db, target)
         if before != "finished":
@@ -183,7 +182,7 @@ def copy_store(
 
 def check_source(source: SqlDatabase) -> None:
     """Raise the errors of `copy_store` for *source*, before a target is made for it."""
-    with _explained(source), source.reader() as db:
+    with explained_errors(source), source.reader() as db:
         _check_source(source, db)
 
 
@@ -198,7 +197,7 @@ def _check_source(source: SqlDatabase, db: Connection) -> None:
 def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
     """Return the state of the target; store the copy's note in an empty one."""
     salt = note_text(db, "salt")
-    with _explained(target), target.writing() as there:
+    with explained_errors(target), target.writing() as there:
         target.check_whole(there)
         noted = note_text(there, UNFINISHED_NOTE)
         if noted == salt:
@@ -219,17 +218,17 @@ def _copy_rows(db: Connection, target: SqlDatabase, progress: Callable[[int], No
     """Copy the rows of each table that follow the target's last row."""
     for table in TABLES:
         insertion = table.insertion(target.identity_override)
-        with _explained(target), target.reader() as there:
+        with explained_errors(target), target.reader() as there:
             last = table.last_key(there)
         while rows := table.rows_after(db, last):
-            with _explained(target), target.writing() as there:
+            with explained_errors(target), target.writing() as there:
                 there.write((insertion, rows))
             last = rows[-1][: len(table.key)]
             progress(len(rows))
 
 
 def _clear(target: SqlDatabase) -> None:
-    with _explained(target), target.writing() as there:
+    with explained_errors(target), target.writing() as there:
         for table in reversed(TABLES):
             there.execute(f"DELETE FROM {table.name}")  # noqa: S608 - ours
 
@@ -241,7 +240,7 @@ def _compared(
     counts: dict[str, int] = {}
     sums: dict[str, str] = {}
     differences: list[str] = []
-    with _explained(target), target.snapshot_reader() as there:
+    with explained_errors(target), target.snapshot_reader() as there:
         for table in TABLES:
             counts[table.name], sums[table.name] = _checksum(db, table, progress)
             count, checksum = _checksum(there, table, progress)
@@ -271,23 +270,9 @@ def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
     excluded = source.local_notes | target.local_notes
     notes = [(name, text) for name, text in query(db, _NOTES) if name not in excluded]
     last_set = source.last_set(db)
-    with _explained(target), target.writing() as there:
+    with explained_errors(target), target.writing() as there:
         for name, _ in query(there, _NOTES):
             if name not in excluded:
                 there.execute("DELETE FROM note WHERE name IS ?", (name,))
         there.write((_PUT_NOTE, notes))
         target.number_after(there, last_set)
-
-
-@contextmanager
-def _explained(database: SqlDatabase) -> Generator[None]:
-    """Make a block raise alveus's errors instead of one engine's."""
-    try:
-        yield
-    except AlveusError:
-        raise
-    except Exception as error:
-        found = database.explained(error)
-        if found is None:
-            raise
-        raise found from error

@@ -257,28 +257,35 @@ class SqlDatabase(ProcessBound, ABC):
                 self._touch_times.pop(row, None)
 
 
-def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Make *method* raise alveus's errors instead of the engine's.
+@contextmanager
+def explained_errors(database: SqlDatabase) -> Generator[None]:
+    """Make a block raise alveus's errors instead of the engine's.
 
     Any other error becomes `StoreDamaged` if the file is damaged. If the file is sound, the error
     is a fault in alveus, and is raised unchanged.
     """
+    try:
+        yield
+    except StoreDamaged as error:
+        if error.path is not None:
+            raise
+        raise StoreDamaged(database.location, error.problem) from error
+    except AlveusError:
+        raise
+    except Exception as error:
+        found = database.explained(error)
+        if found is None:
+            raise
+        raise found from error
+
+
+def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
+    """Run *method* in `explained_errors`."""
 
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
-        try:
+        with explained_errors(self):
             return method(self, *args, **kwargs)
-        except StoreDamaged as error:
-            if error.path is not None:
-                raise
-            raise StoreDamaged(self.location, error.problem) from error
-        except AlveusError:
-            raise
-        except Exception as error:
-            found = self.explained(error)
-            if found is None:
-                raise
-            raise found from error
 
     return call
 

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Final, Self, TypeAlias
 
 from alveus.errors import StoreBusy, StoreClosed, StoreReadOnly, Unsupported, Unusable
-from alveus.store.files import give_to_owner
+from alveus.store.files import give_to_owner, try_lock
 from alveus.values.forks import FORKS, FreshLock, is_owned
 
 _SHARED: Final = (0x40000002, 510)
@@ -270,20 +270,15 @@ class WriteLock:
 
     def _take(self, descriptor: int, deadline: float) -> None:
         pause = POLL_S / 20
-        while True:
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    name = os.pread(self._lock, 20, 0).decode(errors="replace").strip()
-                    raise StoreBusy(
-                        f"process {name or 'unknown'} has been writing for over {self._wait_s:g} s;"
-                        " try again, or raise wait_s"
-                    ) from None
-                time.sleep(pause)
-                pause = min(pause * 2, POLL_S)
-            else:
-                return
+        while not try_lock(descriptor):
+            if time.monotonic() > deadline:
+                name = os.pread(self._lock, 20, 0).decode(errors="replace").strip()
+                raise StoreBusy(
+                    f"process {name or 'unknown'} has been writing for over {self._wait_s:g} s; "
+                    "try again, or raise wait_s"
+                )
+            time.sleep(pause)
+            pause = min(pause * 2, POLL_S)
 
     def close(self) -> None:
         """Close the descriptors, which releases the locks, once no thread here holds them."""
@@ -350,12 +345,10 @@ class Owners:
         except FileNotFoundError:
             return False
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            return True
-        else:
-            file.unlink(missing_ok=True)
-            return False
+            is_held = not try_lock(descriptor)
+            if not is_held:
+                file.unlink(missing_ok=True)
+            return is_held
         finally:
             os.close(descriptor)
 

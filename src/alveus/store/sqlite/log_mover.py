@@ -22,7 +22,7 @@ from pathlib import Path
 import apsw
 
 from alveus.errors import AlveusError
-from alveus.store.files import give_to_owner
+from alveus.store.files import give_to_owner, try_lock
 from alveus.store.sqlite import checksums, locks
 from alveus.store.sqlite.connection import connect
 from alveus.values.forks import FORKS, BackgroundThread, HandleLock, began
@@ -51,12 +51,8 @@ class LogMover:
             if self._lock < 0:
                 yield False
                 return
-            is_alone = False
             try:
-                with suppress(BlockingIOError):
-                    fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                    is_alone = True
-                yield is_alone
+                yield try_lock(self._lock)
             finally:
                 try:
                     # By name: a child of this process may have it too.

@@ -7,7 +7,6 @@ it.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import Collection, Generator, Iterator, Sequence
@@ -20,7 +19,7 @@ import apsw
 
 from alveus.errors import NotAStore, NotFound, StoreDamaged, StoreReadOnly
 from alveus.store import StoredReceipt, StoreStats
-from alveus.store.files import part_of, sync_folder
+from alveus.store.files import part_of, sync_folder, try_lock
 from alveus.store.sql import erasing, ledger, past
 from alveus.store.sql.connection import query
 from alveus.store.sqlite import checksums, schema
@@ -234,13 +233,11 @@ def _cleared(folder: Path, number: int) -> bool:
         # A sealing that began in between reads the present rows.
         return True
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    else:
-        beside.unlink(missing_ok=True)
-        (folder / f"{number}.seg").unlink(missing_ok=True)
-        return True
+        is_free = try_lock(descriptor)
+        if is_free:
+            beside.unlink(missing_ok=True)
+            (folder / f"{number}.seg").unlink(missing_ok=True)
+        return is_free
     finally:
         os.close(descriptor)
 
