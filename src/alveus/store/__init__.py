@@ -40,19 +40,13 @@ from alveus.store.changes import (
     StoredItem,
     TreeDelta,
     Undo,
-    adds_to,
     await_vectors,
-    begins_item,
-    expiry_cutoff,
-    grows,
     parts_of,
     records_of,
-    sets_in_batch,
     unchecked_sets,
-    upserted,
 )
 from alveus.store.checks import commit_time
-from alveus.store.erasing import Erased, Erasure, ReceiptState, StoredReceipt, UnreachableCopy
+from alveus.store.erasing import Erased, Erasure, StoredReceipt, UnreachableCopy
 from alveus.store.finder import (
     CandidateQuery,
     ChangeKind,
@@ -83,7 +77,6 @@ from alveus.store.ledger import (
 from alveus.store.runs import (
     Accepted,
     Begin,
-    CallStatus,
     DurableCall,
     Progress,
     QueuedInput,
@@ -112,7 +105,6 @@ __all__ = [
     "AdmissionCheck",
     "Batch",
     "Begin",
-    "CallStatus",
     "CandidateQuery",
     "ChangeKind",
     "Clear",
@@ -145,7 +137,6 @@ __all__ = [
     "Progress",
     "Put",
     "QueuedInput",
-    "ReceiptState",
     "Refresh",
     "Replace",
     "Retain",
@@ -170,17 +161,11 @@ __all__ = [
     "Undo",
     "UnreachableCopy",
     "WholeSets",
-    "adds_to",
     "await_vectors",
-    "begins_item",
     "commit_time",
-    "expiry_cutoff",
-    "grows",
     "parts_of",
     "records_of",
-    "sets_in_batch",
     "unchecked_sets",
-    "upserted",
 ]
 
 

@@ -33,11 +33,9 @@ from alveus.store import (
     SetInfo,
     SetRef,
     Undo,
-    adds_to,
-    expiry_cutoff,
     unchecked_sets,
-    upserted,
 )
+from alveus.store.changes import adds_to, expiry_cutoff, upserted
 from alveus.store.checks import (
     ROW_BITS,
     check_limits,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
@@ -132,9 +133,9 @@ def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
     return gone
 
 
-def forget_runs(db: Connection, erased: ErasedRuns, *, number: int, time: int) -> dict[str, int]:
+def forget_runs(db: Connection, erased: ErasedRuns, *, number: int, time: int) -> Counter[str]:
     """Delete the records of runs, and end open runs. Return the number of deleted rows by kind."""
-    counts = {"outputs": len(erased.outputs), "runs": len(erased.runs), "steps": 0, "calls": 0}
+    counts = Counter({"outputs": len(erased.outputs), "runs": len(erased.runs)})
     db.write(("DELETE FROM output WHERE agent = ? AND id = ?", erased.outputs))
     for run in erased.runs:
         query(db, "DELETE FROM step WHERE id BETWEEN ? AND ?", *task_rows(run))
@@ -329,7 +330,7 @@ class Eraser:
         self._tx, self._db, self._erasure, self._salt = tx, tx.connection, erasure, salt
         self._number = (tx.cache.number or 0) + 1
         self._time = max(erasure.time, tx.cache.time)
-        self._counts: dict[str, int] = {}
+        self._counts = Counter[str]()
         self._rows: dict[int, VersionRow] = {}
         self._compactions: list[Row] = []
         self._derived: list[int] = []
@@ -532,16 +533,10 @@ class Eraser:
 
     def _count(self, kind: str, sql: str, *bindings: object) -> None:
         query(self._db, sql, *bindings)
-        self._add(kind, self._db.changes())
-
-    def _add(self, kind: str, count: int) -> None:
-        if count:
-            self._counts[kind] = self._counts.get(kind, 0) + count
+        self._counts[kind] += self._db.changes()
 
     def _forget_runs(self, runs: ErasedRuns) -> ErasedRuns:
-        counts = forget_runs(self._db, runs, number=self._number, time=self._time)
-        for kind, count in counts.items():
-            self._add(kind, count)
+        self._counts += forget_runs(self._db, runs, number=self._number, time=self._time)
         return runs
 
     def _delete_items(self) -> None:
@@ -563,7 +558,7 @@ class Eraser:
             "DELETE FROM access WHERE first IN (SELECT value FROM carray(?))",
             self._db.numbers(firsts),
         )
-        self._add("items", len({(v.set_id, v.id) for v in self._rows.values()}))
+        self._counts["items"] += len({(v.set_id, v.id) for v in self._rows.values()})
         self._count(
             "versions", "DELETE FROM item WHERE row IN (SELECT value FROM carray(?))", listed
         )
@@ -575,7 +570,7 @@ class Eraser:
         erased = Erased(
             commit=self._number,
             time=self._time,
-            counts=dict(sorted(self._counts.items())),
+            counts={kind: count for kind, count in sorted(self._counts.items()) if count},
             derived=len({(self._rows[r].set_id, self._rows[r].id) for r in self._derived}),
             restored=len(self._restorable),
             lost=self._lost,

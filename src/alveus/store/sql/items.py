@@ -32,13 +32,9 @@ from alveus.store import (
     Revive,
     SetRef,
     Undo,
-    adds_to,
-    begins_item,
-    expiry_cutoff,
-    grows,
     unchecked_sets,
-    upserted,
 )
+from alveus.store.changes import adds_to, begins_item, expiry_cutoff, grows, upserted
 from alveus.store.checks import ROW_BITS, check_limits, check_rules, check_undo, needs_trimming
 from alveus.store.records import MINUTE_US, read_at
 from alveus.store.sets import DEFAULT

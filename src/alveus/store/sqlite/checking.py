@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import field
 from pathlib import Path
 
 import apsw
@@ -22,7 +22,6 @@ from alveus.store.sql.connection import Row, query
 from alveus.store.sqlite import checksums, schema
 from alveus.store.sqlite.connection import SqliteConnection
 from alveus.values import wire, words
-from alveus.values.lazy_dataclass import dataclass
 
 STEP = 500
 """Items that are rebuilt together."""
@@ -61,22 +60,6 @@ _COUNTS = """
 """
 
 
-@dataclass
-class Repaired:
-    """The number of repairs, by kind."""
-
-    made: dict[str, int] = field(default_factory=dict[str, int])
-
-    def count(self, what: str, number: int = 1) -> None:
-        """Count a repair."""
-        if number:
-            self.made[what] = self.made.get(what, 0) + number
-
-    def lines(self) -> list[str]:
-        """Return a line for each kind."""
-        return [f"{number:,} {what}" for what, number in self.made.items()]
-
-
 def repair_derived(
     db: SqliteConnection,
     *,
@@ -89,9 +72,9 @@ def repair_derived(
         dimensions: Returns the dimensions of a scope's vectors. None means unknown.
         progress: Called with the number of items examined since the last call.
     """
-    done = Repaired()
+    done = Counter[str]()
     query(db, _STRAY)
-    done.count("features of no item removed", db.changes())
+    done["features of no item removed"] += db.changes()
     sizes = _sizes(db, dimensions)
     last = -1
     while some := query(db, ITEMS_AND_FEATURES, last, STEP):
@@ -100,11 +83,15 @@ def repair_derived(
         last = some[-1][0]
         progress(len(some))
     query(db, "DELETE FROM staged WHERE NOT EXISTS (SELECT 1 FROM item WHERE row = staged.row)")
-    done.count("staged vectors of no item removed", db.changes())
+    done["staged vectors of no item removed"] += db.changes()
     query(db, _COUNTS)
-    done.count("counts of sets made again", db.changes())
-    _retentions(db, done)
-    return done.lines()
+    done["counts of sets made again"] += db.changes()
+    for number, text, found in query(db, "SELECT id, definition, retention FROM memory_set"):
+        right = Definition.from_json(wire.decode_plain(text)).retention_us
+        if found != right:
+            query(db, "UPDATE memory_set SET retention = ? WHERE id = ?", right, number)
+            done["retentions of sets noted again"] += 1
+    return [f"{number:,} {what}" for what, number in done.items() if number]
 
 
 def _sizes(
@@ -116,36 +103,28 @@ def _sizes(
     return {number: dimensions(Scope(space, key or None)) for number, space, key in rows}
 
 
-def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Repaired) -> None:
+def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Counter[str]) -> None:
     """Rebuild the feature of one version, if it is wrong."""
     number, set_id, ended, *fields = row[:12]
     text, tokens, there = row[12:15]
     metadata, read = fields[8], _terms_of_row(row)
     vectors, problem = _vectors(row[27], text, metadata, dimensions, there=bool(there))
     wrong = not there or [*fields, *read] != list(row[15:27])
-    if there and not wrong and not problem:
-        _tokens(db, number, tokens, read.tokens, done)
-        return
-    query(db, _MAKE, set_id, ended, number, *fields, *read, vectors)
-    if not there:
-        done.count("missing features made")
-    elif wrong:
-        done.count("features made again")
+    if wrong or problem:
+        query(db, _MAKE, set_id, ended, number, *fields, *read, vectors)
+    if wrong:
+        done["features made again" if there else "missing features made"] += 1
     if problem:
-        done.count("vectors to be made again")
-    _tokens(db, number, tokens, read.tokens, done)
+        done["vectors to be made again"] += 1
+    if tokens != read.tokens:
+        query(db, "UPDATE item SET tokens = ? WHERE row = ?", read.tokens, number)
+        done["counts of tokens made again"] += 1
 
 
 def _terms_of_row(row: Row) -> words.TextTerms:
     """Return the terms of the item in a row of `ITEMS_AND_FEATURES`."""
     time, speaker, metadata, text = row[6], row[8], row[11], row[12]
     return terms_of(text, time, speaker, metadata)
-
-
-def _tokens(db: SqliteConnection, row: int, found: int, right: int, done: Repaired) -> None:
-    if found != right:
-        query(db, "UPDATE item SET tokens = ? WHERE row = ?", right, row)
-        done.count("counts of tokens made again")
 
 
 def _vectors(
@@ -161,14 +140,6 @@ def _vectors(
         whole = len(found) % dimensions == 0
         return (found, False) if whole else (None if meant else b"", True)
     return (None, True) if meant else (b"", False)
-
-
-def _retentions(db: SqliteConnection, done: Repaired) -> None:
-    for number, text, found in query(db, "SELECT id, definition, retention FROM memory_set"):
-        right = Definition.from_json(wire.decode_plain(text)).retention_us
-        if found != right:
-            query(db, "UPDATE memory_set SET retention = ? WHERE id = ?", right, number)
-            done.count("retentions of sets noted again")
 
 
 CHECKS = Path(__file__).with_name("checks.sql")
