@@ -144,6 +144,11 @@ def check_run(
         raise InvalidInput(f"the first commit of run {progress.run} says when and how it began")
 
 
+def no_run(run: int) -> NotFound:
+    """Return the error for a run that does not exist."""
+    return NotFound(f"there is no run {run}; it was never accepted, or was pruned")
+
+
 def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus) -> None:
     """Raise `StaleRun` if a run does not have the expected status."""
     if status != expected:
@@ -156,6 +161,11 @@ def check_rules(check: AdmissionCheck, definition: Definition | None) -> None:
         raise SetMoved(check.set.name, what="other rules")
 
 
+def no_compaction(ref: SetRef, compaction: int) -> NotFound:
+    """Return the error for a compaction that a set does not have."""
+    return NotFound(f"set {ref.name!r} has no compaction {compaction}")
+
+
 def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
     """Return the compaction to undo; *compaction* lists the rows that are still kept.
 
@@ -165,7 +175,7 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
         SetMoved: Some of its rows were erased since the undo was made.
     """
     if compaction is None or compaction.set != undo.set:
-        raise NotFound(f"set {undo.set.name!r} has no compaction {undo.compaction}")
+        raise no_compaction(undo.set, undo.compaction)
     if compaction.undo_commit is not None:
         raise CompactionChanged(compaction.id, f"it was undone by commit {compaction.undo_commit}")
     if compaction.purged:

@@ -7,7 +7,7 @@ digests.
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
 from typing import Any, Literal, NamedTuple, TypeAlias, cast
 
@@ -198,6 +198,26 @@ class StoredReceipt:
     open_runs: Sequence[int] = ()
     blocked_by: Sequence[str] = ()
     scrubbed: int | None = None
+
+
+def with_heirs(runs: Iterable[int], origins: Sequence[tuple[int, int]]) -> set[int]:
+    """Return *runs*, and the earlier and later runs that had the same inputs.
+
+    Args:
+        origins: (run, the run whose input it took over), of all runs.
+    """
+    found, count = set(runs), 0
+    while len(found) != count:
+        count = len(found)
+        for pair in origins:
+            if not found.isdisjoint(pair):
+                found.update(pair)
+    return found
+
+
+def hindrances_of(open_runs: Iterable[int]) -> tuple[str, ...]:
+    """Return the hindrances of a scrub by runs that have not ended."""
+    return tuple(f"run {run} has not ended; let it end, or discard it" for run in open_runs)
 
 
 def owner_of(scope: Scope) -> str:

@@ -14,9 +14,11 @@ from alveus.store.erasing import (
     StoredReceipt,
     has_read,
     hidden_scope,
+    hindrances_of,
     mentions_erased,
     op_of_erasure,
     owner_of,
+    with_heirs,
 )
 from alveus.store.ram.database import RamTables, locked
 from alveus.store.ram.rows import CommitDraft, ItemRow, NodeRow
@@ -181,15 +183,8 @@ class RamErasing(RamTables):
         )
 
     def _with_heirs(self, runs: Iterable[int]) -> list[Run]:
-        """Return runs, and all runs that took over their inputs or gave them up."""
-        found, count = set(runs), -1
-        pairs = [(r.id, r.origin) for r in self._runs.all_runs() if r.origin is not None]
-        while found and len(found) != count:
-            count = len(found)
-            for pair in pairs:
-                if not found.isdisjoint(pair):
-                    found.update(pair)
-        existing = [self._runs.get(number) for number in sorted(found)]
+        origins = [(r.id, r.origin) for r in self._runs.all_runs() if r.origin is not None]
+        existing = map(self._runs.get, sorted(with_heirs(runs, origins)))
         return [run for run in existing if run is not None]
 
     # --- the result
@@ -342,7 +337,7 @@ class RamErasing(RamTables):
                 if run.ended is not None and not run.forgotten:
                     self._runs.forget(run, time=now)
             waiting = tuple(run.id for run in open_runs if run.ended is None)
-            blockers = tuple(f"run {n} has not ended; let it end, or discard it" for n in waiting)
+            blockers = hindrances_of(waiting)
             blocked_by.extend(blockers)
             state = "rewritten" if blockers else "scrubbed"
             done = None if blockers else now

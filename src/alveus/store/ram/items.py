@@ -44,6 +44,7 @@ from alveus.store.checks import (
     check_rules,
     check_undo,
     needs_trimming,
+    no_compaction,
 )
 from alveus.store.ram.rows import CommitDraft, ItemRow, SetRows
 
@@ -303,7 +304,7 @@ class SetTable:
     def _undo(self, change: Undo, draft: CommitDraft) -> None:
         done, set_rows = self.compactions.get(change.compaction), self.get(change.set)
         if done is None or set_rows is None or done.commit == draft.number:
-            raise NotFound(f"set {change.set.name!r} has no compaction {change.compaction}")
+            raise no_compaction(change.set, change.compaction)
         retired, added = set_rows.find_rows(done.retired), set_rows.find_rows(done.added)
         kept = replace(done, retired=[row.row for row in retired], added=[row.row for row in added])
         lost = len(done.retired) + len(done.added) - len(retired) - len(added)
@@ -351,7 +352,7 @@ class SetTable:
         for compaction in past.undone_compactions:
             done = self.compactions.get(compaction)
             if done is None or done.set != past.set:
-                raise NotFound(f"set {past.set.name!r} has no compaction {compaction}")
+                raise no_compaction(past.set, compaction)
             self._put_compaction(replace(done, undo_commit=draft.number), draft)
 
     def _has_row(self, number: int, near: SetRef) -> bool:

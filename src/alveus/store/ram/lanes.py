@@ -21,7 +21,7 @@ from alveus.store import (
     StepDone,
     StoredOutput,
 )
-from alveus.store.checks import check_status
+from alveus.store.checks import check_status, no_run
 from alveus.store.ram.database import RamTables, locked
 from alveus.store.ram.rows import UndoSteps
 from alveus.store.ram.runs import AgentLanes
@@ -172,7 +172,7 @@ class RamLanes(RamTables):
     def _retry(self, run: int, *, last: bool, time: int) -> int:
         found = self._runs.get(run)
         if found is None:
-            raise NotFound(f"there is no run {run}; it was never accepted, or was pruned")
+            raise no_run(run)
         check_status(run, found.scope, found.status, "parked")
         if not last:
             self._runs.change_status(run, "waiting", None, time, UndoSteps())

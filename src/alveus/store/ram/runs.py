@@ -7,9 +7,9 @@ from dataclasses import field, replace
 from operator import attrgetter
 from typing import Any
 
-from alveus.errors import IdempotencyConflict, NotFound
+from alveus.errors import IdempotencyConflict
 from alveus.store import Batch, DurableCall, Run, Scope, Step, StoredOutput
-from alveus.store.checks import ROW_BITS, check_run
+from alveus.store.checks import ROW_BITS, check_run, no_run
 from alveus.store.ram.rows import CommitDraft, UndoSteps
 from alveus.store.runs import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatus
 from alveus.values.lazy_dataclass import dataclass
@@ -194,7 +194,7 @@ class RunTable:
             return
         run = self.get(progress.run)
         if run is None:
-            raise NotFound(f"there is no run {progress.run}; it was never accepted, or was pruned")
+            raise no_run(progress.run)
         check_run(
             batch, progress, status=run.status, scope=run.scope, has_begun=run.now is not None
         )

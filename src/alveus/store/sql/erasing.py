@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import field, replace
 from typing import NamedTuple
 
@@ -19,10 +19,12 @@ from alveus.store.erasing import (
     StoredReceipt,
     has_read,
     hidden_scope,
+    hindrances_of,
     mentions_erased,
     op_of_erasure,
     owner_of,
     stub_of,
+    with_heirs,
 )
 from alveus.store.packed_values import restored
 from alveus.store.sql.connection import Connection, Row, first, query
@@ -84,7 +86,7 @@ def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
         wanted = looked is not None and (few is None or any(form in looked for form in few))
         if commit in begun or (wanted and has_read(looked, named, Scope(space, key))):
             found.add(run)
-    runs = sorted(_with_heirs(db, found))
+    runs = sorted(with_heirs(found, query(db, _HEIRS)))
     sql = "SELECT id, ended FROM run WHERE id IN (SELECT value FROM carray(?)) AND erased IS NULL"
     ended = dict(query(db, sql, db.numbers(runs)))
     gone = _gone(db, [run for run in ended if ended[run] is not None])
@@ -92,20 +94,6 @@ def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
     commits = [n for run in gone.runs for n, _ in _steps(db, run)]
     gone.tree_commits = [n for n in commits if first(db, _PUTS, *rows_of(n))]
     return gone
-
-
-def _with_heirs(db: Connection, runs: Collection[int]) -> set[int]:
-    """Return *runs*, and the earlier and later runs that had the same inputs."""
-    found = set(runs)
-    if not found:
-        return found
-    pairs, count = query(db, _HEIRS), 0
-    while len(found) != count:
-        count = len(found)
-        for pair in pairs:
-            if not found.isdisjoint(pair):
-                found.update(pair)
-    return found
 
 
 def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
@@ -148,7 +136,7 @@ def forget_runs(db: Connection, erased: ErasedRuns, *, number: int, time: int) -
 
 def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
     """Delete the records of the ended runs among *runs*. Return the runs that have not ended."""
-    listed = db.numbers(sorted(_with_heirs(db, runs)))
+    listed = db.numbers(sorted(with_heirs(runs, query(db, _HEIRS))))
     sql = "SELECT id, ended, erased FROM run WHERE id IN (SELECT value FROM carray(?)) ORDER BY id"
     there = query(db, sql, listed)
     ended = [run for run, over, erased in there if over is not None and erased is None]
@@ -222,7 +210,7 @@ def finish_receipts(
     """Complete the receipts, or store the hindrances in them. Return the hindrances."""
     hindrances = list(blockers)
     for receipt in unfinished:
-        runs = [f"run {run} has not ended; let it end, or discard it" for run in receipt.open_runs]
+        runs = hindrances_of(receipt.open_runs)
         hindrances.extend(runs)
         if blockers or runs:
             update_receipt(db, replace(receipt, blocked_by=(*blockers, *runs)))

@@ -15,7 +15,7 @@ from alveus.store import (
     SWEEP_AFTER_US,
     Past,
 )
-from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS, check_next, check_past
+from alveus.store.checks import PLACEHOLDER_EXPIRY, ROW_BITS, check_next, check_past, no_compaction
 from alveus.store.erasing import stub_of
 from alveus.store.sql.connection import Connection, Row, first, query
 from alveus.store.sql.rows import LAST_COMMIT, last_commit_at, note_text, put_note, salt_of
@@ -266,7 +266,7 @@ def _lineage(db: Connection, number: int, past: Past, commit: int) -> None:
         sql = "UPDATE compaction SET undone = ? WHERE id = ? AND set_id = ?"
         query(db, sql, commit, undone, number)
         if not db.changes():
-            raise NotFound(f"set {past.set.name!r} has no compaction {undone}")
+            raise no_compaction(past.set, undone)
 
 
 def _end(db: Connection, number: int, row: int, past: Past, commit: int) -> None:

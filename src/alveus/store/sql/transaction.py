@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache, partial
 from typing import Self, TypeVar
 
-from alveus.errors import AlveusError, DuplicateItem, InvalidInput, LimitReached, NotFound
+from alveus.errors import AlveusError, DuplicateItem, InvalidInput, LimitReached
 from alveus.store import Add, Batch, Commit, Lease, Scope, SetRef, commit_time
-from alveus.store.checks import ROW_BITS, check_base, check_batch, check_leases, check_run
+from alveus.store.checks import ROW_BITS, check_base, check_batch, check_leases, check_run, no_run
 from alveus.store.commit_queue import CommitTicket
 from alveus.store.packed_values import packed, restored
 from alveus.store.runs import ENDED, CallStatus, DurableCall, Progress, RunStatus, Step
@@ -329,7 +329,7 @@ class RunWriter:
         """Return a run, or raise `NotFound`."""
         run = self._find(number)
         if run is None:
-            raise NotFound(f"there is no run {number}; it was never accepted, or was pruned")
+            raise no_run(number)
         return run
 
     def _find(self, number: int) -> RunRow | None:
