@@ -223,8 +223,6 @@ class PostgresDatabase(SqlDatabase):
         if self._closed:
             raise StoreClosed(f"{self.location} was closed; open it again")
 
-    # --- transactions -------------------------------------------------------------------------
-
     @contextmanager
     def _lend(self) -> Generator[PostgresConnection]:
         """Lend a connection; each statement is a transaction."""
@@ -373,8 +371,6 @@ class PostgresDatabase(SqlDatabase):
                     raise Unavailable(_NOT_FLUSHED.format(self.location, error)) from error
             time.sleep(POLL_S)
         raise Unavailable(_UNKNOWN.format(self.location))
-
-    # --- groups of commits --------------------------------------------------------------------
 
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
         owners = self._owners.within(db)
@@ -617,8 +613,6 @@ class PostgresDatabase(SqlDatabase):
             sequence = f"alveus.{table}_id_seq"
             sql = f"SELECT setval('{sequence}', greatest(last_value, ?)) FROM {sequence}"  # noqa: S608 - ours
             first(db, sql, last)
-
-    # --- reading ------------------------------------------------------------------------------
 
     def _version(self, db: Connection) -> object:
         return db.execute(f"SELECT version, {EPOCH} FROM ledger").get  # noqa: S608 - ours

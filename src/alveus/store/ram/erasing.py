@@ -63,8 +63,6 @@ class RamErasing(RamTables):
             self._receipts[erasure.receipt] = StoredReceipt(*names, kept, "erased", erased.open)
         return erased
 
-    # --- the plan
-
     def _plan(self, erasure: Erasure) -> ErasurePlan | None:
         scope = erasure.scope
         if erasure.whole_key:
@@ -187,8 +185,6 @@ class RamErasing(RamTables):
         existing = map(self._runs.get, sorted(with_heirs(runs, origins)))
         return [run for run in existing if run is not None]
 
-    # --- the result
-
     def _result(self, asked: Erasure, plan: ErasurePlan, time: int) -> Erased:
         removed, lineage = plan.numbers, self._sets
         links = {(r, s) for r, found in lineage.sources.items() for s in found}
@@ -244,8 +240,6 @@ class RamErasing(RamTables):
             and row.row not in removed
         }
         return len(begun)
-
-    # --- carrying it out
 
     def _carry_out(self, asked: Erasure, plan: ErasurePlan, time: int) -> None:
         number, scope = len(self._journal) + 1, asked.scope
@@ -323,8 +317,6 @@ class RamErasing(RamTables):
         keys.remove(scope.key or "")
         if not keys:
             del self._keys[scope.space]
-
-    # --- receipts
 
     @locked
     def scrub(self, *, now: int) -> list[str]:

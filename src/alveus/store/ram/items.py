@@ -101,8 +101,6 @@ class SetTable:
         for done in [c for c in self.compactions.values() if c.set == set_rows.ref]:
             del self.compactions[done.id]
 
-    # --- lineage
-
     def forget(self, row: int) -> None:
         """Drop all links of a removed version."""
         self.stubs.pop(row, None)
@@ -144,8 +142,6 @@ class SetTable:
 
     def _put_compaction(self, compaction: Compaction, draft: CommitDraft) -> None:
         draft.undo.put(self.compactions, compaction.id, compaction)
-
-    # --- the changes of a batch
 
     def apply(self, batch: Batch, draft: CommitDraft) -> None:
         """Apply the definitions and item changes of *batch*, then check capacities and limits.

@@ -31,8 +31,6 @@ from alveus.store.runs import space_of
 class RamLanes(RamTables):
     """See `alveus.store.Lanes`, and leases in `alveus.store.Ledger`."""
 
-    # --- leases
-
     @locked
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         return self.observer.leased(self._take(scope, owner, UndoSteps()))
@@ -52,8 +50,6 @@ class RamLanes(RamTables):
     def release_lease(self, lease: Lease) -> None:
         if self._leases.get(lease.scope) == (lease.owner, lease.epoch):
             self._leases[lease.scope] = (None, lease.epoch)
-
-    # --- runs
 
     def accept(
         self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
@@ -180,8 +176,6 @@ class RamLanes(RamTables):
         self._runs.change_status(run, "retried", None, time, UndoSteps())
         given = QueuedInput(found.scope, found.event, time)
         return self._runs.begin(found.agent, given, UndoSteps(), origin=run).id
-
-    # --- outputs
 
     @locked
     def outputs(

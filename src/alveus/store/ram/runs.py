@@ -141,8 +141,6 @@ class RunTable:
         """Return the agent of a run."""
         return self.agents[run.scope.space, run.agent]
 
-    # --- inputs
-
     def used_event_id(self, agent: str, queued: QueuedInput) -> EventId | None:
         """Return the earlier use of an input's event id; raise an error for another request."""
         lanes = self.agents.get((queued.scope.space, agent))
@@ -173,8 +171,6 @@ class RunTable:
         waiting.append(run.id)
         undo.append((waiting.remove, run.id))
         return run
-
-    # --- the changes of a batch
 
     def repeated_commit(self, batch: Batch) -> int | None:
         """Return the commit that made the same step, or completed the same call."""

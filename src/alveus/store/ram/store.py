@@ -70,8 +70,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
     location = ":memory:"
     read_only = False
 
-    # --- writing
-
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         with self.observer.commit([batch]) as observed, self.ready():
@@ -187,8 +185,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
             self._line(row, "ended")
         return commit if result is None else replace(commit, result=deepcopy(result))
 
-    # --- the exact tree
-
     def _tree(self, scope: Scope) -> TreeRows:
         return self._trees.get(scope) or TreeRows()
 
@@ -240,8 +236,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         versions = [(n, row.below(n, at)) for n in (row.live if at is None else row.versions)]
         fields = [(n, r) for n, r in versions if r is not None and not r.expired(now)]
         return sorted(fields, key=lambda pair: pair[1].position)
-
-    # --- the journal
 
     @locked
     def effects(self, number: int) -> Effects | None:
@@ -327,8 +321,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
     @locked
     def spaces(self) -> list[str]:
         return sorted(self._keys)
-
-    # --- items
 
     @locked
     def sets_of_item(self, space: str, item_id: str) -> list[SetRef]:
@@ -429,8 +421,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
                 renewed += 1
         return renewed
 
-    # --- search
-
     @locked
     def set_info(self, ref: SetRef) -> SetInfo | None:
         found = self._sets.get(ref)
@@ -498,8 +488,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         live = self._sets.rows_by_number(set_number).live
         found = [(row.row, self._accessed.get(first)) for first, row in live.items()]
         return [(row, time) for row, time in found if time is not None]
-
-    # --- vectors
 
     @locked
     def count_pending(self) -> int:
@@ -569,8 +557,6 @@ class RamStore(WholeSets, RamLanes, RamErasing):
             self._put_vectors(row, self._staged.get(row.row))
         self._staged.clear()
         return True
-
-    # --- notes, upkeep
 
     @locked
     def note(self, name: str) -> str | None:

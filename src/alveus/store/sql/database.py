@@ -117,8 +117,6 @@ class SqlDatabase(ProcessBound, ABC):
     def writing(self) -> GeneratorContextManager[Connection]:
         """Give a connection inside a transaction, which commits unless the block raises."""
 
-    # --- commits ------------------------------------------------------------------------------
-
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
         self.check_open()
@@ -194,8 +192,6 @@ class SqlDatabase(ProcessBound, ABC):
     @abstractmethod
     def _snapshot_key(self, db: Connection) -> object:
         """Return the object within which `_version` compares: a connection, or the database."""
-
-    # --- for a copy of all rows (store/sql/copying.py) ----------------------------------------
 
     identity_override = ""
     """The words of an INSERT that sets numbers which the engine would otherwise assign."""

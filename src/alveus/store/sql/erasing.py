@@ -337,8 +337,6 @@ class Eraser:
                 return Erased(None, done.time)
         return self._erase_key() if self._erasure.whole_key else self._erase_items()
 
-    # --- the request
-
     def _erase_key(self) -> Erased:
         scope, db = self._erasure.scope, self._db
         existing_scope = scope_id(db, scope)
@@ -464,8 +462,6 @@ class Eraser:
                     commits.add(commit)
         return sorted(commits)
 
-    # --- restored items
-
     def _versions(self, rows: Sequence[int]) -> list[VersionRow]:
         """Return the versions among *rows* that still exist."""
         return [VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(rows))]
@@ -516,8 +512,6 @@ class Eraser:
                 "undone = CASE WHEN ? THEN coalesce(undone, ?) ELSE undone END WHERE id = ?",
                 *(ERASED_HOW, json.dumps(left), nothing, self._number, number),
             )
-
-    # --- deletion
 
     def _count(self, kind: str, sql: str, *bindings: object) -> None:
         query(self._db, sql, *bindings)

@@ -229,8 +229,6 @@ FOREVER = 1 << 62
 class SqlLanes(SqlDatabase):
     """`Lanes` and leases; their writes share transactions with commits."""
 
-    # --- leases -------------------------------------------------------------------------------
-
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """See `Lanes.acquire_lease`."""
         lease = self.in_queue(lambda tx: tx.runs.acquire_lease(scope, owner))
@@ -239,8 +237,6 @@ class SqlLanes(SqlDatabase):
     def release_lease(self, lease: Lease) -> None:
         """See `Lanes.release_lease`."""
         self.in_queue(lambda tx: tx.runs.give_back(lease))
-
-    # --- runs ---------------------------------------------------------------------------------
 
     def accept(
         self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
@@ -355,8 +351,6 @@ class SqlLanes(SqlDatabase):
         return self.in_queue(
             lambda tx: _retry(tx, run, last=last, time=time, named=named), drafts=False
         )
-
-    # --- outputs ------------------------------------------------------------------------------
 
     @reads
     def outputs(

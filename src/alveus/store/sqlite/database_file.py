@@ -684,8 +684,6 @@ class SqliteFile(SqlDatabase):
         if self._owners is not None:
             self._owners.abandon()
 
-    # --- for a copy of all rows ---------------------------------------------------------------
-
     local_notes = frozenset({checksums.MARK, "synced"})
 
     def check_whole(self, db: Connection) -> None:

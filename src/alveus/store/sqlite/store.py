@@ -37,19 +37,19 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
         """See `Ledger.scrub`."""
         if not call_within(self.writing(), partial(erasing.tidy_receipts, now=now)):
             return []
-        return call_within(self._between_commits(), partial(self._scrubbed, now=now))
 
-    def _scrubbed(self, db: SqliteConnection, *, now: int) -> list[str]:
-        """Remove erased data from every file. Return the hindrances, in words."""
-        unfinished = maintenance.rewrite_erased(db, erasing.unfinished_receipts(db))
-        hindrances = maintenance.empty_log(db, self._path, self._mover)
-        sets = {number for receipt in unfinished for number in receipt.erased.sets}
-        busy = maintenance.clear_files(self.folder / "index", sets)
-        hindrances += [f"a process writes the index of set {number}" for number in busy]
-        remaining: list[str] = []
-        with db:
-            remaining = erasing.finish_receipts(db, unfinished, hindrances, now=now)
-        return remaining  # noqa: RET504 - to its types, the block may end early
+        def scrubbed(db: SqliteConnection) -> list[str]:
+            unfinished = maintenance.rewrite_erased(db, erasing.unfinished_receipts(db))
+            hindrances = maintenance.empty_log(db, self._path, self._mover)
+            sets = {number for receipt in unfinished for number in receipt.erased.sets}
+            busy = maintenance.clear_files(self.folder / "index", sets)
+            hindrances += [f"a process writes the index of set {number}" for number in busy]
+            remaining: list[str] = []
+            with db:
+                remaining = erasing.finish_receipts(db, unfinished, hindrances, now=now)
+            return remaining  # noqa: RET504 - to its types, the block may end early
+
+        return call_within(self._between_commits(), scrubbed)
 
     def refuse_closed_index(self) -> None:
         """Raise `StoreReadOnly` if this user may not delete index files."""
@@ -112,14 +112,15 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
             StoreBusy: Another memory or process has the store open.
         """
         backup = Path(os.path.realpath(source))
-        call_within(self._alone(), partial(self._restored, source=backup))
 
-    def _restored(self, db: SqliteConnection, *, source: Path) -> None:
-        maintenance.restore(db, source, side_files=self.folder / "index")
-        self._add_checksums(db)
-        self._cache, self._known.salt = WriterCache(), None
-        self._known.trees.clear()
-        self._snapshots.clear()
+        def restored(db: SqliteConnection) -> None:
+            maintenance.restore(db, backup, side_files=self.folder / "index")
+            self._add_checksums(db)
+            self._cache, self._known.salt = WriterCache(), None
+            self._known.trees.clear()
+            self._snapshots.clear()
+
+        call_within(self._alone(), restored)
 
     @explaining
     def repair(
@@ -136,28 +137,22 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
             StoreDamaged: The file itself is damaged; nothing was changed.
             StoreBusy: Another memory or process has the store open.
         """
-        work = partial(self._repaired, dimensions=dimensions, progress=progress)
-        return call_within(self._alone(), work)
 
-    def _repaired(
-        self,
-        db: SqliteConnection,
-        *,
-        dimensions: Callable[[Scope], int | None],
-        progress: Callable[[int], None],
-    ) -> list[str]:
-        damage = checking.damage(db)
-        if damage is not None:
-            raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
-        maintenance.drop_side_files(self.folder / "index")
-        done: list[str] = []
-        with db:
-            done = checking.repair_derived(db, dimensions=dimensions, progress=progress)
-        if self._add_checksums(db):
-            done.append("checksums given to every page")
-        self._cache = WriterCache()
-        self._snapshots.clear()
-        return done
+        def repaired(db: SqliteConnection) -> list[str]:
+            damage = checking.damage(db)
+            if damage is not None:
+                raise StoreDamaged(self._path, f"{damage}, which nothing here can mend")
+            maintenance.drop_side_files(self.folder / "index")
+            done: list[str] = []
+            with db:
+                done = checking.repair_derived(db, dimensions=dimensions, progress=progress)
+            if self._add_checksums(db):
+                done.append("checksums given to every page")
+            self._cache = WriterCache()
+            self._snapshots.clear()
+            return done
+
+        return call_within(self._alone(), repaired)
 
     @explaining
     def problems(self, *, deep: bool = False) -> list[str]:
