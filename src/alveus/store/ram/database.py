@@ -38,16 +38,11 @@ def locked(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P]
     return call
 
 
-def _everyone(owner: str) -> bool:
-    return bool(owner)
-
-
 class RamTables(ProcessBound):
     """The tables of a store, and the changes that all its parts make to them.
 
     Args:
-        alive: Returns whether the owner of a lease is alive. By default every owner counts as
-            alive.
+        alive: Returns whether the owner of a lease is alive; by default, always.
         log_lines: Lines of the change log that are kept.
         salt: The key of all digests; None: random.
     """
@@ -57,7 +52,7 @@ class RamTables(ProcessBound):
     def __init__(
         self,
         *,
-        alive: Callable[[str], bool] = _everyone,
+        alive: Callable[[str], bool] = bool,
         log_lines: int = 100_000,
         salt: bytes | None = None,
     ) -> None:

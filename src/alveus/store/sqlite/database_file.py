@@ -362,8 +362,8 @@ class SqliteFile(SqlDatabase):
         if db.at_rest is not None and db.at_rest != contents(self._path):
             raise StoreBusy(f"{self._path} was written to while it was read; try again")
 
-    def is_in_place(self) -> bool:
-        """Return whether the file is open, and its path and its log's path still lead to it."""
+    def is_at_path(self) -> bool:
+        """Return whether the file is open, and still at its path, as its log is."""
         if self._state != "open" or identity(self._location) != self._identity:
             return False
         return self._read_only or identity(self._log_location) == self._connections.log_identity
@@ -593,7 +593,7 @@ class SqliteFile(SqlDatabase):
         self._cache.nodes.clear()
         writer.log_pages()  # of the pages that the sweep committed
         if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
-            pages, few=CHECKPOINT_PAGES // FEW, is_in_place=self.is_in_place
+            pages, few=CHECKPOINT_PAGES // FEW, is_at_path=self.is_at_path
         ):
             return
         checksums.head(writer)

@@ -84,20 +84,20 @@ class LogMover:
         """Whether the thread is moving the log now."""
         return self._thread is not None and self._thread.is_alive()
 
-    def begin(self, pages: int, *, few: int, is_in_place: Callable[[], bool]) -> bool:
+    def begin(self, pages: int, *, few: int, is_at_path: Callable[[], bool]) -> bool:
         """Start a thread that moves a log of *pages* pages. Return whether it started.
 
         It does not start if at most *few* pages have come since the last start, or if the system
         gives no thread.
 
         Args:
-            is_in_place: Returns whether the file is open, and still at its path.
+            is_at_path: Returns whether the file is open, and still at its path.
         """
         if pages < self._tried:  # the log has restarted
             self._tried = 0
         if pages - self._tried <= few:
             return False
-        work = partial(self._move, is_in_place)
+        work = partial(self._move, is_at_path)
         self._thread = BackgroundThread(work, "alveus-log", stop=lambda: None)  # it soon ends
         self._tried = pages
         if began(self._thread):
@@ -115,7 +115,7 @@ class LogMover:
         if thread is not None and thread.is_alive() and thread is not threading.current_thread():
             thread.join()
 
-    def _move(self, is_in_place: Callable[[], bool]) -> None:
+    def _move(self, is_at_path: Callable[[], bool]) -> None:
         """Move the present log, as far as readers allow, unless another process moves it."""
         user = threading.current_thread()
         with (
@@ -131,7 +131,7 @@ class LogMover:
                 with closing(connect(self._path)) as db:
                     db.execute("SELECT 1 FROM note LIMIT 1").fetchall()  # opens the log
                     guard.lock()  # until the end, though the file may be closed by then
-                    if is_in_place():
+                    if is_at_path():
                         checksums.head(db)
                         db.wal_checkpoint(mode=apsw.SQLITE_CHECKPOINT_PASSIVE)
             finally:

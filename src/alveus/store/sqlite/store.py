@@ -285,7 +285,7 @@ class SharedStore(SqliteStore):
                 return None
             file.join()  # a handle may be collected here, but then it is not the last one
         try:
-            return cls(file) if file.store.is_in_place() else None
+            return cls(file) if file.store.is_at_path() else None
         finally:
             file.collected(set())
 
