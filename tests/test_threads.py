@@ -311,6 +311,23 @@ def test_the_handler_of_a_signal_may_stop_what_its_thread_waits_for(waiting, poi
     assert not thread.is_alive()
 
 
+@pytest.mark.parametrize("ignored", [True, False])
+def test_a_closed_terminal_stays_ignored_if_it_was(ignored: bool) -> None:
+    """As under `nohup`; otherwise it is handled as Ctrl-C is, until the old handler is back."""
+    was = signal.SIG_IGN if ignored else signal.SIG_DFL
+
+    def end(_number: int, _frame: FrameType | None) -> None: ...
+
+    before = signal.signal(signal.SIGHUP, was)
+    try:
+        take_back = forks.handle_ends(end)
+        assert signal.getsignal(signal.SIGHUP) is (was if ignored else end)
+        take_back()
+        assert signal.getsignal(signal.SIGHUP) is was
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 @pytest.mark.timeout(LIMIT_S)
 def test_a_wait_ends_though_a_handler_took_longer():
     """A `queue.SimpleQueue` of CPython 3.12 would then wait for good."""
