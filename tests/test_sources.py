@@ -23,6 +23,7 @@ from alveus import (
     action,
 )
 from alveus.errors import InvalidInput, NotFound
+from alveus.sets import set_compaction
 from alveus.sets.admission import Size
 from alveus.transfer import Load, Selection, Source, export_lines
 from doors import texts
@@ -79,6 +80,18 @@ ADDS: dict[str, Callable[[Memory, KeyMemory], object]] = {
         ada.set("n").redefine(admission=[Size(max_chars=999)]) and upsert(ada)
     ),
 }
+
+
+@pytest.mark.parametrize(("most", "nodes", "cut"), [(3, 3, False), (2, 2, True)])
+def test_a_lineage_that_is_too_large_says_that_it_is_cut(
+    ada: KeyMemory, monkeypatch: pytest.MonkeyPatch, most: int, nodes: int, cut: bool
+) -> None:
+    """One that has just room enough is whole."""
+    monkeypatch.setattr(set_compaction, "MOST_NODES", most)
+    notes = ada.set("n")
+    notes.add(MADE)
+    graph = notes.lineage("made")
+    assert (len(graph.nodes), graph.cut) == (nodes, cut)
 
 
 @pytest.mark.parametrize("door", ADDS)
