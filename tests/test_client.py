@@ -40,6 +40,7 @@ from alveus.errors import (
     Unusable,
 )
 from alveus.memory.memory import RemoteMemory
+from alveus.memory.remote import connection
 from alveus.server.app import ServerLimits
 from alveus.server.callers import Memories
 from alveus.server.tokens import TokenFile
@@ -331,7 +332,7 @@ def test_a_set_that_is_open_is_made_again_once_its_key_was_forgotten(served: Ser
         assert (len(facts), facts.definition.capacity) == (3, 3)
 
 
-def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
+def test_a_lost_answer_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the connection broke, where the server is busy, or away from a proxy that is before it.
 
     Not for longer than the timeout.
@@ -343,13 +344,15 @@ def test_a_lost_answer_is_asked_for_again(served: ServedHere) -> None:
         keys = {key for path, key in asked if path.startswith("/v1/call")}
         assert len(keys) == 1
         assert len(asked) == 1 + 5
+        monkeypatch.setattr(connection, "FIRST_PAUSE_S", LIMIT_S)  # as long as the timeout
         answers[:] = [(502, "")] * 99
-        with Memory.open(url) as memory, pytest.raises(ServerUnreachable, match="proxy") as away:
-            impatient(memory).key("ada").short_term.increment("n")
+        memory = Memory.open(url, timeout_s=LIMIT_S)
+        with memory, pytest.raises(ServerUnreachable, match="proxy") as away:
+            memory.key("ada").short_term.increment("n")
         assert away.value.idempotency_key
         answers[:] = [(503, "KeyBusy")] * 99
-        with Memory.open(url) as memory, pytest.raises(KeyBusy) as caught:
-            impatient(memory).key("ada").short_term.increment("n")
+        with Memory.open(url, timeout_s=LIMIT_S) as memory, pytest.raises(KeyBusy) as caught:
+            memory.key("ada").short_term.increment("n")
         assert (caught.value.key, str(caught.value)) == ("ada", "told")
         answers[:] = [(507, "StoreFull")]
         with Memory.open(url) as memory, pytest.raises(StoreFull):
