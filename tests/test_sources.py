@@ -23,7 +23,7 @@ from alveus import (
     action,
 )
 from alveus.errors import InvalidInput, NotFound
-from alveus.sets import set_compaction
+from alveus.sets import origins
 from alveus.sets.admission import Size
 from alveus.transfer import Load, Selection, Source, export_lines
 from doors import texts
@@ -87,7 +87,7 @@ def test_a_lineage_that_is_too_large_says_that_it_is_cut(
     ada: KeyMemory, monkeypatch: pytest.MonkeyPatch, most: int, nodes: int, cut: bool
 ) -> None:
     """One that has just room enough is whole."""
-    monkeypatch.setattr(set_compaction, "MOST_NODES", most)
+    monkeypatch.setattr(origins, "MOST_NODES", most)
     notes = ada.set("n")
     notes.add(MADE)
     graph = notes.lineage("made")
