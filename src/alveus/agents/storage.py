@@ -29,7 +29,7 @@ from alveus.store.running_keys import draft_of
 from alveus.store.scope import Scope, SetRef
 from alveus.values.forks import FORKS, HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import moment
+from alveus.values.storable import checked_kind, moment
 
 R = TypeVar("R")
 
@@ -282,8 +282,7 @@ def clock_of(now: Now) -> Callable[[], datetime] | None:
     """Return a clock. A datetime is its first time; a naive one is local time."""
     if now is None or callable(now):
         return now
-    if not isinstance(now, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"now must be a datetime, or a function that gives one, not {now!r}")
+    checked_kind(now, datetime, "now must be a datetime, or a function that gives one")
     first, began = aware(now), datetime.now(UTC)
     return lambda: max(first, first + (datetime.now(UTC) - began))
 

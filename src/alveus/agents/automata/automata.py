@@ -38,7 +38,7 @@ from alveus.store.scope import Scope
 from alveus.text.messages import Message
 from alveus.values.forks import HandleLock
 from alveus.values.retries import Retry
-from alveus.values.storable import checked_name, counted
+from alveus.values.storable import checked_kind, checked_name, counted
 
 MAX_EPOCHS = 32
 """Default for the most calls of the model in one prompt."""
@@ -110,8 +110,7 @@ class Automata:
         retry: Retry | None = None,
         retain: Retain | None = None,
     ) -> None:
-        if not isinstance(memory, ContextMemory):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"an agent's memory is a ContextMemory, not {memory!r}")
+        checked_kind(memory, ContextMemory, "an agent's memory is a ContextMemory")
         parts = AgentParts(
             model=_asking(llm),
             model_name=llm.name if isinstance(llm, ChatModel) else type(llm).__name__,

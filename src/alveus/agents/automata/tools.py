@@ -13,7 +13,7 @@ from alveus.llm import Unfit, read_json_alone
 from alveus.memory.memory_tools import MemoryTools
 from alveus.runs.durable_calls import Reconcile, message_of, options_of
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import Value, checked, checked_name, counted
+from alveus.values.storable import Value, checked, checked_kind, checked_name, counted
 
 _LOG = logging.getLogger(__name__)
 
@@ -72,8 +72,7 @@ class Tools:
 
     def __init__(self, given: GivenTools, *, most: int | None = MOST_SHOWN) -> None:
         self._most = None if most is None else counted(most, "tool_chars")
-        if not isinstance(given, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"tools are a list of functions, or a dict of them, not {given!r}")
+        checked_kind(given, Iterable, "tools are a list of functions, or a dict of them")
         named = cast("Mapping[str, Tool]", given) if isinstance(given, Mapping) else None
         listed = [] if named is not None else [*cast("Iterable[Tool | MemoryTools]", given)]
         self._memory = {

@@ -14,7 +14,7 @@ from alveus.errors import InvalidInput
 from alveus.llm import ChatModel, ModelMessage
 from alveus.llm.chat import MOST_TEMPERATURE
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, checked_number, counted
+from alveus.values.storable import checked_kind, checked_name, checked_number, counted
 
 
 @dataclass(slots=True)
@@ -275,11 +275,8 @@ class LLMConfig:
 
     def __post_init__(self) -> None:
         """Check the argument."""
-        client = self.llm_client
-        if client is not None and not isinstance(client, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"llm_client must be a ChatModel, such as OpenAILLMClient(…), not {client!r}"
-            )
+        what = "llm_client must be a ChatModel, such as OpenAILLMClient(…)"
+        checked_kind(self.llm_client, ChatModel | None, what)
 
 
 def listed(texts: str | list[str] | tuple[str, ...] | None, what: str) -> list[str]:
@@ -295,14 +292,11 @@ def listed(texts: str | list[str] | tuple[str, ...] | None, what: str) -> list[s
         return []
     if isinstance(texts, str):
         return [texts]
-    if not isinstance(texts, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"{what} must be a text or a list of texts, not {texts!r}")
-    return list(texts)
+    return list(checked_kind(texts, list | tuple, f"{what} must be a text or a list of texts"))
 
 
 def _check_text(text: object, what: str) -> None:
-    if text is not None and not isinstance(text, str):
-        raise InvalidInput(f"{what} must be a str or None, not {text!r}")
+    checked_kind(text, str | None, f"{what} must be a str or None")
 
 
 RULE = "-" * 80

@@ -44,7 +44,7 @@ from alveus.store.scope import Scope
 from alveus.values.events import Event, OutputEvent
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted
+from alveus.values.storable import checked_kind, counted
 
 BINDABLE = (
     "an AgentContext, an LLMConfig, an AgentMemory, a ProfileConfig, an Action (its class or an "
@@ -409,8 +409,7 @@ def _check(sender: ConversableAgent, recipient: object, reviewer: object, messag
     """Raise `InvalidInput` if an argument cannot be used."""
     if not isinstance(message, str) or not message:
         raise InvalidInput(f"initiate_chat needs a message, a non-empty str, not {message!r}")
-    if not (reviewer is None or isinstance(reviewer, ConversableAgent)):
-        raise InvalidInput(f"the reviewer must be a ConversableAgent, not {reviewer!r}")
+    checked_kind(reviewer, ConversableAgent | None, "the reviewer must be a ConversableAgent")
     if not isinstance(recipient, ConversableAgent):
         raise InvalidInput(f"the recipient must be a ConversableAgent, not {recipient!r}")
     if recipient.is_human:

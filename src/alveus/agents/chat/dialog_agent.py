@@ -8,7 +8,7 @@ from typing import Any, cast
 from alveus.agents.messages import MemoryBase, MessageBase, Msg, TemporaryMemory
 from alveus.errors import InvalidInput
 from alveus.llm import ChatModel, ask_text, checked_messages
-from alveus.values.storable import checked_name
+from alveus.values.storable import checked_kind, checked_name
 
 
 class AgentBase:
@@ -23,11 +23,8 @@ class AgentBase:
     """
 
     def __init__(self, name: str, *, memory: MemoryBase | None = None) -> None:
-        if not (memory is None or isinstance(memory, MemoryBase)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"the memory of agent {name!r} must be a MemoryBase, such as TemporaryMemory(…), "
-                f"not {memory!r}"
-            )
+        what = f"the memory of agent {name!r} must be a MemoryBase, such as TemporaryMemory(…)"
+        checked_kind(memory, MemoryBase | None, what)
         self.name = checked_name(name, "the name of an agent")
         self.memory = TemporaryMemory() if memory is None else memory
 
@@ -67,15 +64,9 @@ class DialogAgent(AgentBase):
         self, name: str, sys_prompt: str = "", *, model: ChatModel, memory: MemoryBase | None = None
     ) -> None:
         super().__init__(name, memory=memory)
-        if not isinstance(sys_prompt, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"the sys_prompt of agent {name!r} must be a str, not {sys_prompt!r}"
-            )
-        if not isinstance(model, ChatModel):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"the model of agent {name!r} must be a ChatModel, such as OpenAIChat(…), "
-                f"not {model!r}"
-            )
+        checked_kind(sys_prompt, str, f"the sys_prompt of agent {name!r} must be a str")
+        what = f"the model of agent {name!r} must be a ChatModel, such as OpenAIChat(…)"
+        checked_kind(model, ChatModel, what)
         self.sys_prompt, self.model = sys_prompt, model
 
     def reply(self, msg: Msg | None = None) -> Msg:

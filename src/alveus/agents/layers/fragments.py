@@ -26,7 +26,7 @@ from alveus.errors import InvalidInput
 from alveus.values.forks import FreshLock
 from alveus.values.ids import new_id
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_name, counted
+from alveus.values.storable import checked_kind, checked_name, counted
 
 R = TypeVar("R")
 
@@ -188,14 +188,15 @@ class AgentMemoryFragment(MemoryFragment):
     ) -> None:
         self.observation = self._checked(observation)
         self.memory_id: FragmentId = new_fragment_id() if memory_id is None else _name(memory_id)
-        if not (snapshot_path is None or isinstance(snapshot_path, str)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"snapshot_path must be a str or None, not {snapshot_path!r}")
-        self.snapshot_path = snapshot_path
+        what = "snapshot_path must be a str or None"
+        self.snapshot_path = checked_kind(snapshot_path, str | None, what)
         self._embeddings = None if embeddings is None else _vector(embeddings)
         self._importance = None if importance is None else finite(importance)
         self._accessed = _time(last_accessed_time)
         self._is_insight = bool(is_insight)
-        self._metadata = _facts(metadata)
+        self._metadata = dict(
+            checked_kind(metadata, Mapping | None, "metadata must be a dict") or {}
+        )
         self._source_ids = _names(source_ids)
 
     @classmethod
@@ -292,15 +293,7 @@ def _vector(embeddings: Sequence[float]) -> list[float]:
 
 
 def _time(accessed: datetime | None) -> datetime | None:
-    if accessed is not None and not isinstance(accessed, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"last_accessed_time must be a datetime or None, not {accessed!r}")
-    return accessed
-
-
-def _facts(metadata: Mapping[str, Any] | None) -> dict[str, Any]:
-    if metadata is not None and not isinstance(metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-        raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
-    return dict(metadata or {})
+    return checked_kind(accessed, datetime | None, "last_accessed_time must be a datetime or None")
 
 
 # --- fragments of structure -----------------------------------------------------------------------

@@ -14,13 +14,12 @@ from typing import Any, ClassVar, Self, TypeVar, cast
 
 from alveus.agents.storage import SWEEP_EVERY, LayerStorage, Waiters, aware
 from alveus.errors import InvalidInput, NotFound, StaleItem
-from alveus.errors.short_repr import short_repr
 from alveus.memory.memory import Memory
 from alveus.sets import MemorySet
 from alveus.store.items import Item
 from alveus.values.forks import HandleLock
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import counted
+from alveus.values.storable import checked_kind, counted
 
 R = TypeVar("R")
 
@@ -484,8 +483,7 @@ class GptsMemory:
         Raises:
             InvalidInput: The argument is not a message, or belongs to another conversation.
         """
-        if not isinstance(message, GptsMessage):  # pyright: ignore[reportUnnecessaryIsInstance] - callers of no types
-            raise InvalidInput(f"a conversation keeps GptsMessages, not {short_repr(message)}")
+        checked_kind(message, GptsMessage, "a conversation keeps GptsMessages")
         if message.conv_id != conv_id:
             raise InvalidInput(
                 f"the message is of conversation {message.conv_id!r}, not {conv_id!r}"

@@ -36,7 +36,7 @@ from alveus.memory.keys import KeySets
 from alveus.memory.memory import Memory as Store
 from alveus.sets.writer import Writer
 from alveus.values.keywords import check_keywords, delegated
-from alveus.values.storable import counted
+from alveus.values.storable import checked_kind, counted
 
 DEFAULT_STORE = "agent_memory_long_term"
 
@@ -304,12 +304,9 @@ class AgentMemory(LayerMemory[T]):
         insight_extractor: InsightExtractor | None = None,
         gpts_memory: GptsMemory | None = None,
     ) -> None:
-        if not (memory is None or isinstance(memory, LayerMemory)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(
-                f"an agent memory is made of a layer of alveus.agents.layers, not {memory!r}"
-            )
-        if not (gpts_memory is None or isinstance(gpts_memory, GptsMemory)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"the log of an agent memory is a GptsMemory, not {gpts_memory!r}")
+        what = "an agent memory is made of a layer of alveus.agents.layers"
+        checked_kind(memory, LayerMemory | None, what)
+        checked_kind(gpts_memory, GptsMemory | None, "the log of an agent memory is a GptsMemory")
         self.memory: LayerMemory[T] = ShortTermMemory[T]() if memory is None else memory
         inner = self.memory
         super().__init__(storage=inner.storage, label=inner.label, profile=inner.profile.name)

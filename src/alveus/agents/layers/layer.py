@@ -56,7 +56,7 @@ from alveus.memory.keys import KeySets
 from alveus.sets.set_editor import NewId
 from alveus.sets.writer import PlannedWrite, PlannerCall, Writer
 from alveus.values.keywords import check_keywords, suggest_names_in
-from alveus.values.storable import Value, choice, counted
+from alveus.values.storable import Value, checked_kind, choice, counted
 
 R = TypeVar("R")
 
@@ -229,16 +229,14 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         self, memory_fragments: Sequence[T], now: datetime | None = None
     ) -> DiscardedMemoryFragments[T] | None:
         """Write fragments in one commit, with the effect of single writes."""
-        if not isinstance(memory_fragments, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"a batch is a list of fragments, not {memory_fragments!r}")
+        checked_kind(memory_fragments, Iterable, "a batch is a list of fragments")
         return await self._write(list(memory_fragments), now, WriteOperation.ADD)
 
     async def _write(
         self, fragments: list[T], now: datetime | None, op: WriteOperation
     ) -> DiscardedMemoryFragments[T] | None:
         for fragment in fragments:
-            if not isinstance(fragment, MemoryFragment):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-                raise InvalidInput(f"a layer is written fragments to, not {fragment!r}")
+            checked_kind(fragment, MemoryFragment, "a layer is written fragments to")
             labels_of(fragment.metadata)
             self._profile.check(fragment.importance, "the importance of a fragment")
         if not fragments:
@@ -465,8 +463,7 @@ class BufferMemory(LayerMemory[T]):
         gamma: float | None = None,
     ) -> list[T]:
         """Return copies of all its fragments: oldest first, or best first if a weight is given."""
-        if not isinstance(observation, str):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"an observation must be a str, not {observation!r}")
+        checked_kind(observation, str, "an observation must be a str")
         if alpha is None and beta is None and gamma is None:
             return await self.storage.call(self.contents)
         weights = Weights.given(alpha, beta, gamma)

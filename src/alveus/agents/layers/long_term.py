@@ -48,7 +48,7 @@ from alveus.store.changes import Link
 from alveus.store.items import Item
 from alveus.store.records import item_of
 from alveus.values.keywords import check_keywords
-from alveus.values.storable import counted
+from alveus.values.storable import checked_kind, counted
 from alveus.values.wire import digest
 
 Mark: TypeAlias = Literal["forget", "merge"]
@@ -134,8 +134,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
             self.profile.check(_default_importance, "_default_importance")
         self.reflection_threshold = reflection_threshold
         self._default_importance = _default_importance
-        if not (metadata is None or isinstance(metadata, dict)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"metadata must be a dict, not {metadata!r}")
+        checked_kind(metadata, dict | None, "metadata must be a dict")
         self.metadata = {"memory_type": "long_term"} if metadata is None else dict(metadata)
         self.k, self.carry = counted(k, "k", least=0), bool(carry)
 

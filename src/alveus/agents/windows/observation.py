@@ -27,7 +27,7 @@ from alveus.text.messages import Message
 from alveus.values import wire
 from alveus.values.forks import HandleLock
 from alveus.values.ids import uuid7
-from alveus.values.storable import Value, checked_name, choice
+from alveus.values.storable import Value, checked_kind, checked_name, choice
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "aborted"]
 """The outcome of a reply: accepted; rejected and asked for again; or its prompt was aborted."""
@@ -260,7 +260,9 @@ def item_of_observation(observation: Observation) -> Item:
             f"a window keeps observations, not {observation!r:.80}; use Observation(query, reply)"
         )
     query, reply = observation.query, observation.reply
-    asked, answered = _message(query.content, "query"), _message(reply.content, "reply")
+    asked, answered = query.content, reply.content
+    for what, said in (("query", asked), ("reply", answered)):
+        checked_kind(said, Message, f"the content of a {what} must be a Message")
     answered = replace(answered, content=text_said(answered.role, answered.content))
     choice(observation.outcome, "the outcome of an observation", *OUTCOMES)
     value: dict[str, Value] = {"query": asked.to_dict(), "reply": answered.to_dict()}
@@ -291,15 +293,8 @@ def with_metadata(record: ItemRecord, name: str, value: Value) -> ItemRecord:
     return replace(record, metadata=wire.encode(metadata))
 
 
-def _message(said: object, what: str) -> Message:
-    if not isinstance(said, Message):
-        raise InvalidInput(f"the content of a {what} must be a Message, not {said!r:.80}")
-    return said
-
-
 def _metadata(asked: Message, answered: Message, links: Sequence[Stamp]) -> dict[str, list[str]]:
-    if not isinstance(links, (tuple, list)):
-        raise InvalidInput(f"the links of an observation must be stamps in a tuple, not {links!r}")
+    checked_kind(links, tuple | list, "the links of an observation must be stamps in a tuple")
     known = {
         "calls": list(answered.calls),
         "answers": list(asked.answers),

@@ -28,7 +28,7 @@ from alveus.text.messages import Message
 from alveus.values.forks import HandleLock
 from alveus.values.keywords import suggest_names_in
 from alveus.values.lazy_dataclass import dataclass
-from alveus.values.storable import checked_number, counted
+from alveus.values.storable import checked_kind, checked_number, counted
 
 INSIGHT_TOKENS = 128
 """Most tokens of an insight, unless a function makes it."""
@@ -117,8 +117,7 @@ class Reflection:
             text, by = summary.text, summary.by
         else:
             text = infer(sources)
-        if text is not None and not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance] - a user's function
-            raise InvalidInput(f"a reflection returns a text or None, not {text!r:.80}")
+        checked_kind(text, str | None, "a reflection returns a text or None")
         if not text or not text.strip():
             return None
         importance = max(one.reply.importance for one in sources)
@@ -168,8 +167,7 @@ class Reflecting:
     """
 
     def __init__(self, settings: Reflection, storage: LayerStorage, name: str) -> None:
-        if not isinstance(settings, Reflection):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
-            raise InvalidInput(f"reflection is a Reflection(threshold), not {settings!r}")
+        checked_kind(settings, Reflection, "reflection is a Reflection(threshold)")
         self._settings, self._storage, self._name = settings, storage, name
         self._turn = HandleLock()
         self.failure: Exception | None = None
