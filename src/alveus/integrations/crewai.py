@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, OrderedDict
 from collections.abc import Sequence
-from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from threading import Lock
@@ -29,7 +28,9 @@ from alveus.store.items import Item, valid_item
 NAME = "crewai"
 """The default set of the records."""
 
-MEANING = Signals(**dict.fromkeys((one.name for one in fields(Signals)), 0.0) | {"meaning": 1.0})
+_OTHERS = "words previous next reply speaker user date when session instruction short_question"
+
+MEANING = Signals(meaning=1, **dict.fromkeys(_OTHERS.split(), 0.0))
 """The cosine alone: CrewAI weighs it against age and importance."""
 
 REMEMBERED = 10_000
