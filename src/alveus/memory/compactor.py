@@ -105,8 +105,9 @@ class Compactor:
 
     def due(self) -> Iterator[SetInfo]:
         """Yield the sets that need compaction now."""
-        for scope in self._scopes():
-            for info in self._memory.store.set_infos(scope):
+        memory = self._memory
+        for key in memory.keys() if self._key is None else [self._key]:
+            for info in memory.store.set_infos(Scope(memory.space, key)):
                 if not is_hidden(info.ref) and self._wants(info):
                     yield info
 
@@ -115,13 +116,6 @@ class Compactor:
         named = self._set_name is None or info.ref.name == self._set_name
         engine = self._memory.engine
         return chosen and named and due(living(engine.store, info, engine.clock()), self._at)
-
-    def _scopes(self) -> Iterator[Scope]:
-        memory = self._memory
-        if self._key is not None:
-            yield Scope(memory.space, self._key)
-            return
-        yield from (Scope(memory.space, key) for key in memory.keys())  # noqa: SIM118 - no dict
 
     # --- at work ------------------------------------------------------------------------------
 

@@ -11,7 +11,6 @@ from typing import Literal, NamedTuple, Self, TypeVar, Unpack, cast, overload
 from alveus import conversation as conversations
 from alveus import facts as fact_rooms
 from alveus.errors import (
-    Conflict,
     DuplicateItem,
     HistoryPruned,
     InvalidInput,
@@ -554,18 +553,13 @@ class KeyMemory(KeySets, Prompts):
                     result = change(batch)
                     is_committing = True
             except (StaleRun, StaleItem, DuplicateItem, SetMoved) as error:
-                if not (is_committing or _is_new_in_block(error, stale)):
+                is_new = isinstance(error, StaleItem) and str(error) != stale
+                if not (is_committing or is_new or isinstance(error, SetMoved)):
                     raise
                 stale = str(error)
                 backoff.wait(error)
             else:
                 return result
-
-
-def _is_new_in_block(error: Conflict, before: str) -> bool:
-    """Return whether the block that raised *error* should be called again."""
-    is_stale = isinstance(error, StaleItem) and str(error) != before
-    return is_stale or isinstance(error, SetMoved)
 
 
 class Touched(NamedTuple):
@@ -648,7 +642,15 @@ class KeyBatch(KeySets, Prompts):
         backoff = Backoff(self._scope, self._engine.wait_s)
         while True:
             try:
-                self.committed = self._commit(state)
+                self.committed = commit_draft(
+                    self._engine,
+                    self._draft,
+                    op=self._op,
+                    label=self._label,
+                    base=self._base if state else None,
+                    state=state,
+                    calls=[*self._draft.calls, *self._tree.requests],
+                )
             except StaleRun as stale:
                 if values is None:
                     raise
@@ -683,18 +685,6 @@ class KeyBatch(KeySets, Prompts):
             for change in self._draft.items
             for part in parts_of(change)
         ]
-
-    def _commit(self, state: Sequence[TreeDelta]) -> Commit | None:
-        assert self._tree is not None  # noqa: S101 - the block has begun
-        return commit_draft(
-            self._engine,
-            self._draft,
-            op=self._op,
-            label=self._label,
-            base=self._base if state else None,
-            state=state,
-            calls=[*self._draft.calls, *self._tree.requests],
-        )
 
     def _overlay(self, now: int) -> BatchTree:
         tree, paths = Snapshot(self._engine.store, self._scope, self._base), self._engine.paths

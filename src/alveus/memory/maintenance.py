@@ -299,7 +299,11 @@ def reindex(
 
 
 def _set_numbers(store: Store, space: str, knowledge: str) -> list[int]:
-    return [info.number for s in _scopes(store, space, knowledge) for info in store.set_infos(s)]
+    scopes, after = [Scope(knowledge, None)], None
+    while page := store.keys(space, after=after):
+        scopes += [Scope(space, key) for key in page]
+        after = page[-1]
+    return [info.number for scope in scopes for info in store.set_infos(scope)]
 
 
 def _begin(store: Store, target: str) -> None:
@@ -308,14 +312,6 @@ def _begin(store: Store, target: str) -> None:
     if found != target:
         store.drop_staged_vectors()
         store.put_note(STAGING, target, expected=found)
-
-
-def _scopes(store: Store, space: str, knowledge: str) -> Iterator[Scope]:
-    yield Scope(knowledge, None)
-    after: str | None = None
-    while page := store.keys(space, after=after):
-        yield from (Scope(space, key) for key in page)
-        after = page[-1]
 
 
 def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int, int, bytes]]:
