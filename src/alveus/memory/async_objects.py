@@ -35,6 +35,7 @@ from alveus.memory.keys import KeyBatch, KeyMemory, KeySets, KnowledgeMemory, To
 from alveus.memory.prompt import All, Prompts
 from alveus.sets import KnowledgeSet, MemorySet
 from alveus.sets.admission import Quarantine
+from alveus.sets.batch import SECOND_BLOCK
 from alveus.sets.writer import Engine
 from alveus.state import DottedPath, MemoryKind, MemoryObject, MemoryRef, Ttl
 from alveus.store import Commit, Definition, SetRef
@@ -434,7 +435,7 @@ class AsyncBatch(AsyncSets[KeyBatch]):
 
     async def __aenter__(self) -> Self:
         if self._entered is not None:
-            raise Unusable("a batch serves one block; ask for another one")
+            raise Unusable(SECOND_BLOCK)
         self._entered = await self.loop.run(lambda: self._make().__enter__())
         return self
 

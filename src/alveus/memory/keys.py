@@ -28,7 +28,7 @@ from alveus.search.query import search_options
 from alveus.search.signals import Signals
 from alveus.sets import KnowledgeSet, MemorySet, refuse_upkeep
 from alveus.sets.admission import Quarantine, Rule, plans
-from alveus.sets.batch import Draft
+from alveus.sets.batch import OUTSIDE_BLOCK, SECOND_BLOCK, Draft
 from alveus.sets.commits import CommitWriter, commit_draft
 from alveus.sets.compaction import Given
 from alveus.sets.forgetting import HowForgotten, Receipt, Scrub, forget_items, forget_key
@@ -610,7 +610,7 @@ class KeyBatch(KeySets, Prompts):
 
     def __enter__(self) -> Self:
         if self._tree is not None:
-            raise Unusable("a batch serves one block; ask for another one")
+            raise Unusable(SECOND_BLOCK)
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
@@ -633,9 +633,7 @@ class KeyBatch(KeySets, Prompts):
         if self._tree is None or not self._draft.open:  # the block has not begun, or has ended
             return
         self._draft.open = False
-        state, values = self._tree.finish(
-            "a batch is used inside its with block; ask for another one"
-        )
+        state, values = self._tree.finish(OUTSIDE_BLOCK)
         self.has_changes = bool(state or self._draft.items or self._draft.define)
         if kind is not None:
             return
@@ -702,7 +700,7 @@ class KeyBatch(KeySets, Prompts):
     def short_term(self) -> MemoryObject:
         """The root of the key's exact tree, as at the block's start with the batch's changes."""
         if self._root is None:
-            raise Unusable("a batch is used inside its with block; ask for another one")
+            raise Unusable(OUTSIDE_BLOCK)
         return self._root
 
     @property

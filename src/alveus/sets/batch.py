@@ -45,6 +45,9 @@ from alveus.values.forks import HandleLock
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.storable import Value
 
+OUTSIDE_BLOCK = "a batch is used inside its with block; ask for another one"
+SECOND_BLOCK = "a batch serves one block; ask for another one"
+
 AFTER_ALL = 1 << 62
 """First row number of drafted items: above every row of a store, so that they sort last."""
 
@@ -373,7 +376,7 @@ class Draft(Writer):
 
     def _check_open(self) -> None:
         if not self.open:
-            raise Unusable("a batch is used inside its with block; ask for another one")
+            raise Unusable(OUTSIDE_BLOCK)
 
     def _check(self, change: ItemEdit) -> None:
         if isinstance(change, Add):

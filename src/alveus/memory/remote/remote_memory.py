@@ -36,6 +36,7 @@ from alveus.sets import KnowledgeSet, MemorySet, OnExisting
 from alveus.sets.admission import Quarantine
 from alveus.sets.admission.barrier import OnRejected
 from alveus.sets.admission.rules import Added, CustomRule, Verdict
+from alveus.sets.batch import OUTSIDE_BLOCK, SECOND_BLOCK
 from alveus.sets.compaction import Given
 from alveus.sets.compaction.strategies import Merge, Summarize, Trim, stored_form
 from alveus.sets.set_options import SetChanges, checked_options, definition
@@ -400,7 +401,7 @@ class BatchCalls:
 
     def _tried(self, call: Json) -> dict[str, Any]:
         if not self.open:
-            raise Unusable("a batch is used inside its with block; ask for another one")
+            raise Unusable(OUTSIDE_BLOCK)
         return self._ask([*self._writes, call], dry_run=True)
 
     def _ask(self, calls: Sequence[Json], **how: object) -> dict[str, Any]:
@@ -548,7 +549,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
 
     def __enter__(self) -> Self:
         if self._root is not None:
-            raise Unusable("a batch serves one block; ask for another one")
+            raise Unusable(SECOND_BLOCK)
         self._calls.begin()
         self._root = root_of(RemoteTree(self._calls))
         return self
@@ -580,7 +581,7 @@ class RemoteBatch(RemoteSets, RemotePrompts, KeyBatch):
     def short_term(self) -> MemoryObject:
         """See `KeyBatch.short_term`."""
         if self._root is None:
-            raise Unusable("a batch is used inside its with block; ask for another one")
+            raise Unusable(OUTSIDE_BLOCK)
         return self._root
 
     @property
