@@ -30,7 +30,7 @@ LONGEST = 24_000
 """Characters of a text that are sent, about 6,000 words; models read less."""
 
 FITS = 250
-"""Every model accepts so many characters: a refusal of fewer has another reason."""
+"""Characters that every model accepts: a refusal of a shorter text has another reason."""
 
 _REFUSALS = frozenset({400, 413, 422})
 """Statuses with which servers answer texts that are too long, and much else."""
@@ -136,8 +136,8 @@ class OpenAIEmbedder:
     def _fitting(self, texts: list[str]) -> list[list[float]]:
         """Return a row per text; requests that the server refuses as too long are split.
 
-        Several texts are sent as two halves, and of one text only the first half. So a text that
-        is too long for the model has a vector, and so have the others.
+        Several texts are sent as two halves, and of one text only the first half. So each text has
+        a vector, also a text that is too long for the model.
         """
         try:
             return self._asked(texts)

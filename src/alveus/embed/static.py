@@ -92,7 +92,7 @@ class Static:
 def add_pieces(table: WordPieceTable, texts: list[str], sums: Vectors) -> None:
     """Add to the sum of each text the rows of its pieces, each times its scale, in their order.
 
-    Each product is rounded, and so is each sum: it is the same on every machine.
+    Each product and each sum is rounded, so the result is the same on every machine.
     """
     pieces = wordpiece.bundled()
     if NATIVE is not None:

@@ -174,7 +174,7 @@ MOST_WINDOWS = 32
 
 
 def window_starts(pieces: int) -> list[int]:
-    """Return where the windows of a text of so many pieces start: 1 to 32 of them.
+    """Return the starts of the windows of a text with this number of pieces: 1 to 32 starts.
 
     The first starts at the beginning, the last ends at the end, the others are spread evenly.
     Neighbours share at least 62 pieces up to 6,206 pieces (about 4,500 English words). In a longer

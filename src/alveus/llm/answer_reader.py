@@ -184,7 +184,7 @@ class AnswerReader:
         return self._read(is_last=False)
 
     def end(self, piece: str = "") -> str:
-        """Return the rest of the answer, of which *piece* is the last piece."""
+        """Return the rest of the answer; *piece* is its last piece."""
         self._held += piece
         return self._read(is_last=True)
 

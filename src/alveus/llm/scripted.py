@@ -73,7 +73,7 @@ class ScriptedChat(ChatModel):
 
     @property
     def requests(self) -> tuple[ChatRequest, ...]:
-        """Its requests, in order, also those that raised."""
+        """All requests in order, also requests that raised."""
         return tuple(self._requests)
 
     def complete(self, messages: Messages, **options: Unpack[ChatOptions]) -> str:

@@ -330,7 +330,7 @@ class DispatchTable:
 
     @property
     def class_name(self) -> str:
-        """The name in the code: of the agent's class, or the one the class sets."""
+        """The name of the agent's class, or the name that the class sets."""
         kind = type(self.agent)
         return str(kind.name or kind.__name__)
 

@@ -440,7 +440,7 @@ class Durable:
         retry: Retry | None = None,
         reconcile: Reconcile | None = None,
     ) -> Callable[..., Any]:
-        """Return ``ctx.durable`` with other options than those of the function.
+        """Return ``ctx.durable`` with options that override those of the function.
 
         Args:
             name: The name of the call in its record; required for a lambda.

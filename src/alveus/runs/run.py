@@ -381,7 +381,7 @@ class LiveRun:
     # --- after a commit -----------------------------------------------------------------------
 
     def committed(self, finished: Finished, commit: Commit) -> None:
-        """Continue with the next task, after a commit of the one before it."""
+        """Note the commit of a task, and continue with the next task."""
         did = finished.did
         self._begin = None
         self._due.popleft()

@@ -43,7 +43,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value, moment
 
 FEW_LOOKUPS = 8
-"""The lookups of an action whose wire form is cached: most actions repeat those of others."""
+"""Most lookups of an action whose wire form is cached: most actions repeat earlier lookups."""
 
 Lookups: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
 """The paths that were looked up in each memory, by its name."""
@@ -69,7 +69,7 @@ class RunInfo:
 
 
 class RunDraft(Draft):
-    """The items that an action changes, and a list of those it read and searched for.
+    """The items that an action changes, and lists of its reads and searches.
 
     Args:
         time: The time of the run, in microseconds.
@@ -507,7 +507,7 @@ class RunnerContext(Prompts):
     ) -> LearnReport:
         """Learn facts from a conversation of the key; see `KeyMemory.learn`.
 
-        It reads messages that earlier actions committed, not those of this one. The facts are
+        It reads messages that earlier actions committed, not messages of this action. The facts are
         committed at once, apart from the action; a repeated action learns nothing twice.
         """
         self._task.check_open()

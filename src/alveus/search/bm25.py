@@ -41,7 +41,7 @@ _STEP = 32_768
 """Docs added up at once."""
 
 SMALL = 2_048
-"""A set of up to so many docs may have the weights of all its terms computed at once."""
+"""Most docs of a set whose weights of all terms may be computed at once."""
 
 PATIENCE = 2
 """Searches of an unchanged set after which the weights of all its terms are computed."""

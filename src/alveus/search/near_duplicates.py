@@ -25,7 +25,7 @@ RECENT_ITEMS = 16_384
 """Most items kept outside the index; more are moved into it."""
 
 COUNTED = 2_000
-"""Up to so many items with a probe's terms are counted; of more, those with its rarest terms."""
+"""Most items with a probe's terms that are all counted; of more, items with its rarest terms."""
 
 SETS = 256
 """Sets whose recent items are kept."""

@@ -68,7 +68,7 @@ FOREMOST = 2_000
 """Docs of a large set chosen as the newest, or the most important, if that has a weight."""
 
 FEW = 2_000
-"""If a filter allows at most so many docs of a large set, all of them are candidates."""
+"""Most docs of a large set allowed by a filter that are all candidates."""
 
 _UNIT = 1e9
 """Scores are rounded to nine decimals, so that no machine's last bit decides an order."""

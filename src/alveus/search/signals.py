@@ -44,9 +44,9 @@ class Signals:
     Attributes:
         words: Of BM25, divided by the best BM25 that the question reaches, so 0..1.
         meaning: Of the cosine between question and text; 1.5 to 3 differ by about a point (LoCoMo).
-        previous: Share of words and meaning that an item takes from the one before it in its
+        previous: Share of words and meaning that an item takes from the item before it in its
             session; with `next`, worth 3 points.
-        next: The same, from the one after it.
+        next: The same share from the item after it.
         reply: Share more of the item before it that an answer takes: an item after a question (of
             up to 60 words) that is of the speaker whom the question names, if it names one.
         speaker: Of being said by the one speaker whom the question names. More of it helps where

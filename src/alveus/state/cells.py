@@ -33,7 +33,7 @@ NODE_REMOVED: Final = 2
 """The node of the base was deleted; there may be a new one."""
 
 ASKED_TOGETHER: Final = 3
-"""The read of so many fields of an object reads the others too, if they are few."""
+"""Number of single reads of an object's fields after which all fields are read, if they are few."""
 
 
 @dataclass(slots=True, eq=False)

@@ -51,7 +51,7 @@ _SMALL_TYPES = frozenset({type(None), bool, float})
 """Types of which every value is valid and small."""
 
 _MAX_SHORT_TEXT = 128
-"""A text of up to so many characters is within the least `TreeLimits`."""
+"""Most characters of a text that is always within the least `TreeLimits`."""
 
 
 _DEFAULT_LIMITS = TreeLimits()

@@ -22,7 +22,7 @@ IGNORE_EXPIRY: Final = -(1 << 62)
 """The time of a read that includes expired nodes, which a write has to remove."""
 
 FEW_FIELDS = 24
-"""One read of so many small values takes about as long as three single reads."""
+"""Most fields that are read at once: so many small values take as long as three single reads."""
 
 LEAST_VALUE_BYTES = 1024
 """With a lower limit, the bytes of short values would have to be counted too."""

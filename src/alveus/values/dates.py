@@ -39,7 +39,7 @@ YEAR = 0.25
 
 _DAY_US = 86_400_000_000
 _MOST_YEARS = 200
-"""A date without a year is tried in so many years, up to the latest time."""
+"""Most years in which a date without a year is tried, up to the latest time."""
 
 _LANGUAGES = (
     " ".join(MONTHS).lower(),

@@ -23,7 +23,7 @@ BYTES = 8
 """Random bytes in an id."""
 
 AT_ONCE = 256
-"""Random bytes are read for so many ids at once, because the call costs more than the bytes."""
+"""Ids for which random bytes are read at once: the call costs more than the bytes."""
 
 _RANDOM = (1 << 62) - 1
 """The random bits of an id."""

@@ -236,7 +236,7 @@ def arguments_of(
 ) -> Callable[[Callable[[S, W], R]], Callable[Concatenate[S, P], R]]:
     """Return a decorator: the method takes the arguments of *kind* and gets the object.
 
-    The method has the signature, annotations and errors of one that lists the arguments.
+    The method has the signature, annotations and errors of a method that lists the arguments.
 
     Args:
         kind: A dataclass whose annotations its module can resolve.

@@ -144,7 +144,7 @@ def _argument(f: Field[Any]) -> tuple[object, ...]:
 def _methods(
     made: type, given: Mapping[str, object], *, frozen: bool, slots: bool, eq: bool
 ) -> dict[str, object]:
-    """Return the methods that a class gets besides those in its body, and its hash."""
+    """Return the methods that are added to a class, and its hash."""
     init = CompiledMethod(made, "__init__", init=True, frozen=frozen, slots=slots)
     methods: dict[str, object] = {"__init__": init, "__repr__": _repr}
     if eq:

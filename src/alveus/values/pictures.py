@@ -117,7 +117,7 @@ def map_by_name(
 
 
 def _plane(size: int, *, says: str) -> tuple[Picture, Untyped]:
-    """Return a picture for so many points of one scale along both axes."""
+    """Return a picture for *size* points, with one scale along both axes."""
     figure, axes = _empty_picture(height=5.5)
     if not size:
         return _saying(figure, axes, "no items to show"), axes
@@ -128,7 +128,7 @@ def _plane(size: int, *, says: str) -> tuple[Picture, Untyped]:
 
 
 def _dots(size: int) -> dict[str, Any]:
-    """Return the style of so many points: the more points, the smaller."""
+    """Return the style of *size* points: the more points, the smaller."""
     area = min(max(12_000 / size, 3.0), 40.0)
     # Rasterized: as lines, tens of thousands of points would make a drawing slow to open.
     return {"s": area, "linewidths": 0, "alpha": 0.8, "rasterized": True}

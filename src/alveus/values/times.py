@@ -102,7 +102,7 @@ def offset_of(time: datetime) -> int:
 
 @lru_cache(maxsize=256)
 def fixed_zone(minutes: int) -> tzinfo:
-    """Return the zone that is always so many minutes ahead of UTC."""
+    """Return the zone that is always *minutes* ahead of UTC."""
     return timezone(timedelta(minutes=minutes)) if minutes else UTC
 
 

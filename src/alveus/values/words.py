@@ -50,7 +50,7 @@ PASSAGE_WORDS = 100
 """Words after which a text is cut."""
 
 LAST_WORDS = 33
-"""A last passage of fewer words stays with the one before it."""
+"""Least words of a last passage; fewer words stay with the passage before."""
 
 PASSAGE = 0
 """Precedes the terms of each passage of a text that is cut."""

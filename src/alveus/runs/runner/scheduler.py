@@ -321,7 +321,7 @@ class Scheduler:
         return taken_over
 
     def forget_parked(self, *, but: Container[str | None]) -> None:
-        """Drop lanes whose next run is parked, if there are many; keep those of some keys.
+        """Drop lanes whose next run is parked, if there are many, except the lanes of some keys.
 
         The store reports their waiting runs again after a retry or discard of the parked one.
         """

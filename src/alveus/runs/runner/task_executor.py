@@ -632,7 +632,7 @@ class TaskExecutor:
         self.scheduler.leave_ready(go_on)
 
     def _committed(self, lane: LiveLane, finished: Finished, answer: Commit) -> bool:
-        """Note a commit; return whether the lane goes on, and is still to be put down."""
+        """Note a commit; return whether the lane keeps its lease, and must be made ready."""
         run = lane.run
         assert run is not None  # noqa: S101 - its work was committed
         turn = finished.batch.run

@@ -72,7 +72,7 @@ class Output:
 
     Attributes:
         position: Rises in the order of commits; equal in every read.
-        number: The number of the run among those of its agent and key.
+        number: The number of the run among the runs of its agent and key.
     """
 
     position: int
@@ -307,7 +307,7 @@ class TicketRegistry:
             return [tickets[0] for tickets in self._tickets.values()]
 
     def _answer(self, run: int, tickets: list[Ticket], answer: Callable[[Ticket], Answer]) -> None:
-        """Answer those of *tickets* without an answer; tickets added since stay.
+        """Answer the *tickets* that have no answer; tickets added later stay.
 
         They are forgotten only then: Ctrl-C may come in between, and a waiting caller must not be
         lost.

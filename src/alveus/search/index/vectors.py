@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from alveus.values._native import Native
 
 WIDE = 16_384
-"""Sets of up to so many rows keep them as float32 too, from the second search on."""
+"""Most rows of a set that are also kept as float32, from the second search on."""
 
 STEP = 512
 """Rows made float32 at a time."""
@@ -273,7 +273,7 @@ BLOCK = 32_768
 """Rows compared at a time; the data of a block mostly stays in the L2 cache."""
 
 RARE = 32
-"""If at most one in so many rows is chosen, only the chosen rows are read."""
+"""Only the chosen rows are read if they are at most this fraction, 1 / `RARE`, of all rows."""
 
 SAMPLE = 16_384
 """Number of distances from which the first guess of the cut is made."""
@@ -359,7 +359,7 @@ class Bits:
         return True
 
     def few(self, count: int) -> bool:
-        """Return whether so many rows are read fastest one by one."""
+        """Return whether *count* rows are read fastest one by one."""
         return count < self.size // RARE
 
     def _of_some(self, code: Codes, chosen: NDArray[np.intp]) -> NDArray[np.uint16]:

@@ -50,7 +50,7 @@ class FlinkRunner:
         parallelism: Parallel parts; None: Flink's default.
         retain: The runs that are kept after they ended. Runs that no checkpoint in a local folder
             covers are kept longer.
-        overrides: Settings of Flink by name; they override those of alveus; see `settings`.
+        overrides: Settings of Flink by name, which override the settings of alveus.
 
     Raises:
         InvalidInput: A setting cannot be used, or *agent* is no agent.
