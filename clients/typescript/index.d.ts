@@ -1776,9 +1776,9 @@ export interface Signals {
   words?: number;
   /** Of the cosine between question and text; 1.5 to 3 differ by about a point (LoCoMo). */
   meaning?: number;
-  /** Share of words and meaning that an item takes from the one before it in its session; with `next`, worth 3 points. */
+  /** Share of words and meaning that an item takes from the item before it in its session; with `next`, worth 3 points. */
   previous?: number;
-  /** The same, from the one after it. */
+  /** The same share from the item after it. */
   next?: number;
   /** Share more of the item before it that an answer takes: an item after a question (of up to 60 words) that is of the speaker whom the question names, if it names one. */
   reply?: number;
