@@ -1,9 +1,10 @@
 """Print the ways of the calls that users make: through how many rooms, files and functions.
 
     python tools/routes.py                          this checkout
+    python tools/routes.py --files add              the files of a call
     PYTHONPATH=OTHER/src python tools/routes.py     another one
 
-Each call is made twice on a small memory in RAM, and the second time is profiled in all threads,
+Each call is made twice on a small memory in a file, and the second time is profiled in all threads,
 so that imports and what is made once do not count. A room is a package or a module right below
 `alveus`; a file counts if one of its functions ran; a crossing is a call whose function lies in
 another room than that of the call before it.
@@ -17,6 +18,7 @@ import threading
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import CodeType, FrameType
 
 import alveus
@@ -40,6 +42,14 @@ class Route:
         """Note a call of a function of alveus."""
         if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
             self.calls.append(frame.f_code)
+
+    def files(self) -> list[str]:
+        """Return each file with the functions that ran, in the order of their first call."""
+        found: dict[str, dict[str, None]] = {}
+        for code in self.calls:
+            name = code.co_filename.removeprefix(PACKAGE)
+            found.setdefault(name, {})[code.co_qualname] = None
+        return [f"{name}: {', '.join(functions)}" for name, functions in found.items()]
 
     def row(self) -> tuple[int, ...]:
         """Return the numbers of `HEADER`."""
@@ -93,7 +103,7 @@ def main() -> None:
     rows: dict[str, tuple[int, ...]] = {}
     route = Route()
     threading.setprofile(route.profile)  # for the runners' threads
-    with Memory.open(embedder="static") as memory:
+    with TemporaryDirectory() as folder, Memory.open(f"{folder}/a.db", embedder="static") as memory:
         memory.key("ada").add("Likes the aisle.", id="a")
         told, asked = Agent("plain", actions=[plain]), Agent("durable", actions=[durable])
         with LocalRunner(told, memory) as first, LocalRunner(asked, memory) as second:
@@ -104,7 +114,11 @@ def main() -> None:
                 call()
                 sys.setprofile(None)
                 rows[name] = route.row()
+                if sys.argv[1:] == ["--files", name]:
+                    print(*route.files(), sep="\n")
     threading.setprofile(None)
+    if "--files" in sys.argv[1:]:
+        return
     if "--json" in sys.argv[1:]:
         print(json.dumps({name: dict(zip(HEADER, row, strict=True)) for name, row in rows.items()}))
         return
