@@ -1,7 +1,7 @@
 """Which tests coverage watches: those that reach what no other reaches, and those that are new.
 
-To watch a test doubles what it takes. `tests/unwatched.txt` names those that take a tenth of a
-second and reach nothing by themselves: `tools/unwatched_tests.py` writes it, by what is noted here.
+To watch a test doubles what it takes. `tests/unwatched.txt` names those that take a while and
+reach nothing by themselves: `tools/unwatched_tests.py` writes it, by what is noted here.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
     python tools/unwatched_tests.py    run all of them, and again those that reach something
 
-What takes a tenth of a second and reaches nothing that no other test reaches is not watched. Which
-of several that reach the same are watched is tried from the quickest on. It takes half an hour.
+A test that takes a while and reaches nothing that no other test reaches is not watched. Which of
+several that reach the same are watched is tried from the quickest on. It takes half an hour.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import os
 import shutil
 import subprocess
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -21,8 +21,13 @@ ROOT = Path(__file__).parent.parent
 LIST = ROOT / "tests" / "unwatched.txt"
 NOTES = ROOT / "build" / "growth"
 
-LONG_S = 0.1
+LONG_S = 0.02
 """Seconds of CPU that all parameters of a test take together, watched, from which it is listed."""
+
+VERY_LONG_S = 0.15
+"""The same, from which it is listed though it reaches a `FEW` steps that no other test reaches."""
+
+FEW = 6
 
 
 class Growth(NamedTuple):
@@ -39,12 +44,18 @@ def name_of(nodeid: str) -> str:
 
 
 def unwatched(every: Sequence[Growth], watched: Iterable[Growth]) -> list[str]:
-    """Return the tests of *every* that take long, but for those *watched*."""
+    """Return the tests of *every* that take long, but for those that reach something, watched."""
     cpu_s: dict[str, float] = defaultdict(float)
     for one in every:
         cpu_s[name_of(one.nodeid)] += one.cpu_s
-    needed = {name_of(one.nodeid) for one in watched}
-    return sorted(name for name, took in cpu_s.items() if took >= LONG_S and name not in needed)
+    steps = Counter[str]()
+    for one in watched:
+        steps[name_of(one.nodeid)] += one.steps
+    return sorted(
+        name
+        for name, took in cpu_s.items()
+        if took >= LONG_S and steps[name] <= (FEW if took >= VERY_LONG_S else 0)
+    )
 
 
 def growth(*arguments: str) -> list[Growth]:
@@ -68,7 +79,7 @@ def main() -> None:
     reached = sorted((one for one in every if one.steps), key=lambda one: one.cpu_s)
     order.write_text("".join(f"{one.nodeid}\n" for one in reached), encoding="utf-8")
     again = growth(f"@{order}")
-    found = unwatched(every, (one for one in again if one.steps))
+    found = unwatched(every, again)
     LIST.write_text("".join(f"{name}\n" for name in found), encoding="utf-8")
     print(f"{len(found)} tests in {LIST.relative_to(ROOT)}")
 
