@@ -15,6 +15,7 @@ from alveus import Agent, AsyncMemory, InputEvent, LocalRunner, Memory, OutputEv
 from alveus.agents.storage import LayerStorage
 from alveus.errors import RunParked, StoreClosed
 from alveus.memory import aio, async_calls
+from alveus.runs.runner.task_executor import ActionThreads
 from alveus.server.mcp.stdio import _Answers
 from waiting import LIMIT_S, wait_until
 
@@ -283,3 +284,23 @@ def test_a_cancel_by_another_kind_of_number_is_noted() -> None:
         assert answers._none.is_set()
 
     asyncio.run(main())
+
+
+def test_threads_that_end_cancel_the_calls_that_wait() -> None:
+    """Nobody is kept waiting for one of those; to end the threads twice changes nothing."""
+    begun, gate = threading.Event(), threading.Event()
+
+    def call() -> bool:
+        begun.set()
+        return gate.wait(LIMIT_S)
+
+    threads = ActionThreads(1, "calls")
+    running = threads.submit(call)
+    assert begun.wait(LIMIT_S)
+    waiting = threads.submit(int)
+    for _ in range(2):
+        threads.shutdown(wait=False, cancel_futures=True)
+    assert waiting.cancelled()
+    gate.set()
+    assert running.result(LIMIT_S)
+    threads.shutdown()

@@ -10,6 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from alveus.errors import InvalidFilter
+from alveus.search.index import column_filters
+from alveus.search.index.column_filters import Field
 from alveus.store.filters import MAX_CONDITIONS, MAX_DEPTH, Filter
 
 OWN = {
@@ -247,3 +249,17 @@ def test_every_name_can_be_asked_for(name, value):
     if name in {"any", "all", "not"} or name.startswith("$"):
         spelled = "\\" + spelled
     assert matches({spelled: value}, {name: value})
+
+
+@pytest.mark.parametrize("op", ["gt", "gte", "lt", "lte"])
+def test_many_texts_are_compared_as_each_alone(monkeypatch, op):
+    """They are sorted once, and the operand is looked up; it may be one of them."""
+    monkeypatch.setattr(column_filters, "FEW", 2)
+    monkeypatch.setattr(column_filters, "MANY", 3)
+    values, field = ["d", "b", 5, "a", "c", "b", "e"], Field()
+    field.extend(values)
+    for operand in ("", "a", "b", "bb", "e", "f"):
+        parsed = Filter.parse({"name": {op: operand}})
+        assert parsed is not None
+        (condition,) = parsed.conditions()
+        assert field.truth(condition).tolist() == [condition.accepts(value) for value in values]
