@@ -17,7 +17,16 @@ from alveus.store.items import Item
 from alveus.store.records import decoded_metadata, item_of, role_of_speaker
 from alveus.text.messages import ROLES, Message, Role
 from alveus.values import wire
-from alveus.values.storable import REPLACED, checked, checked_name, microseconds, moment, valid_text
+from alveus.values.storable import (
+    REPLACED,
+    as_dict,
+    as_list,
+    checked,
+    checked_name,
+    microseconds,
+    moment,
+    valid_text,
+)
 from alveus.values.times import UTC_ZONE, Zone
 from alveus.values.urls import append_urls
 
@@ -233,17 +242,12 @@ def _named(found: object, kinds: Sequence[str] | None) -> list[str]:
 
 
 def _dicts(found: object) -> list[Mapping[str, Any]]:
-    return [cast("Mapping[str, Any]", part) for part in _parts(found) if isinstance(part, dict)]
-
-
-def _parts(found: object) -> list[object]:
-    return cast("list[object]", found) if isinstance(found, list) else []
+    return [cast("Mapping[str, Any]", part) for part in as_list(found) if isinstance(part, dict)]
 
 
 def _has_only_dicts(found: object) -> bool:
     """Return whether *found* is a list of dicts, possibly empty."""
-    parts = _parts(found)
-    return isinstance(found, list) and all(isinstance(part, dict) for part in parts)
+    return all(isinstance(part, dict) for part in as_list(found)) and isinstance(found, list)
 
 
 def _texts(found: object) -> list[str]:
@@ -307,7 +311,7 @@ def _call(call: Mapping[str, Any]) -> str:
     function = call.get("function")
     if not isinstance(function, dict):
         return ""
-    said = cast("Mapping[str, Any]", function)
+    said = as_dict(cast("object", function))
     return f"{said.get('name', '')}({_written(said.get('arguments', ''))})"
 
 
@@ -409,9 +413,7 @@ def model_message(stored: StoredItem) -> Message:
 
 def blocks_of(stored: StoredItem) -> list[Any]:
     """Return the content blocks of a message; none if it has fewer than two."""
-    more: object = value_of(stored).get("more")
-    content = cast("dict[str, object]", more).get("content") if isinstance(more, dict) else None
-    blocks = cast("list[Any]", content) if isinstance(content, list) else []
+    blocks = as_list(as_dict(value_of(stored).get("more")).get("content"))
     return blocks if len(blocks) > 1 and len(_dicts(blocks)) == len(blocks) else []
 
 

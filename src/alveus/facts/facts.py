@@ -328,9 +328,10 @@ class Facts:
         changes: builtins.list[ItemChange] = [
             Retire(self._ref, name, live[name].version) for name in sorted(added & live.keys())
         ]
+        taken_back = {name for one in undone for name in one.taken_back}
         for name, row in _rows_before(undone).items():
             past = [stored for stored, _ in self._writer.rows([row])]
-            if name in added or (name not in live and _is_deleted(undone, name)):
+            if name in added or name not in live.keys() | taken_back:  # or deleted by others
                 continue
             if past and name in live:
                 record = self._writer.records([(name, item_of(past[0]))])[0]
@@ -406,11 +407,6 @@ def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
         rows.update({name: before for name, (before, _) in one.changed.items()})
         rows.update(one.taken_back)
     return rows
-
-
-def _is_deleted(undone: Sequence[LearningChanges], name: str) -> bool:
-    """Return whether a missing fact was deleted outside of these learnings."""
-    return not any(name in one.taken_back for one in undone)
 
 
 def no_attribute_of_facts(facts: object, name: str) -> AttributeError:

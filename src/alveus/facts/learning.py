@@ -576,17 +576,14 @@ class _Learner:
                 asking=self._options.asking,
             )
             facts = dict.fromkeys(one.id for some in near for one in some)
-            links = [Link(self._facts, item_id) for item_id in facts if not _is_candidate(item_id)]
+            mark = candidate_id(0)[0]
+            links = [Link(self._facts, name) for name in facts if not name.startswith(mark)]
             links += [
                 Link(self._conversation, one.record.id) for one in asked.messages if is_read(one)
             ]
             value: dict[str, Value] = {"of": digest, "answer": cast("Value", found)}
             recorded = self._records.record_answer(name, value, links)
         return [CheckedDecision(*one) for one in recorded["answer"]]
-
-
-def _is_candidate(item_id: str) -> bool:
-    return item_id.startswith(candidate_id(0)[0])
 
 
 def _joined(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:

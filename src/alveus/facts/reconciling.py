@@ -127,7 +127,8 @@ class FactChanges:
         made = self._made_and_judged(decided)
         for number, (candidate, decision) in enumerate(decided, start=1):
             name, known = candidate_id(number), self._known.get(decision.fact or "")
-            if self._is_refused(decision):
+            if decision.refused:
+                self.refused[decision.refused] += 1
                 continue
             if decision.fact in self._gone or (known and known.is_taken_back):
                 known = None
@@ -183,11 +184,6 @@ class FactChanges:
         """Record for the report what changed in a known fact."""
         if known.stored is not None:
             self._groups[group].append(str(known.item.id))
-
-    def _is_refused(self, decision: CheckedDecision) -> bool:
-        if decision.refused:
-            self.refused[decision.refused] += 1
-        return bool(decision.refused)
 
     # --- known facts ----------------------------------------------------------------------------
 

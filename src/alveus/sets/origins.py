@@ -48,11 +48,10 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
     """
     if all(isinstance(change, Add) and not change.record.sources for change in changes):
         return list(changes)
-    new_ids, done, sources_by_id = (
-        set[str](),
-        list[ItemChange](),
-        _kept_sources(writer, ref, changes),
-    )
+    replaced = [change.record.id for change in changes if isinstance(change, Replace)]
+    items = filter(None, writer.get(ref, replaced, at=None) if replaced else [])
+    sources_by_id = {stored.record.id: stored.record.sources for stored in items}
+    new_ids, done = set[str](), list[ItemChange]()
     for change in changes:
         done.append(change)
         if isinstance(change, (Add, Replace)) and not change.links:
@@ -79,15 +78,6 @@ def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
         for name in dict.fromkeys(record.sources)
         if name != record.id and (refs := list(_sets_with(writer, ref, name)))
     ]
-
-
-def _kept_sources(
-    writer: Writer, ref: SetRef, changes: Sequence[ItemChange]
-) -> dict[str, tuple[str, ...]]:
-    """Return the sources of replaced items by id, and their links to existing sources."""
-    ids = [change.record.id for change in changes if isinstance(change, Replace)]
-    items = writer.get(ref, ids, at=None) if ids else []
-    return {stored.record.id: stored.record.sources for stored in items if stored is not None}
 
 
 def _link(writer: Writer, ref: SetRef, item_id: str, name: str, new_ids: set[str]) -> Link:

@@ -53,17 +53,16 @@ def injections(text: str) -> Iterator[str]:
 def _has(form: str, family: PhraseFamily, examples: Examples) -> bool:
     for pattern in family.patterns:
         for found in _compiled(pattern).finditer(form):
-            if family.deeds and not _is_followed(form, found, family.deeds):
+            ends = found.end() + FAR
+            if family.deeds and not any(
+                _compiled(deed).search(form, found.start(), ends) for deed in family.deeds
+            ):
                 continue
             if family.name in GUARDED and _is_opposed(form, found):
                 continue
             if found not in examples:
                 return True
     return False
-
-
-def _is_followed(form: str, frame: re.Match[str], deeds: tuple[str, ...]) -> bool:
-    return any(_compiled(deed).search(form, frame.start(), frame.end() + FAR) for deed in deeds)
 
 
 @cache

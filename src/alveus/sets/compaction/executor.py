@@ -547,7 +547,7 @@ class Compactions:
         Raises:
             SetFull: The compaction failed; the cause has the reason.
         """
-        for ref in adds(items):
+        for ref in dict.fromkeys(item.set for item in items if isinstance(item, Add)):
             if ref in self.pressed:
                 self._relieve(ref)
 
@@ -698,7 +698,8 @@ class Compactions:
         )
         commit = tools.store.commit(batch)
         self.committed(batch.items, commit)
-        put_failure(tools.store, number_of(lease), None)
+        number = int((lease.scope.key or "").removeprefix(LEASE))  # of the set
+        put_failure(tools.store, number, None)
         return compactions_of(batch.items, commit)[0]
 
     @contextmanager
@@ -729,11 +730,6 @@ class Compactions:
             let_go(locks)
 
 
-def number_of(lease: Lease) -> int:
-    """Return the number of the set of a compaction lease."""
-    return int((lease.scope.key or "").removeprefix(LEASE))
-
-
 def due(info: SetInfo, share: float | None = None) -> bool:
     """Return whether a set is above its mark, or above *share* of a capacity.
 
@@ -759,12 +755,3 @@ def _no_step(info: SetInfo, by: str, problem: str) -> None:
     """
     if by != CALLED and SetSize.of(info).exceeds(info.definition):
         raise full(info.definition, info.ref, SetSize.of(info), problem)
-
-
-def adds(items: Sequence[ItemChange]) -> Iterator[SetRef]:
-    """Yield the sets of the added items."""
-    seen = set[SetRef]()
-    for item in items:
-        if isinstance(item, Add) and item.set not in seen:
-            seen.add(item.set)
-            yield item.set
