@@ -399,10 +399,10 @@ def test_a_set_that_somebody_else_compacted_is_looked_at_again(memory: Memory) -
     number = store.set_infos(notes._ref.scope)[0].number
     lease = store.acquire_lease(Scope("", f"{LEASE}{number}"), "another")
     assert lease is not None
-    compactor._look(lambda _: None)
+    compactor._check(lambda _: None)
     assert len(notes) == 6
     store.release_lease(lease)
-    compactor._look(lambda _: None)
+    compactor._check(lambda _: None)
     assert len(notes) == 4
 
 

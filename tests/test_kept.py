@@ -236,7 +236,7 @@ def test_a_compactor_forgets_a_set_that_needs_it_no_more():
             compactor.run()
         assert len(compactor._failed) == 1
         notes.delete([item.id for item in notes.list()])
-        compactor._look(lambda _: None)
+        compactor._check(lambda _: None)
         assert not compactor._failed
 
 

@@ -13,7 +13,7 @@ from alveus.llm import MEMORY_DEFAULT, RerankerChoice
 from alveus.search.projection import Colouring, MapPoints
 from alveus.search.query import search_options
 from alveus.search.signals import Signals
-from alveus.sets.set_editor import owner_text
+from alveus.sets.set_editor import SetEditor, owner_text
 from alveus.sets.set_options import checked_ids, definition, fits
 from alveus.sets.writer import PAGE, Where, Writer
 from alveus.state import Ttl, ttl_us
@@ -61,6 +61,7 @@ class SetReads:
         if ttl is not None:
             checked_kind(ttl, Ttl, "ttl must be a Ttl, such as Ttl(timedelta(days=1))")
         self._writer, self._ref, self._ttl = writer, ref, ttl
+        self._editor = SetEditor(writer, ref)
         self._options = {name: value for name, value in options.items() if value is not None}
         self._define = self._definition_to_make()
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
-from itertools import islice
+from itertools import chain, islice
 from operator import attrgetter
 from typing import Any, Literal, TypeAlias, Unpack, cast
 
@@ -117,8 +117,16 @@ class AddCall:
         writer, ref, define = self.editor.writer, self.editor.ref, self.definitions()
         pairs, definition = self.pairs(new_id), define[0].definition if define else None
         records = writer.records(pairs)
-        items = [(item, record) for (_, item), record in zip(pairs, records, strict=True)]
         live = {} if self.on_existing == "error" else self._live(records)
+        if writer.rules(ref, definition) is None:
+            changes = self._unjudged(records, live) if live else self.added(records)
+            return PlannedWrite(
+                linked(writer, ref, changes) if self.judged else changes,  # add_back links later
+                [item_id for item_id, _ in pairs],
+                define,
+                retry=self.on_existing != "error",
+            )
+        items = [(item, record) for (_, item), record in zip(pairs, records, strict=True)]
         new = [pair for pair in items if not self._keeps(live.get(pair[1].id))]
         if self.judged:
             judgement = judged(writer, ref, new, definition)
@@ -148,15 +156,21 @@ class AddCall:
             ids += self._ids(record, verdict, held, at)
         if into := [*dict.fromkeys(v.into for v in verdicts if v.into is not None)]:
             writer.touch(self.editor.get(into))
-        has_verdicts = self.judged and bool(judgement.checks)
         made = [*changes, *held.changes]
         return PlannedWrite(
             linked(writer, ref, made) if self.judged else made,  # add_back links its items later
-            {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]} if has_verdicts else ids,
-            [*(define if made or not has_verdicts else ()), *held.define],
+            {"ids": ids, "verdicts": [_as_list(v) for v in verdicts]} if self.judged else ids,
+            [*(define if made or not self.judged else ()), *held.define],
             retry=self.on_existing != "error",
             admission_checks=[*(judgement.checks if changes else ()), *held.admission_checks],
         )
+
+    def _unjudged(
+        self, records: Sequence[ItemRecord], live: Mapping[str, StoredItem]
+    ) -> list[ItemChange]:
+        items = zip(self.items, records, strict=True)
+        made = (self._changes(item, record, live.get(record.id)) for item, record in items)
+        return list(chain.from_iterable(made))
 
     def _keeps(self, stored: StoredItem | None) -> bool:
         return stored is not None and self.on_existing == "keep"
@@ -208,7 +222,7 @@ class AddCall:
         """Return the changes that add items with new ids."""
         ref = self.editor.ref
         return [
-            Add(ref, record, item.id is None)
+            Add(ref, record, item.id is None, existing=self.on_existing)
             for record, item in zip(records, self.items, strict=True)
         ]
 
@@ -349,10 +363,6 @@ class SetWrites(SetReads):
         if isinstance(answer, list) or any(v.outcome == "accept" for v in result.verdicts):
             self._define = ()
         return result
-
-    @property
-    def _editor(self) -> SetEditor:
-        return SetEditor(self._writer, self._ref)
 
     @property
     def _life(self) -> timedelta | None:
@@ -567,9 +577,12 @@ class SetWrites(SetReads):
         _check_version(if_version)
         id_list = None if ids is None else checked_ids(ids)
         matching = Filter.parse(where)
-        arguments: list[Value] = [None if id_list is None else [*id_list]]
-        arguments.append(checked(plain_filter(where)))
-        arguments += [] if if_version is None else [if_version]
+
+        def arguments() -> list[Value]:
+            ids = None if id_list is None else list[Value](id_list)
+            version = [] if if_version is None else [if_version]
+            return [ids, checked(plain_filter(where)), *version]
+
         plan = partial(self._planned_delete, id_list, matching, if_version)
         return self._editor.commit("delete", arguments, plan, idempotency_key=idempotency_key)
 
@@ -580,15 +593,16 @@ class SetWrites(SetReads):
         if_version: int | None,
         _new_id: NewId,
     ) -> PlannedWrite:
+        editor = self._editor
         if ids is not None:
-            items = self._editor.get(ids)
+            items = editor.get(ids)
         else:
-            items = [s for s in self._editor.items() if fits(s, matching)]
+            items = [s for s in editor.items() if fits(s, matching)]
         latest = {stored.record.id: stored for stored in items}  # a page may repeat a moved item
         for stored in latest.values():
             if if_version not in (None, stored.version):
                 raise StaleItem(stored.record.id, expected=if_version, found=stored.version)
-        return PlannedWrite(self._editor.retired(latest.values()), len(latest), retry=True)
+        return PlannedWrite(editor.retired(latest.values()), len(latest), retry=True)
 
     def renew(self, ids: str | Sequence[str], *, ttl: timedelta) -> int:
         """Let expiring items live for *ttl* from now on; return the number of renewed items.
