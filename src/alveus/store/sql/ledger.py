@@ -128,8 +128,6 @@ class SqlLedger(SqlDatabase):
 
     _eraser: type[Eraser] = Eraser
 
-    # --- the exact tree -----------------------------------------------------------------------
-
     def head(self, scope: Scope) -> int:
         """See `Ledger.head`."""
         number = self._read_head(scope)
@@ -238,8 +236,6 @@ class SqlLedger(SqlDatabase):
         sql = "SELECT floor, since FROM scope WHERE space IS ? AND key IS ?"
         return first(db, sql, scope.space, scope.key or "") or (0, 0)
 
-    # --- the journal --------------------------------------------------------------------------
-
     @reads
     def commit_of_op(
         self, db: Connection, op: bytes, *, request: bytes | None, label: str
@@ -331,8 +327,6 @@ class SqlLedger(SqlDatabase):
     def receipt(self, db: Connection, receipt: str) -> StoredReceipt | None:
         return next(iter(erasing.stored_receipts(db, "id = ?", receipt)), None)
 
-    # --- sets ---------------------------------------------------------------------------------
-
     @reads
     def keys(
         self,
@@ -363,8 +357,6 @@ class SqlLedger(SqlDatabase):
     def all_sets(self, db: Connection, scope: Scope) -> list[SetRef]:
         rows = query(db, _SETS, scope.space, scope.key or "")
         return [SetRef(scope, name) for (name,) in rows]
-
-    # --- items --------------------------------------------------------------------------------
 
     @reads
     def sets_of_item(self, db: Connection, space: str, item_id: str) -> list[SetRef]:
@@ -483,8 +475,6 @@ class SqlLedger(SqlDatabase):
     @reads
     def derived_links(self, db: Connection, rows: Sequence[int]) -> list[tuple[int, int]]:
         return query(db, _LINKS.format("source"), db.numbers(rows))
-
-    # --- writing ------------------------------------------------------------------------------
 
     @writes
     def renew(self, db: Connection, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
