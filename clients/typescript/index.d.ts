@@ -1068,7 +1068,7 @@ export interface KeySets {
 export interface LearnBody {
   texts?: Array<string> | null;
   conversation?: string | null;
-  options?: LearnSettings | null;
+  options?: LearnOptions | null;
 }
 
 /** Options of `learn`. */
@@ -1145,17 +1145,6 @@ export interface LearnReportAnswer {
   commits: Array<number>;
   /** How many characters of the request were no text: U+FFFD replaces them. */
   replaced_characters?: number | null;
-}
-
-/** The options of learning; see `LearnOptions` of alveus. */
-export interface LearnSettings {
-  batch_messages?: number;
-  batch_tokens?: number;
-  tries?: number;
-  skipped?: "leave" | "retry";
-  at_least?: number;
-  idle_s?: number;
-  calls_per_hour?: number | null;
 }
 
 /** One message; an immutable value. */

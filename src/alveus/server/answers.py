@@ -20,6 +20,7 @@ from alveus import errors
 from alveus.errors import AlveusError, InvalidInput
 from alveus.server.callers import Unauthenticated, token_of
 from alveus.server.json_forms import Json
+from alveus.server.middleware import problem
 from alveus.server.unexpected import InternalError, noted
 from alveus.values.storable import Value
 from alveus.values.wire import unique_fields, wired
@@ -213,20 +214,6 @@ def error_answer(error: AlveusError) -> Response:
         headers["WWW-Authenticate"] = "Bearer"
     facts = {name: _fact(fact) for name, fact in vars(error).items() if not name.startswith("_")}
     return problem(status, type(error).__name__, str(error), facts, headers)
-
-
-def problem(
-    status: int,
-    kind: str,
-    message: str,
-    facts: Mapping[str, Json] | None = None,
-    headers: Mapping[str, str] | None = None,
-) -> Response:
-    """Return an error response."""
-    fault: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
-    # In ASCII: a message may quote a lone surrogate, which UTF-8 cannot encode.
-    content = json.dumps({"error": fault})
-    return Response(content, status, dict(headers or {}), media_type="application/json")
 
 
 def _fact(fact: object) -> Json:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator, Callable, Collection
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
@@ -91,14 +90,7 @@ def create_app(
     _answer_errors(app)
     _add_health(app, memories)
     app.add_middleware(HeadAnswers)
-    too_large: dict[str, dict[str, object]] = {
-        "error": {
-            "type": "TooLarge",
-            "message": f"a request may have {limits.body_bytes:,} bytes; send it in parts",
-            "facts": {},
-        }
-    }
-    app.add_middleware(BodyLimit, most=limits.body_bytes, refusal=json.dumps(too_large).encode())
+    app.add_middleware(BodyLimit, most=limits.body_bytes)
     _watch(app, memories, limits)  # before the body limit, to count refused bodies
     if telemetry is not None:
         from alveus.server.request_spans import RequestSpans

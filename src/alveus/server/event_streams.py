@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from asyncio import sleep
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Annotated, NamedTuple
 
 from fastapi import APIRouter, Depends, Header, Query, Request, Response
@@ -131,8 +131,39 @@ def follow_commits(
 ) -> Response:
     """Follow the number of the store's last commit, as server-sent events."""
     memory = caller.memory(space, "read")
-    numbers = _numbers(memory, caller, request)
+
+    def last(seen: int) -> tuple[list[str], int, bool]:
+        number = _last(memory)
+        return [] if number == seen else [_event(number, str(number))], number, True
+
+    numbers = _stream(last, caller, request, -1)
     return StreamingResponse(numbers, media_type=EVENTS, headers=AT_ONCE)
+
+
+async def _stream(
+    read: Callable[[int], tuple[list[str], int, bool]], caller: Caller, request: Request, seen: int
+) -> AsyncGenerator[str]:
+    """Yield what *read* finds after the last commit seen, until the client or the server ends.
+
+    Args:
+        read: Returns events after a commit, the last commit read, and whether none is newer.
+    """
+    quiet_s = 0.0
+    while True:
+        try:
+            lines, seen, is_all = await run_in_threadpool(read, seen)
+        except StoreClosed:
+            return
+        if await _is_over(caller, request):  # a read may have waited for other streams
+            return
+        if lines:  # at once: only a second write shows that a client has gone
+            yield "".join(lines)
+        quiet_s = 0.0 if lines else quiet_s + FOLLOW_S
+        if quiet_s > ALIVE_S:
+            quiet_s = 0.0
+            yield f"id: {seen}\n\n"  # a client that has gone is noticed by a write
+        if is_all:
+            await sleep(FOLLOW_S)
 
 
 async def _events(
@@ -140,41 +171,11 @@ async def _events(
 ) -> AsyncGenerator[str]:
     try:
         seen = await run_in_threadpool(_last, followed.memory) if begin is None else begin
-        yield f"id: {seen}\n\n"  # no event, but gives the client a position to resume from
-        quiet_s = 0.0
-        while True:
-            lines, seen, is_all = await run_in_threadpool(followed.events, seen)
-            if await _is_over(caller, request):  # a read may have waited for other streams
-                return
-            if lines:  # at once: only a second write shows that a client has gone
-                yield "".join(lines)
-            quiet_s = 0.0 if lines else quiet_s + FOLLOW_S
-            if quiet_s > ALIVE_S:
-                quiet_s = 0.0
-                yield f"id: {seen}\n\n"  # who has gone is noticed by writing to him
-            if is_all:
-                await sleep(FOLLOW_S)
     except StoreClosed:
         return
-
-
-async def _numbers(memory: Memory, caller: Caller, request: Request) -> AsyncGenerator[str]:
-    seen, quiet_s = -1, 0.0
-    while True:
-        try:
-            number = await run_in_threadpool(_last, memory)
-        except StoreClosed:
-            return
-        if await _is_over(caller, request):
-            return
-        quiet_s += FOLLOW_S
-        if number != seen:
-            seen = number
-            yield _event(number, str(number))
-        if quiet_s > ALIVE_S:
-            quiet_s = 0.0
-            yield ": still here\n\n"  # who has gone is noticed by writing to him
-        await sleep(FOLLOW_S)
+    yield f"id: {seen}\n\n"  # no event, but gives the client a position to resume from
+    async for lines in _stream(followed.events, caller, request, seen):
+        yield lines
 
 
 def _last(memory: Memory) -> int:

@@ -7,12 +7,23 @@ import re
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Collection, Iterator, MutableMapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Iterator,
+    Mapping,
+    MutableMapping,
+    Sequence,
+)
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any, TypeAlias
 
+from starlette.responses import Response
+
 from alveus.errors import InvalidInput
 from alveus.memory.remote.connection import VERSION_HEADER
+from alveus.server.json_forms import Json
 from alveus.values.lazy_dataclass import dataclass
 
 Scope: TypeAlias = MutableMapping[str, Any]
@@ -60,8 +71,10 @@ class HeadAnswers:
 class BodyLimit:
     """Refuses a request body of more than *most* bytes, whatever length it declares."""
 
-    def __init__(self, app: App, *, most: int, refusal: bytes) -> None:
-        self._app, self._most, self._refusal = app, most, refusal
+    def __init__(self, app: App, *, most: int) -> None:
+        self._app, self._most = app, most
+        message = f"a request may have {most:,} bytes; send it in parts"
+        self._refusal = problem(413, "TooLarge", message, headers={"Connection": "close"})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
@@ -86,13 +99,21 @@ class BodyLimit:
             await self._app(scope, limited, answer)
         finally:
             if seen > self._most:
-                await _refuse(send, self._refusal)
+                await self._refusal(scope, receive, send)
 
 
-async def _refuse(send: Send, body: bytes) -> None:
-    headers = [(b"content-type", b"application/json"), (b"connection", b"close")]
-    await send({"type": "http.response.start", "status": 413, "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+def problem(
+    status: int,
+    kind: str,
+    message: str,
+    facts: Mapping[str, Json] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> Response:
+    """Return an error response."""
+    fault: dict[str, Any] = {"type": kind, "message": message, "facts": dict(facts or {})}
+    # In ASCII: a message may quote a lone surrogate, which UTF-8 cannot encode.
+    content = json.dumps({"error": fault})
+    return Response(content, status, dict(headers or {}), media_type="application/json")
 
 
 class RateLimit:
@@ -349,12 +370,14 @@ class CrossOrigin:
             names = asked.get(b"access-control-request-headers", b"").decode("latin-1").strip()
             others = f", {names}" if _NAMES.fullmatch(names) else ""
             refused = origin if origin not in self._origins else None
-            await _answer_preflight(answer, MAY_SEND + others, refused)
+            await _answer_preflight(scope, receive, answer, MAY_SEND + others, refused)
         else:
             await self._app(scope, receive, answer)
 
 
-async def _answer_preflight(send: Send, may_send: str, refused: str | None) -> None:
+async def _answer_preflight(
+    scope: Scope, receive: Receive, send: Send, may_send: str, refused: str | None
+) -> None:
     """Answer the preflight of a request from a page of another origin."""
     if refused is None:
         allowed = ", ".join(sorted(METHODS)).encode()
@@ -367,9 +390,4 @@ async def _answer_preflight(send: Send, may_send: str, refused: str | None) -> N
         await send({"type": "http.response.body"})
         return
     message = f"pages of {refused} may not ask; --cors-origin names those that may"
-    fault: dict[str, dict[str, object]] = {
-        "error": {"type": "AccessDenied", "message": message, "facts": {}}
-    }
-    headers = [(b"content-type", b"application/json")]
-    await send({"type": "http.response.start", "status": 403, "headers": headers})
-    await send({"type": "http.response.body", "body": json.dumps(fault).encode()})
+    await problem(403, "AccessDenied", message)(scope, receive, send)

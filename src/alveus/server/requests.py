@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from datetime import datetime, timedelta
-from typing import Annotated, Any, ClassVar, Literal, Self, TypeAlias, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Self, TypeAlias, TypeVar, cast
 
 from fastapi import Header, Query
 from pydantic import (
@@ -20,7 +20,6 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from alveus.errors import InvalidInput
-from alveus.facts import LearnOptions
 from alveus.memory.remote.codecs import argument_of
 from alveus.store.times import AsOf
 from alveus.values import wire
@@ -171,31 +170,6 @@ class ItemIds(_Body):
     """Ids of items of a set."""
 
     ids: list[str] = Field(max_length=1_000)
-
-
-class LearnSettings(_Body):
-    """The options of learning; see `LearnOptions` of alveus."""
-
-    batch_messages: int = 50
-    batch_tokens: int = 6_000
-    tries: int = 3
-    skipped: Literal["leave", "retry"] = "leave"
-    at_least: int = 1
-    idle_s: Annotated[float, Field(ge=0, le=LONGEST_S)] = 0
-    calls_per_hour: int | None = None
-
-    def options(self) -> LearnOptions:
-        """Return the options as calls accept them."""
-        given = self.model_dump()
-        return LearnOptions(idle=timedelta(seconds=given.pop("idle_s")), **given)
-
-
-class LearnBody(_Body):
-    """Texts to learn facts from, or a conversation of the key."""
-
-    texts: list[str] | None = Field(None, min_length=1, max_length=1_000)
-    conversation: str | None = None
-    options: LearnSettings | None = None
 
 
 def etags_of(text: str) -> frozenset[str]:

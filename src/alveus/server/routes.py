@@ -16,9 +16,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import Field
 
 from alveus.errors import CompareFailed, InvalidInput, NotFound, StaleItem, StaleRun
+from alveus.facts import LearnOptions
+from alveus.facts.learning import checked_options
 from alveus.memory.keys import KeyMemory, KnowledgeMemory
 from alveus.memory.memory import Memory
-from alveus.memory.remote.codecs import Json, argument_of, value_of
+from alveus.memory.remote.codecs import Json, argument_of, to_json, value_of
 from alveus.runs.runner.tickets import given_up, overtaken
 from alveus.server import json_forms as forms
 from alveus.server import requests as asked
@@ -479,9 +481,17 @@ def read_profile(at: InKey, name: str | None = None, budget: asked.Count = 300) 
     return {**forms.fields_of(found), "text": found.text}
 
 
+@takes("facts.cost", without=("conversation",))
+class LearnBody(CallArguments):
+    """Texts to learn facts from, or a conversation of the key."""
+
+    texts: list[str] | None = Field(None, min_length=1, max_length=1_000)
+    conversation: str | None = None
+
+
 @router.post("/learn", tags=["facts"], **schemas.answers(schemas.LearnAnswer))
 def learn(
-    at: InKey, request: Request, body: asked.LearnBody, idempotency_key: asked.Repeatable = None
+    at: InKey, request: Request, body: LearnBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
     """Learn facts from texts, or from the new messages of a conversation.
 
@@ -492,14 +502,17 @@ def learn(
         raise InvalidInput("name texts, or a conversation; not both")
     texts, replaced = valid_text(body.texts)
     source = texts if body.conversation is None else memory.conversation(body.conversation)
-    given, model = body.options, request.app.state.model
-    how, answer = (None, []) if given is None else (given.options(), [given.model_dump()])
+    how, model = (
+        argument_of(LearnOptions | None, body.sent().get("options")),
+        request.app.state.model,
+    )
+    options = () if how is None else (to_json(LearnOptions, checked_options(how)),)
     report = answer_once(
         memory.engine,
         Scope(memory.space, memory.key),
         lambda: memory.learn(cast("Any", source), model=model, options=how).to_json(),
         idempotency_key=idempotency_key,
-        plain=["learn", cast("Value", texts), body.conversation, *answer],
+        plain=["learn", cast("Value", texts), body.conversation, *options],
     )
     return cast("Document", wired(report)) | forms.replaced_field(replaced)
 
