@@ -1,14 +1,17 @@
-"""MCP resources that a client may attach: sets, blocks and single memories, by URI."""
+"""What MCP clients offer to users: resources that are attached by URI, and prompts."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from urllib.parse import quote, unquote, urlsplit
 
 import mcp_types as types
 
-from alveus.errors import NotFound
+from alveus.errors import InvalidInput, NotFound
 from alveus.memory.keys import KeyMemory
+from alveus.memory.memory_tools import CONTEXT_TOKENS, MOST_CHARACTERS
+from alveus.memory.prompt import ALL
 from alveus.server.json_forms import fields_of
 
 SETS = "alveus://sets"
@@ -97,3 +100,65 @@ def _parts(uri: str) -> tuple[str, list[str]]:
     if split.scheme != "alveus" or split.query or split.fragment:
         return "", []
     return split.netloc, names
+
+
+# --- prompts --------------------------------------------------------------------------------------
+
+ANSWER, KEEP = "answer_from_memory", "keep_this_conversation"
+
+KEEPING = """\
+Go through our conversation so far. For each fact, preference or decision that will matter in a \
+later conversation:
+1. call recall to see whether it is known;
+2. if it is not, call remember with one sentence that is understood on its own, with names and \
+dates in full;
+3. if something known has changed, call correct with its id;
+4. if something known no longer holds, and nothing has replaced it, call forget with its id.
+Keep no passwords, keys or card numbers. At the end list in one line each what you changed."""
+
+PROMPTS = (
+    types.Prompt(
+        name=ANSWER,
+        title="Answer from memory",
+        description="Ask something, with what the memory holds about it.",
+        arguments=[
+            types.PromptArgument(
+                name="question", title="Question", description="What you ask.", required=True
+            )
+        ],
+    ),
+    types.Prompt(
+        name=KEEP,
+        title="Keep this conversation",
+        description="Have the model remember what will matter later.",
+        arguments=[],
+    ),
+)
+
+
+def prompt(key: KeyMemory, name: str, arguments: Mapping[str, str]) -> types.GetPromptResult:
+    """Return a prompt, ready for a model.
+
+    Raises:
+        NotFound: The prompt does not exist.
+        InvalidInput: The prompt needs other arguments.
+    """
+    chosen = next((each for each in PROMPTS if each.name == name), None)
+    if chosen is None:
+        names = ", ".join(each.name for each in PROMPTS)
+        raise NotFound(f"there is no prompt {name[:200]!r}; there are {names}")
+    expected = {argument.name for argument in chosen.arguments or ()}
+    if {*arguments} != expected:
+        takes = ", ".join(expected) or "no arguments"
+        raise InvalidInput(f"prompt {name} takes {takes}, not {', '.join(arguments) or 'none'}")
+    text = KEEPING if name == KEEP else _with_memory(key, arguments["question"])
+    message = types.PromptMessage(role="user", content=types.TextContent(text=text))
+    return types.GetPromptResult(description=chosen.description, messages=[message])
+
+
+def _with_memory(key: KeyMemory, question: str) -> str:
+    if not 1 <= len(question.strip()) <= MOST_CHARACTERS:
+        raise InvalidInput(
+            f"prompt {ANSWER}: question must have 1 to {MOST_CHARACTERS:,} characters"
+        )
+    return key.context(question, budget_tokens=CONTEXT_TOKENS, blocks=ALL).text

@@ -17,7 +17,7 @@ from starlette.requests import Request
 from alveus import __version__
 from alveus.errors import AlveusError, InvalidInput, NotFound
 from alveus.memory.memory_tools import READING, ToolAnswer, ToolSchema
-from alveus.server.mcp import prompts, resources
+from alveus.server.mcp import resources
 from alveus.server.mcp.served_key import Asked, Asker, ServedKey
 from alveus.server.unexpected import noted
 
@@ -120,14 +120,14 @@ class MemoryHandlers:
         self, _ctx: Ctx, _: types.PaginatedRequestParams | None
     ) -> types.ListPromptsResult:
         """Return the prompts."""
-        return types.ListPromptsResult(prompts=[*prompts.PROMPTS])
+        return types.ListPromptsResult(prompts=[*resources.PROMPTS])
 
     async def get_prompt(
         self, _ctx: Ctx, params: types.GetPromptRequestParams
     ) -> types.GetPromptResult:
         """Return a prompt with data from the memory."""
         return await _asked_of_memory(
-            lambda: prompts.get(self._served.key, params.name, params.arguments or {})
+            lambda: resources.prompt(self._served.key, params.name, params.arguments or {})
         )
 
     def server(self) -> Server[Any]:
