@@ -1233,45 +1233,45 @@ export interface Problem {
 
 /** Retire a held item; only the history keeps it, until its key is forgotten. */
 export interface QuarantineDiscard {
+  of_knowledge?: boolean;
   /** The set; left out: all of them. */
   name?: string | null;
-  of_knowledge?: boolean;
   call: "quarantine.discard";
   id: string;
 }
 
 /** Return the held item of an id, or None. */
 export interface QuarantineGet {
+  of_knowledge?: boolean;
   /** The set; left out: all of them. */
   name?: string | null;
-  of_knowledge?: boolean;
   call: "quarantine.get";
   id: string;
 }
 
 /** Return held items, by set and time; all of them unless *limit* is given. */
 export interface QuarantineList {
+  of_knowledge?: boolean;
   /** The set; left out: all of them. */
   name?: string | null;
-  of_knowledge?: boolean;
   call: "quarantine.list";
   limit?: number | null;
 }
 
 /** Move a held item into its set, in one commit; return its id there. */
 export interface QuarantineRelease {
+  of_knowledge?: boolean;
   /** The set; left out: all of them. */
   name?: string | null;
-  of_knowledge?: boolean;
   call: "quarantine.release";
   id: string;
   by?: string | null;
 }
 
 export interface QuarantineSize {
+  of_knowledge?: boolean;
   /** The set; left out: all of them. */
   name?: string | null;
-  of_knowledge?: boolean;
   call: "quarantine.size";
 }
 
@@ -1931,11 +1931,11 @@ export class Alveus extends Connection {
   }, options?: WriteOptions): Promise<RunChosen>;
   /** Export a space, or one key, as JSON lines: a consistent snapshot. */
   exportSpace(query?: {
+    knowledge?: boolean;
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
-    knowledge?: boolean;
   }, options?: CallOptions): AsyncGenerator<any, void>;
   /** Follow the number of the store's last commit, as server-sent events. */
   followCommits(query?: {

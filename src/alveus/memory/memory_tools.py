@@ -413,12 +413,13 @@ class MemoryTools:
         try:
             given = schema.checked(arguments)
             said, replaced = valid_text({part: given[part] for part in _TEXTS if part in given})
-            answer = call(call_id, **(given | said))
+            if name in READING:
+                return call(**(given | said))
+            return call(call_id, **(given | said)).noting(replaced)
         except (InvalidInput, NotFound) as error:
             return ToolAnswer(str(error), is_error=True)
         except (Conflict, LimitReached, Rejected, TreeConflict) as error:
             return ToolAnswer(str(error), is_error=True)
-        return answer if name in READING else answer.noting(replaced)
 
     def _change(self, call_id: str | None, change: Callable[[ToolOwner], ToolAnswer]) -> ToolAnswer:
         """Make *change* in one commit; for a key, again from a fresh read after a conflict."""
@@ -444,8 +445,7 @@ class MemoryTools:
 
         return self._change(call_id, add)
 
-    def _recall(self, call_id: str | None, query: str, limit: int = 5) -> ToolAnswer:
-        del call_id  # reading needs no idempotency
+    def _recall(self, query: str, limit: int = 5) -> ToolAnswer:
         hits = self._owner.long_term_memory.search(query, limit=limit)
         if not hits:
             return ToolAnswer("Nothing is remembered about that.")
@@ -453,10 +453,7 @@ class MemoryTools:
         lines += [self._line(hit.item) for hit in hits]
         return ToolAnswer("\n".join(lines), ids=[self._shown_id(hit.item) for hit in hits])
 
-    def _context(
-        self, call_id: str | None, query: str, budget_tokens: int = CONTEXT_TOKENS
-    ) -> ToolAnswer:
-        del call_id
+    def _context(self, query: str, budget_tokens: int = CONTEXT_TOKENS) -> ToolAnswer:
         made = self._owner.context(query, budget_tokens=budget_tokens, blocks=ALL)
         ids = {
             f"{piece.set_name}/{name}" for piece in made.why if piece.shown for name in piece.ids
@@ -464,9 +461,8 @@ class MemoryTools:
         return ToolAnswer(made.text, ids=sorted(ids))
 
     def _list(
-        self, call_id: str | None, set: str | None = None, limit: int = 20, after: str | None = None
+        self, set: str | None = None, limit: int = 20, after: str | None = None
     ) -> ToolAnswer:
-        del call_id
         sets, name = self._owner.long_term_memory, self._set if set is None else set
         counts = sets.sets(counts=True)
         if set is not None and set not in counts:
@@ -486,8 +482,7 @@ class MemoryTools:
             lines.append(f"Other sets: {_counted(others)}.")
         return ToolAnswer("\n".join(lines), ids=[self._shown_id(item) for item in shown])
 
-    def _explain(self, call_id: str | None, id: str) -> ToolAnswer:
-        del call_id
+    def _explain(self, id: str) -> ToolAnswer:
         found, name = self._find(self._owner.long_term_memory, id)
         versions = found.history(name)
         lines = [f"{id} is in set {quoted(found.name)}. {_DATA}"]

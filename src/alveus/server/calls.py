@@ -597,16 +597,10 @@ class OwnerCall(MemoryCall):
         return owner
 
 
-class QuarantineCall(MemoryCall):
+class QuarantineCall(OwnerCall):
     """A call on the quarantine: items that admission rules hold back from sets."""
 
     name: Annotated[str | None, Field(description="The set; left out: all of them.")] = None
-    of_knowledge: bool = False
-
-    @property
-    def in_knowledge(self) -> bool:
-        """See `MemoryCall.in_knowledge`."""
-        return self.of_knowledge
 
     def opened(self, to: CallTarget) -> Quarantine:
         """See `MemoryCall.opened`."""

@@ -125,6 +125,13 @@ class RequestedOwner(NamedTuple):
         """Return the memory, if the caller has this access."""
         return self.caller.owner(self.space, self.key, access)
 
+    def memory(self, access: Access) -> Memory:
+        """Return the memory of the space; without a key, if the caller may use all of it."""
+        if self.key is None:
+            return self.caller.whole(self.space)
+        self.open(access)
+        return self.caller.memories.of(self.space)
+
     def shown(self, answer: Document) -> Document:
         """See `Caller.shown`."""
         return self.caller.shown(answer, self.space, self.key)
@@ -580,12 +587,7 @@ def list_runs(
     limit: asked.Count = 100,
 ) -> Document:
     """List runs of agents, latest first; continue before the last one with `before`."""
-    if of.key is None:
-        memory = of.caller.whole(of.space)
-    else:
-        of.open("read")
-        memory = of.caller.memories.of(of.space)
-    found = memory.store.runs(
+    found = of.memory("read").store.runs(
         of.space, key=of.key, agent=agent, status=status, before=before, limit=limit + 1
     )
     return {"runs": [*map(forms.run_fields, found[:limit])], "more": len(found) > limit}
@@ -663,19 +665,14 @@ def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
 
 @router.get("/export", tags=["maintenance"], responses=sends(JSON_LINES))
 def export_space(
-    caller: Asking,
-    space: asked.Space = asked.DEFAULT,
-    key: asked.OptionalKey = None,
-    knowledge: bool = True,  # noqa: FBT001, FBT002 - parameters of a request
+    of: InOwner,
+    knowledge: bool = True,  # noqa: FBT001, FBT002 - a parameter of a request
 ) -> Response:
     """Export a space, or one key, as JSON lines: a consistent snapshot."""
-    if key is None:
-        memory = caller.whole(space)
-    else:
-        caller.key(space, key, "admin")
-        memory = caller.memories.of(space)
-    chosen = Selection(keys=None if key is None else [key], knowledge=knowledge and key is None)
-    return StreamingResponse(_lines(export_lines(memory, chosen)), media_type=JSON_LINES)
+    keys = None if of.key is None else [of.key]
+    chosen = Selection(keys=keys, knowledge=knowledge and keys is None)
+    lines = _lines(export_lines(of.memory("admin"), chosen))
+    return StreamingResponse(lines, media_type=JSON_LINES)
 
 
 def _lines(lines: Iterator[str]) -> Iterator[str]:

@@ -120,6 +120,14 @@ class ServerAddress:
         return split.scheme == "https", host, port, split.path.rstrip("/")
 
 
+class _Request(NamedTuple):
+    method: str
+    target: str
+    content: bytes | None
+    headers: dict[str, str]
+    deadline: float
+
+
 class _Answer(NamedTuple):
     status: int
     retry_after: str | None
@@ -254,7 +262,7 @@ class ServerConnection(ProcessBound):
         while True:
             count += 1
             try:
-                answer = self._send(method, target, content, headers, deadline)
+                answer = self._send(_Request(method, target, content, headers, deadline))
             except (HTTPException, OSError) as error:
                 problem, wait_s = self._unreachable(error, idempotency_key), pause_s
             else:
@@ -275,41 +283,26 @@ class ServerConnection(ProcessBound):
             return self.timezone.name(now)
         return offset_name(self.timezone.offset(now))
 
-    def _send(
-        self,
-        method: str,
-        target: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        deadline: float,
-    ) -> _Answer:
+    def _send(self, asked: _Request) -> _Answer:
         """Send a request over this thread's connection, or a new one if that was closed."""
         kept = self._kept()
         if kept is not None:
             try:
-                return self._exchanged(kept, method, target, content, headers, deadline)
+                return self._exchanged(kept, asked)
             except TimeoutError:
                 raise
             except (HTTPException, OSError):
                 pass  # a server closes idle connections
-        return self._exchanged(self._new(), method, target, content, headers, deadline)
+        return self._exchanged(self._new(), asked)
 
-    def _exchanged(
-        self,
-        connection: HTTPConnection,
-        method: str,
-        target: str,
-        content: bytes | None,
-        headers: Mapping[str, str],
-        deadline: float,
-    ) -> _Answer:
-        remaining_s = max(deadline - time.monotonic(), 0.001)
-        connection.response_class = partial(_TimelyResponse, deadline)  # pyright: ignore[reportAttributeAccessIssue] - it is called
+    def _exchanged(self, connection: HTTPConnection, asked: _Request) -> _Answer:
+        remaining_s = max(asked.deadline - time.monotonic(), 0.001)
+        connection.response_class = partial(_TimelyResponse, asked.deadline)  # pyright: ignore[reportAttributeAccessIssue] - it is called
         connection.timeout = remaining_s
         if connection.sock is not None:
             connection.sock.settimeout(remaining_s)
         try:
-            connection.request(method, target, content, dict(headers))
+            connection.request(asked.method, asked.target, asked.content, asked.headers)
             response: HTTPResponse = connection.getresponse()
             wait_s, version = map(response.getheader, ("Retry-After", VERSION_HEADER))
             return _Answer(response.status, wait_s, version, _body(response))
