@@ -117,7 +117,7 @@ def _answer_errors(app: FastAPI) -> None:
         if error.status_code == 400:  # noqa: PLR2004 - of HTTP; FastAPI raises it for this alone
             message = f"body: {_no_body(error.__cause__)}"
         headers = dict(error.headers or {})
-        if error.status_code == 405:  # noqa: PLR2004 - of HTTP; each route knows its own method alone
+        if error.status_code == 405:  # noqa: PLR2004 - of HTTP; a route knows one method
             headers["Allow"] = ", ".join(_methods_at(app, request.scope))
         return problem(error.status_code, "InvalidInput", message, headers=headers)
 

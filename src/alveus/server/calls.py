@@ -467,7 +467,7 @@ class DefinitionOptions(BaseModel):
             given["admission"] = rules_of(given["admission"])
             if any(isinstance(rule, CustomRule) for rule in given["admission"]):
                 raise Unsupported(
-                    "a rule of admission of your own is not taken over HTTP; give it to the set "
+                    "a custom rule of admission is not taken over HTTP; give it to the set "
                     "where the server's file or database is opened"
                 )
         if isinstance(seconds := given.get("retention"), float):

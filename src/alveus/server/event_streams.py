@@ -91,12 +91,12 @@ def _followed(
     key: asked.OptionalKey = None,
     prefix: str = "",
 ) -> _FollowedKeys:
-    memory, own = caller.memory(space, "read"), caller.token.keys
+    memory, prefix_of_token = caller.memory(space, "read"), caller.token.keys
     if key is not None:
         caller.token.check_key(key)
-    elif not own.startswith(prefix):
+    elif not prefix_of_token.startswith(prefix):
         caller.token.check_key(prefix)
-    reach = max(prefix, own, key=len)
+    reach = max(prefix, prefix_of_token, key=len)
     return _FollowedKeys(memory, key, reach, knowledge=key is None and not prefix)
 
 

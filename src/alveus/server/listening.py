@@ -235,7 +235,7 @@ def listen(
             f"cannot listen on {host}, port {port}: {error}; name another port or address"
         ) from error
     # An answer goes out in parts; without this the second waits 40 ms for the client's word that
-    # the first has come. Connections take it over; asyncio sets it on sockets of its own alone.
+    # the first has come. Connections take it over; asyncio sets it only on sockets that it makes.
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _allow_connections()
     sys.setswitchinterval(SWITCH_S)

@@ -57,7 +57,7 @@ def _parts(name: str, operand: object) -> list[Where]:
 def filter_of_key(filters: Where, key: str) -> Where:
     """Return a filter in alveus's form, for the items of one key.
 
-    A condition on the key's entity matches all its items, whoever their author is.
+    A condition on the key's entity matches all its items, of any author.
     """
     return {"all": [_clause(name, operand, key) for name, operand in filters.items()] or [{}]}
 

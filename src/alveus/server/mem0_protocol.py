@@ -604,8 +604,8 @@ def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
             memory = replace(Mem0Memory.of_item(key, item), metadata=metadata, updated=None)
             metadata = memory.item_metadata()
         fact = Fact.of(item) if item.set_name == FACTS else None
-        own = () if fact is None else item.metadata.keys() & fact.to_json().keys()
-        fields["metadata"] = {**metadata, **{name: item.metadata[name] for name in own}}
+        kept = () if fact is None else item.metadata.keys() & fact.to_json().keys()
+        fields["metadata"] = {**metadata, **{name: item.metadata[name] for name in kept}}
     return fields
 
 

@@ -86,7 +86,7 @@ def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[s
     return {200: {"content": {media_type: {"schema": schema}}}}
 
 
-# Places are found without waiting for anything: plain functions would take a thread each.
+# Coroutines, as they wait for nothing: plain functions would take a thread each.
 
 
 async def _caller(request: Request, timezone: asked.Timezone = None) -> Caller:

@@ -102,8 +102,8 @@ class Token:
         """
         if scope.key is None and scope.space == knowledge:
             return True
-        is_own_key = scope.key is None or scope.key.startswith(self.keys)
-        return is_own_key and self.space in (None, scope.space)
+        is_allowed_key = scope.key is None or scope.key.startswith(self.keys)
+        return is_allowed_key and self.space in (None, scope.space)
 
 
 ANYBODY = Token("local", "", "admin", None, "", "")

@@ -375,13 +375,13 @@ _RUNTIME: Mapping[Any, Any] = {float: (int, float), Any: object, Item: object, F
 def _options_json(_: object, options: LearnOptions, __: str) -> Json:
     if options.asking != Asking():
         raise OnlyLocal(
-            "LearnOptions(asking=…) is the server's own: its model is asked as it is set up"
+            "LearnOptions(asking=…) is set up where the server is: its model is asked so"
         )
     return to_json(LearnOptions, options)
 
 
 def _local_json(_: object, __: object, ___: str) -> Json:
-    raise OnlyLocal("the server's own model is chosen by `alveus serve --model`")
+    raise OnlyLocal("the server's model is chosen by `alveus serve --model`")
 
 
 def _budget_json(_: object, budget: Budget, __: str) -> Json:

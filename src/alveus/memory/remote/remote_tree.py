@@ -91,7 +91,7 @@ class RemoteTree:
         if self.as_of is not None or self.calls.in_batch:
             raise Unsupported(
                 f"idempotency key {idempotency_key!r}: the past takes no changes, and a batch "
-                "has a key of its own"
+                "has its key"
             )
         return replace(self, idempotency_key=header_text(idempotency_key))
 

@@ -59,11 +59,11 @@ def create_mcp_app(
         asker: The caller, for requests whose token, if any, may write.
         origins: Further page origins that may send requests, with a token if the server has tokens.
     """
-    own = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # clients omit port 80
+    hosts = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # clients omit port 80
     security = TransportSecuritySettings(
         enable_dns_rebinding_protection=tokens is None,  # a page cannot send a token it lacks
-        allowed_hosts=own,
-        allowed_origins=[*(f"http://{name}" for name in own), *origins],
+        allowed_hosts=hosts,
+        allowed_origins=[*(f"http://{name}" for name in hosts), *origins],
     )
     app = (
         MemoryHandlers(served, asker)
@@ -254,7 +254,7 @@ def _is_question(request: Any) -> bool:  # noqa: ANN401 - any JSON
 
 def _reader(token: Token) -> Asker:
     return Asker(
-        f"Token {token.name!r} may only read; whoever runs the server makes one that may write: "
+        f"Token {token.name!r} may only read; an administrator makes one that may write: "
         "alveus token new NAME --access write"
     )
 
