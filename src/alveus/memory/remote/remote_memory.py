@@ -68,7 +68,7 @@ class RemoteWriter(Writer):
         stored = stored_form(compaction, {})
         if not isinstance(compaction, (str, Trim, Summarize, Merge)):
             raise unsupported(
-                "compaction by a custom strategy",
+                "compaction by a strategy outside alveus",
                 "name one of alveus, or open the set so where the server's store is opened",
             )
         return stored
@@ -224,7 +224,7 @@ def definition_json(options: Mapping[str, object]) -> dict[str, Any]:
     rules = cast("Sequence[Mapping[str, object]]", sent.get("admission") or ())
     if any(rule.get("rule") == CustomRule.name for rule in rules):
         raise unsupported(
-            "admission by a custom rule",
+            "admission by a rule outside alveus",
             "name rules of alveus, or open the set so where the server's store is opened",
         )
     return sent
