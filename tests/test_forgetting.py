@@ -241,9 +241,9 @@ def test_bad_requests_change_nothing(memory):
 
 
 def test_inside_a_batch_nothing_is_forgotten(memory):
-    """It is a commit of its own."""
+    """It is a separate commit."""
     memory.key("ada").add("a", id="a")
-    with pytest.raises(Unusable, match="of its own"), memory.key("ada").batch() as batched:
+    with pytest.raises(Unusable, match="separate commit"), memory.key("ada").batch() as batched:
         batched.set("default").forget("a")
     assert len(memory.key("ada").list()) == 1
 
