@@ -202,7 +202,7 @@ def test_a_memory_behind_a_server_refuses_the_same(name: str, tmp_path) -> None:
             for call in calls_of(name, type(subject)):
                 if call.name in ("close", "open", "reindex", "repair", "restore", "from_json"):
                     continue
-                if call.name in ("place", "twin"):  # the client calls them itself
+                if call.name in ("address", "twin"):  # the client calls them itself
                     continue
                 for argument in call.arguments:
                     for what in FEW:
