@@ -156,6 +156,7 @@ KEY_CALLS: dict[str, Callable[[KeyMemory, Given], object]] = {
     "increment once": lambda k, g: k.short_term.once(g.name or "k").increment("once"),
     "add back": lambda k, g: k.set(g.set).add_back(removed(k, g), on_existing=g.existing),
     "redefine": lambda k, g: k.set("full").redefine(**g.definition),
+    "changes": lambda k, g: len(k.diff(0).items),
     "compact": lambda k, g: k.set("full").compact() is None,
     "undo": lambda k, g: [k.set("full").undo(c.id) for c in k.set("full").compactions()[:1]],
     "lineage": lambda k, g: (k.set("full").lineage(g.id), k.set("full").sources(g.id)),
