@@ -251,3 +251,18 @@ def test_nothing_known_is_an_exit_code_of_its_own(shell: Shell) -> None:
     assert first["text"] == "The user lives in Lisbon."
     listed = shell.json("facts", "list", "-k", "ada", "--valid-at", "2020-01-01T00:00:00Z")
     assert "The user lives in Lisbon." in [fact["text"] for fact in listed]
+
+
+def test_signals_that_come_late_do_not_kill() -> None:
+    """After one, the others are ignored: Python gives their default back while it ends."""
+    ends = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+    before = [(number, signal.getsignal(number)) for number in ends]
+    try:
+        for number in ends[:2]:  # as without `nohup`
+            signal.signal(number, signal.SIG_DFL)
+        with Session().stopped_by_signals(lambda: None):
+            signal.raise_signal(signal.SIGTERM)
+        assert [signal.getsignal(number) for number in ends[:2]] == [signal.SIG_IGN] * 2
+    finally:
+        for number, handled in before:
+            signal.signal(number, handled)

@@ -327,7 +327,10 @@ class Session:
         try:
             yield
         finally:
-            if not came:  # otherwise the process ends, and a second signal changes nothing
+            if came:  # the process ends: Python would give the default back before it has ended
+                for number in (signal.SIGTERM, signal.SIGHUP):
+                    signal.signal(number, signal.SIG_IGN)
+            else:
                 take_back()
         if signal.SIGINT in came:
             raise click.Abort
