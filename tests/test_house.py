@@ -425,10 +425,11 @@ def test_a_lazy_name_comes_from_where_the_type_checker_looks(room):
     """A package imports a name at its first use from the module below ``if TYPE_CHECKING:``."""
     package = importlib.import_module(f"alveus.{room}".rstrip("."))
     found = {
-        alias.name: node.module
-        for block in tree(Path(package.__file__)).body
+        alias.name: str(node.module)
+        for block in tree(Path(str(package.__file__))).body
         if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
         for node in block.body
+        if isinstance(node, ast.ImportFrom)
         for alias in node.names
     }
     assert found
