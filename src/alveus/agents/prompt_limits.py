@@ -14,10 +14,10 @@ from alveus.values.lazy_dataclass import dataclass
 Fill: TypeAlias = Literal["normal", "warning", "error", "critical", "overflow"]
 
 CHARS_PER_TOKEN = 4
-"""Characters of a token, as DB-GPT counts."""
+"""The number of characters that count as one token, as in DB-GPT."""
 
 PICTURES = ("image", "image_url", "input_image")
-"""Types of a block that is a picture, as AgentScope, chat completions and responses have them."""
+"""The types of blocks that are pictures, in AgentScope, chat completions and responses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,11 +25,11 @@ class ContextLimits:
     """When a prompt counts as full. The numbers are DB-GPT's.
 
     Attributes:
-        tokens: The most that a model reads.
+        tokens: The most tokens that a model reads.
         reserved_tokens: The part of *tokens* that is reserved for the answer.
-        warning: From this share of the rest on, old observations should be cut.
-        error: From this share on, old rounds should be summed up.
-        critical: From this share on, the next call may be the last possible one.
+        warning: The share of `effective_tokens` from which on old observations should be cut.
+        error: The share from which on old rounds should be summed up.
+        critical: The share from which on the next call may be the last possible call.
     """
 
     tokens: int = 120_000
@@ -44,7 +44,7 @@ class ContextLimits:
 
     @property
     def effective_tokens(self) -> int:
-        """The most tokens of a prompt."""
+        """The most tokens of a prompt: `tokens` without `reserved_tokens`."""
         return self.tokens - self.reserved_tokens
 
     def fill(self, used_tokens: int) -> Fill:
@@ -64,9 +64,9 @@ class ResultLimits:
     """Limits of tool results in a prompt, in characters. The numbers are DB-GPT's.
 
     Attributes:
-        result: Of one result.
-        turn: Of all results of a turn.
-        preview: Of a result that is not shown whole.
+        result: The most characters of one result.
+        turn: The most characters of all results of a turn together.
+        preview: The most characters that are shown of a result over the limit.
     """
 
     result: int = 100_000
@@ -75,7 +75,7 @@ class ResultLimits:
 
     @classmethod
     def of(cls, context_tokens: int | None) -> Self:
-        """Return the limits for a model's context size. None means the greatest limits.
+        """Return the limits for a model's context size, or the greatest limits for None.
 
         A result may use 15 % of the context, and a turn 30 %, but at least 8,000 and 16,000
         characters.
@@ -96,7 +96,7 @@ class ToolOutput:
     Attributes:
         tool: The name of the tool.
         text: The whole result.
-        call_id: The id of the call: a result is kept once under it.
+        call_id: The id of the call. Of results with the same id, only the first is stored.
     """
 
     tool: str
@@ -107,12 +107,12 @@ class ToolOutput:
 class ToolResults:
     """Stores long results of tools, and gives a prompt their beginning and a reference.
 
-    Each result over the limit is one commit, durable when the call returns, and an item of a set.
-    Search covers its beginning.
+    Each result over the limit becomes an item of a set, in one commit that is durable when the call
+    returns. Search covers the beginning of the result.
 
     Args:
-        owner: A key, or a batch, whose commit then contains the result.
-        name: The set.
+        owner: A key, or a batch. The commit of the batch then contains the results.
+        name: The name of the set.
     """
 
     def __init__(
@@ -125,13 +125,20 @@ class ToolResults:
         self._set, self._limits = owner.set(name), limits
 
     def shown(self, result: ToolOutput) -> str:
-        """Return a result as a prompt shows it: whole, or over the limit as a reference."""
+        """Return the text of a result for a prompt.
+
+        The text is the whole result, or, if the result is over the limit, a reference and the
+        beginning.
+        """
         if len(result.text) <= self._limits.result:
             return result.text
         return self._referred(result)
 
     def shown_in_turn(self, results: Sequence[ToolOutput]) -> list[str]:
-        """Return the results of a turn. The longest become references until all fit."""
+        """Return the texts of a turn's results for a prompt.
+
+        The longest results become references until all texts fit.
+        """
         texts = [self.shown(result) for result in results]
         for at in sorted(range(len(texts)), key=lambda at: -len(texts[at])):
             if sum(map(len, texts)) <= self._limits.turn:
@@ -143,10 +150,12 @@ class ToolResults:
     def shown_in_part(
         self, texts: Sequence[str], limit: int, *, tool: str, counter: Callable[[str], int] = len
     ) -> list[str]:
-        """Return the blocks of a result up to a limit, and a reference to the whole.
+        """Return the blocks of a result up to a limit.
+
+        If the limit cuts the result, a reference to the whole result follows the blocks.
 
         Args:
-            limit: The most of all blocks together, as *counter* counts.
+            limit: The greatest length of all blocks together, as *counter* counts.
         """
         kept, rest = split_texts(texts, limit, counter=counter)
         if not rest:
@@ -155,9 +164,10 @@ class ToolResults:
         return [*kept, self._reference(whole, self._kept(whole))]
 
     def read(self, reference: str) -> str | None:
-        """Return the whole result of a reference, or None for an unknown one.
+        """Return the whole result that *reference* names, or None if the reference is unknown.
 
-        A reference is the id of an item, never a path: it reaches no other data.
+        A reference is the id of an item of the set, never a path, so a model reads no other data
+        with it.
         """
         item = self._set.get(reference) if reference else None
         return None if item is None else item.value["text"]
@@ -184,7 +194,7 @@ class ToolResults:
 def preview(text: str, most: int) -> tuple[str, bool]:
     """Return the beginning of a text, and whether the text is longer.
 
-    The beginning ends at the end of a line, if one ends in its second half.
+    If a line ends in the second half of the beginning, the beginning is cut after this line.
     """
     if len(text) <= most:
         return text, False
@@ -196,10 +206,11 @@ def preview(text: str, most: int) -> tuple[str, bool]:
 def split_texts(
     texts: Sequence[str], limit: int, *, counter: Callable[[str], int] = len
 ) -> tuple[list[str], list[str]]:
-    """Return texts up to a limit, the last of them cut, and the rest.
+    """Return the texts up to a limit, the last of which may be cut, and the texts after the limit.
 
     Args:
-        counter: Returns the length of a text. A longer beginning must not be shorter.
+        counter: Returns the length of a text. If a beginning of a text is extended, its length must
+            not fall.
     """
     kept: list[str] = []
     for at, text in enumerate(texts):

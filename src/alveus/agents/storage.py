@@ -36,16 +36,16 @@ R = TypeVar("R")
 _LOG = logging.getLogger(__name__)
 
 SWEEP_EVERY = 256
-"""Changes after which RAM is swept of versions that its sets no longer keep."""
+"""The number of changes after which versions that no set keeps any more are deleted from RAM."""
 
 RAM_PAST_US = 24 * 3600 * 1_000_000
-"""How long RAM keeps removed items, for repetitions, recovery and reflection."""
+"""How long RAM keeps removed items, to recognise repeated writes, to recover and to reflect."""
 
 RAM_KEY = "layers"
 """The key of private RAM."""
 
 Now = datetime | Callable[[], datetime] | None
-"""A clock. None means the system's. A datetime is the clock's first time."""
+"""A clock: a function, a datetime for the clock's first time, or None for the system's clock."""
 
 
 class Waiters:
@@ -55,13 +55,13 @@ class Waiters:
         self._waiting: deque[tuple[asyncio.AbstractEventLoop, Future[None]]] = deque()
 
     def join(self) -> Future[None]:
-        """Return the turn of the running task, for `wait`."""
+        """Queue the running task. Return its turn, for `wait`."""
         turn: Future[None] = Future()
         self._waiting.append((asyncio.get_running_loop(), turn))
         return turn
 
     def wake(self) -> bool:
-        """Wake the task that waits longest. Return whether a task waits."""
+        """Wake the task that waits longest. Return False if no task waits."""
         while self._waiting:
             loop, turn = self._waiting.popleft()
             if not loop.is_closed() and turn.set_running_or_notify_cancel():
@@ -71,7 +71,7 @@ class Waiters:
 
     @staticmethod
     async def wait(turn: Future[None], pass_on: Callable[[], object]) -> None:
-        """Wait for a turn. A task that is cancelled as it gets the turn calls *pass_on*."""
+        """Wait for *turn*. If the task is cancelled just as it gets the turn, call *pass_on*."""
         try:
             await asyncio.wrap_future(turn)
         except asyncio.CancelledError:
@@ -112,9 +112,9 @@ class LayerStorage:
     """The storage that layers of one memory share.
 
     Args:
-        memory: `Memory.key(…)`, a batch of it, or, in an action, ``ctx.long_term_memory``; None:
-            RAM, until this object is closed or deleted.
-        now: The clock of RAM; a memory has a clock already.
+        memory: `Memory.key(…)`, a batch of this key, or, in an action, ``ctx.long_term_memory``.
+            None means RAM, until this object is closed or deleted.
+        now: The clock of RAM. A memory has a clock already.
     """
 
     def __init__(
@@ -142,7 +142,7 @@ class LayerStorage:
         return self._memory is None
 
     def again(self, memory: KeySets | None = None) -> LayerStorage:
-        """Return a storage in *memory*. Without it, return this storage, or new RAM for RAM."""
+        """Return a storage in *memory*. With None, return this storage, or new RAM if it is RAM."""
         if memory is None and self._memory is not None:
             return self
         return LayerStorage(memory, now=self._clock, embedder=self._embedder)
@@ -173,7 +173,7 @@ class LayerStorage:
 
     @property
     def nearness(self) -> Nearness:
-        """The vectors of texts, by the embedder of the memory; the last ones are cached."""
+        """Makes vectors of texts with the memory's embedder, and caches the last vectors."""
         if self._near is None:
             self._near = Nearness(self.engine.recorder.embedder)
         return self._near
@@ -185,12 +185,12 @@ class LayerStorage:
 
     @property
     def scope(self) -> Scope:
-        """The space and the key."""
+        """The space and the key that keep the layers."""
         return self.sets().inside.scope
 
     @property
     def identity(self) -> tuple[int, Scope, int | None]:
-        """Equal for two storages that one commit can change."""
+        """An identity: one commit can change two storages if their identities are equal."""
         engine, writer, scope = self.sets().inside
         return id(engine.store), scope, id(writer) if isinstance(writer, Draft) else None
 
@@ -207,7 +207,8 @@ class LayerStorage:
     def warn_of_separate_commit(self, writer: Writer) -> None:
         """Warn, once, if *writer* commits separately although an action writes here as well.
 
-        A separate commit may be intended. A bare thread of the action does not know of the action.
+        A separate commit may be intended. A thread that an action starts without copying the
+        context variables does not know of the action.
         """
         draft = None if self._drafted is None else self._drafted()
         if self._warned or draft is None or not draft.open or isinstance(writer, Draft):
@@ -221,24 +222,27 @@ class LayerStorage:
         )
 
     def ref(self, name: str) -> SetRef:
-        """Return a set of the key."""
+        """Return the reference to the set *name* of the key."""
         return SetRef(self.scope, name)
 
     def editor(self, name: str, item_type: str | None = None) -> SetEditor:
-        """Return a set of the key for reads and changes by `writer`."""
+        """Return the set *name* of the key, for reads and for changes by `writer`."""
         return SetEditor(self.writer(), self.ref(name), item_type)
 
     def set(self, name: str, options: Mapping[str, Any]) -> MemorySet:
-        """Return a set of the key with its public calls, for `writer`."""
+        """Return the set *name* of the key with its public calls. `writer` makes its changes."""
         editor = self.editor(name)
         return MemorySet(editor.writer, editor.ref, options)
 
     def now(self) -> datetime:
-        """Return the time."""
+        """Return the present time of the memory's clock."""
         return moment(self.engine.clock())
 
     async def call(self, work: Callable[[Writer], R]) -> R:
-        """Return the result of *work*. It runs in a thread unless it only adds to a batch."""
+        """Call *work* with the writer, and return its result.
+
+        *work* runs in a thread, or in this task if the writer is a batch, which does no I/O.
+        """
         writer = self.writer()
         if isinstance(writer, Draft):
             with writer.mutex:
@@ -251,7 +255,7 @@ class Note:
     """A value that is stored as an item of a set. Its version guards changes that depend on it.
 
     Attributes:
-        about: The item whose text it describes. The note is forgotten with this item.
+        about: The item whose text the note describes. The note is forgotten with this item.
     """
 
     ref: SetRef
@@ -262,7 +266,7 @@ class Note:
 
     @classmethod
     def read(cls, writer: Writer, ref: SetRef, name: str) -> Self:
-        """Return the present note, or an empty one."""
+        """Return the stored note *name* of a set, or an empty note if none is stored."""
         stored = writer.get(ref, [name], at=None)[0]
         value = {} if stored is None else dict(cast("Mapping[str, Any]", item_of(stored).value))
         return cls(ref, name, value, stored)
@@ -270,7 +274,7 @@ class Note:
     def change(self, writer: Writer) -> ItemChange:
         """Return the change that writes the note.
 
-        The store refuses it if the note changed since.
+        The store refuses the change if the note changed since it was read.
         """
         record = writer.records([(self.name, Item(self.value, text=""))])[0]
         if self.stored is not None:
@@ -279,7 +283,10 @@ class Note:
 
 
 def clock_of(now: Now) -> Callable[[], datetime] | None:
-    """Return a clock. A datetime is its first time; a naive one is local time."""
+    """Return a clock for *now*, or None for the system's clock.
+
+    A datetime is the first time of the clock. Without a zone it is local time.
+    """
     if now is None or callable(now):
         return now
     checked_kind(now, datetime, "now must be a datetime, or a function that gives one")
@@ -288,13 +295,13 @@ def clock_of(now: Now) -> Callable[[], datetime] | None:
 
 
 def aware(time: datetime) -> datetime:
-    """Return a time with a zone. DB-GPT's programs pass local time without one."""
+    """Return a time in UTC. Without a zone it is local time, which DB-GPT's programs pass."""
     if not isinstance(time, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"a time must be a datetime, not {time!r}")
     return time.astimezone(UTC)
 
 
 def later(first: datetime | None, second: datetime | None) -> datetime | None:
-    """Return the later of two times, either of which may be None."""
+    """Return the later of two times. None is earlier than any time."""
     known = [time for time in (first, second) if time is not None]
     return max(known, default=None)

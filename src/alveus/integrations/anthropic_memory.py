@@ -34,22 +34,22 @@ ROOT = "/memories"
 """The first part of every path."""
 
 MAX_LINES = 999_999
-"""Most lines of a file for a view. Source: the documentation of the tool."""
+"""The most lines of a file that `view` shows. Source: the documentation of the tool."""
 
 _NUMBER_WIDTH = 6
 
 _DEPTH = 2
-"""Levels in a view of a folder. Source: the documentation of the tool."""
+"""Levels of folders that `view` shows. Source: the documentation of the tool."""
 
 
 class MemoryFiles(OpenedMemory):
-    """The commands of the tool, on the set *name* of a key. Each is one commit.
+    """The commands of the tool, on the set *name* of a key. Each command is one commit.
 
     Commands of several threads and processes do not undo each other: a file that has changed since
     the read is read again.
 
-    Every command returns the text for the model, and raises `ToolError` with the error for the
-    model.
+    Every command returns a text for the model. A command that fails raises `ToolError`, with a text
+    for the model.
     """
 
     def __init__(
@@ -89,7 +89,7 @@ class MemoryFiles(OpenedMemory):
         return _noted(f"File created successfully at: {command.path}", replaced)
 
     def str_replace(self, command: BetaMemoryTool20250818StrReplaceCommand) -> str:
-        """Replace a text that occurs once in a file. Return the lines around it."""
+        """Replace a text that occurs once in a file. Return the lines around the change."""
         _check_texts(command, "path", "old_str", "new_str")
         old, (new, replaced) = valid_text(command.old_str).value, valid_text(command.new_str)
 
@@ -110,7 +110,7 @@ class MemoryFiles(OpenedMemory):
         return _noted(edited, replaced)
 
     def insert(self, command: BetaMemoryTool20250818InsertCommand) -> str:
-        """Insert lines after a line of a file. 0 means at the beginning."""
+        """Insert a text after the line `insert_line` of a file, or at the beginning for 0."""
         _check_texts(command, "path", "insert_text")
         if not isinstance(command.insert_line, int):  # pyright: ignore[reportUnnecessaryIsInstance] - as a model sends it
             _refuse(command, "insert_line", "a number")
@@ -166,7 +166,7 @@ class MemoryFiles(OpenedMemory):
                 raise ToolError(f"Cannot move {command.old_path} into itself")
             _check_parents(files, new)
             for path in paths:
-                files.delete(path)  # refused if it changed since the read
+                files.delete(path)  # the commit is refused if the file changed since the read
                 item = self._files.get(path)
                 if item is not None:
                     _add(files, new + path[len(old) :], _content(item))
@@ -195,12 +195,12 @@ class AlveusMemoryTool(MemoryFiles, BetaAbstractMemoryTool):
     """The memory tool for ``client.beta.messages.tool_runner(tools=[…])``.
 
     Args:
-        memory: A memory, or a path or a URL that the tool opens, and closes with `close`.
+        memory: A memory; or a path or a URL, which the tool opens, and `close` closes.
         key: The owner of the memory, such as a user.
         name: The set of the key for the files.
         deleting: How files are deleted: "retire" keeps the history of a file for as long as the
             memory keeps it; "forget" erases it, and leaves a receipt.
-        cache_control: Of the tool, as Anthropic's API takes it.
+        cache_control: The cache control of the tool, as Anthropic's API takes it.
     """
 
     def __init__(
@@ -217,7 +217,10 @@ class AlveusMemoryTool(MemoryFiles, BetaAbstractMemoryTool):
 
 
 class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
-    """The same for ``AsyncAnthropic``. A cancelled task waits until the commit has ended."""
+    """The memory tool for ``AsyncAnthropic``, with the arguments of `AlveusMemoryTool`.
+
+    A cancelled task waits until its commit has ended.
+    """
 
     def __init__(
         self,
@@ -247,7 +250,7 @@ class AlveusAsyncMemoryTool(BetaAsyncAbstractMemoryTool):
 
 
 def _check_texts(command: object, *names: str) -> None:
-    """Refuse a command without one of these texts: a model may omit one."""
+    """Raise `ToolError` if one of *names* is not a text in the command: a model may omit it."""
     for name in names:
         if not isinstance(getattr(command, name, None), str):
             _refuse(command, name, "a string")
@@ -260,7 +263,11 @@ def _refuse(command: object, name: str, kind: str) -> NoReturn:
 
 
 def _checked(path: str) -> str:
-    """Return a path without empty and "." parts: ``/memories``, ``/memories/a/b``."""
+    """Return a path without empty and "." parts: ``/memories``, ``/memories/a/b``.
+
+    Raises:
+        ToolError: The path is not below `ROOT`, or has ".." in it.
+    """
     names = [name for name in path.split("/") if name not in ("", ".")]
     if not path.startswith("/") or not names or f"/{names[0]}" != ROOT:
         raise ToolError(f"Path must start with {ROOT}, got: {path}")
@@ -297,12 +304,15 @@ def _contents_below(files: MemorySet, folder: str) -> dict[str, str]:
 
 
 def _paths_at(files: MemorySet, path: str) -> list[str]:
-    """Return the path of a file, or of all files in a folder; empty if neither exists."""
+    """Return the path of a file, or the paths of all files in a folder.
+
+    The list is empty if neither exists.
+    """
     return [path] if path != ROOT and path in files else [*_contents_below(files, path)]
 
 
 def _check_parents(files: MemorySet, path: str) -> None:
-    """Refuse a path below a file."""
+    """Raise `ToolError` if a parent of *path* is a file."""
     names = path.split("/")
     for end in range(3, len(names)):
         parent = "/".join(names[:end])
@@ -320,17 +330,17 @@ def _update(files: MemorySet, item: Item, content: str) -> None:
 
 
 def _noted(answer: str, replaced: int) -> str:
-    """Return an answer, with the number of replaced characters of the command."""
+    """Return an answer, with a note if characters of the command were replaced."""
     return "\n".join(filter(None, [answer, replaced_note(replaced)]))
 
 
 def _text(path: str, content: str) -> str:
-    """Return the text of a file for search. For an empty file, the path."""
+    """Return the text of a file for search: its content, or the path of a blank file."""
     return content if content.strip() else path
 
 
 def _only_position(path: str, old: str, content: str) -> int:
-    """Return the position of the old text, which must occur once."""
+    """Return the position of *old* in *content*. Raise `ToolError` unless it occurs once."""
     found: list[int] = []
     at = content.find(old) if old else -1
     while at >= 0:
@@ -350,7 +360,7 @@ def _only_position(path: str, old: str, content: str) -> int:
 
 
 def _numbered(lines: list[str], start: int, end: int) -> str:
-    """Return the lines from *start* to *end* with their numbers, from 1."""
+    """Return ``lines[start:end]`` as text, each line with its number. The first line has 1."""
     return "\n".join(
         f"{number:>{_NUMBER_WIDTH}}\t{line}"
         for number, line in enumerate(lines[start:end], start + 1)

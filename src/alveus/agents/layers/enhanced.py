@@ -21,13 +21,13 @@ from alveus.search.similarity import Nearness
 from alveus.values.storable import counted
 
 ENHANCED = "enhanced"
-"""The field of the note with the `Strengthening` by added fragments."""
+"""The field of the layer's note that holds the `Strengthening` by added fragments."""
 
 RECALLED = "recalled"
-"""The field with the `Strengthening` by recalled fragments, which are not in the layer."""
+"""The field that holds the `Strengthening` by recalled fragments. They are not in the layer."""
 
 Strengthening: TypeAlias = dict[str, list[str]]
-"""By the id of each fragment, the ids of the fragments that strengthened it."""
+"""Maps the id of a fragment to the ids of the fragments that strengthened it."""
 
 
 def sigmoid(number: float) -> float:
@@ -36,25 +36,25 @@ def sigmoid(number: float) -> float:
 
 
 MOST = sigmoid(1.0)
-"""The greatest probability, for the cosine 1."""
+"""The greatest probability of a strengthening, reached with the cosine 1."""
 
 
 class EnhancedShortTermMemory(ShortTermMemory[T]):
     """Short-term memory in which similar fragments strengthen each other.
 
-    A fragment strengthens another with the probability sigmoid(cosine), if that is at least
-    `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. A fragment that was strengthened
+    A fragment strengthens another with the probability sigmoid(cosine), if this probability is at
+    least `enhance_similarity_threshold`: 0.7 is a cosine of 0.847. A fragment that was strengthened
     `enhance_threshold` times leaves, merged with the fragments that strengthened it. When the
     layer overflows, its least important fragment leaves, but never the newest.
 
     Args:
         embeddings: Makes vectors of texts. None means the embedder of the memory.
         executor: Accepted as in DB-GPT, and not used.
-        random: Returns a number in 0..1. None means a number derived from the two ids, so that the
-            same writes have the same effect.
+        random: A function that returns a number in 0..1. None means a number derived from the ids
+            of the two fragments, so that the same writes have the same effect.
 
     Raises:
-        InvalidInput: No cosine reaches the threshold, or another argument cannot be used.
+        InvalidInput: No cosine can reach the threshold, or another argument cannot be used.
     """
 
     reads_meaning: ClassVar[bool] = True
@@ -84,7 +84,7 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
         self._near = None if embeddings is None else Nearness(embeddings)
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry. Return the entries that leave: merged ones, and the overflow."""
+        """Add an entry. Return the entries that leave: merged entries, and the overflow."""
         near, items = self._near or self.storage.nearness, move.items(self)
         self.take_again(move, entry)
         counts = _Counts(move, items, keeps_members=self.profile.raw)
@@ -127,7 +127,10 @@ class EnhancedShortTermMemory(ShortTermMemory[T]):
 def _cosines(
     near: Nearness, move: Move, entry: FragmentEntry, earlier: Sequence[FragmentEntry]
 ) -> list[float]:
-    """Return the cosines of an entry and earlier ones; -1 for all if the embedder fails."""
+    """Return the cosine of *entry* with each *earlier* entry.
+
+    If the embedder fails, record the failure, and return -1 for each.
+    """
     if not earlier:
         return []
     fragments = [entry.fragment, *(other.fragment for other in earlier)]
@@ -144,7 +147,7 @@ def _weight(fragment: MemoryFragment) -> float:
 
 
 class _Counts:
-    """The strengthening of each fragment of the layer."""
+    """Counts how often each fragment of the layer was strengthened, and by which fragments."""
 
     def __init__(self, move: Move, items: LayerItems, *, keeps_members: bool) -> None:
         self.items, self._move, self._keeps_members = items, move, keeps_members
@@ -159,7 +162,7 @@ class _Counts:
         return sum(len(by.get(earlier.id, ())) for by in self._by.values())
 
     def add(self, earlier: FragmentEntry, by: FragmentEntry, *, recalled: bool) -> None:
-        """Count one more."""
+        """Count that *by* strengthened *earlier* once more."""
         self._by[RECALLED if recalled else ENHANCED].setdefault(earlier.id, []).append(by.id)
         self._move.write(self.items.note)
 
@@ -170,9 +173,9 @@ class _Counts:
     def removed(
         self, earlier: FragmentEntry, new: FragmentEntry, op: WriteOperation
     ) -> list[FragmentEntry]:
-        """Remove a fragment and its strengtheners. Return them, oldest first.
+        """Remove *earlier* and the fragments that strengthened it. Return all of them.
 
-        With `keeps_members` only the fragment itself is removed.
+        *earlier* is first in the list. With `keeps_members`, only *earlier* is removed.
         """
         by_id = {entry.id: entry for entry in self.items.entries} | {new.id: new}
         names = [name for name in self._by[ENHANCED].get(earlier.id, ()) if name in by_id]

@@ -31,16 +31,16 @@ from alveus.values.storable import checked_kind, checked_name, counted
 R = TypeVar("R")
 
 FragmentId: TypeAlias = int | str
-"""The id of a fragment: a number that rises with time if alveus made it, or any other id."""
+"""The id of a fragment. Ids that alveus makes are numbers that rise with time."""
 
 Embed: TypeAlias = Callable[[list[str]], Sequence[Sequence[float]]]
-"""Turns texts into vectors."""
+"""A function that returns a vector for each text."""
 
 LONGEST_ID = 4096
-"""Most bits of a numeric id."""
+"""The most bits of a numeric id."""
 
 INSTANCES, SEQUENCE = 1 << 10, 1 << 12
-"""The number of processes, and of ids in one process and millisecond, in a Snowflake."""
+"""How many processes can make Snowflakes, and how many ids each can make in a millisecond."""
 
 TIMED_BITS = 22
 """Bits below the milliseconds of a Snowflake."""
@@ -53,14 +53,20 @@ OWN_TIMED_BITS = 80
 
 
 class WriteOperation(StrEnum):
-    """The reason for a write: a new fragment, or a recalled one that strengthens similar ones."""
+    """The reason for a write.
+
+    ADD: the fragment is new. RETRIEVAL: the fragment was recalled, and strengthens similar ones.
+    """
 
     ADD = "add"
     RETRIEVAL = "retrieval"
 
 
 class MemoryFragment(ABC):
-    """A piece of experience, abstract; layers make `AgentMemoryFragment`."""
+    """The abstract base of fragments, each a piece of experience.
+
+    Layers make `AgentMemoryFragment`.
+    """
 
     @classmethod
     @abstractmethod
@@ -79,7 +85,7 @@ class MemoryFragment(ABC):
     @property
     @abstractmethod
     def id(self) -> FragmentId:
-        """The fragment's id. Fragments with one id are the same."""
+        """The fragment's id. Two fragments with the same id count as one fragment."""
 
     @property
     @abstractmethod
@@ -99,17 +105,17 @@ class MemoryFragment(ABC):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """Facts to filter by; `speaker`, `role` and `session` in it are fields of the item."""
+        """Facts to filter by. `speaker`, `role` and `session` become fields of the stored item."""
         return {} if self._metadata is None else self._metadata
 
     @property
     def importance(self) -> float | None:
-        """The importance, 0..1. None means unknown."""
+        """The importance, 0..1, or None if it is unknown."""
         return self._importance
 
     @property
     def embeddings(self) -> list[float] | None:
-        """The vector. None means no vector was set."""
+        """The vector, or None if no vector was set."""
         return self._embeddings
 
     @property
@@ -119,7 +125,7 @@ class MemoryFragment(ABC):
 
     @property
     def last_accessed_time(self) -> datetime | None:
-        """The time of the last recall."""
+        """The time of the last recall, or None if it is unknown."""
         return self._accessed
 
     @property
@@ -129,11 +135,11 @@ class MemoryFragment(ABC):
 
     @property
     def current_class(self) -> type[Self]:
-        """Its class."""
+        """The class of the fragment."""
         return self.__class__
 
     def update_importance(self, importance: float) -> float | None:
-        """Set the importance. Return the previous one."""
+        """Set the importance. Return the previous importance."""
         before, self._importance = self._importance, finite(importance)
         return before
 
@@ -142,30 +148,30 @@ class MemoryFragment(ABC):
         self._embeddings = _vector(embeddings)
 
     def update_accessed_time(self, now: datetime) -> datetime | None:
-        """Set the time of the last recall. Return the previous one."""
+        """Set the time of the last recall. Return the previous time."""
         before, self._accessed = self._accessed, _time(now)
         return before
 
     def calculate_current_embeddings(self, embed: Embed) -> list[float]:
-        """Return the vector of its text, without keeping it."""
+        """Return the vector of the fragment's text. The fragment does not keep the vector."""
         return list(embed([self.raw_observation])[0])
 
     @classmethod
     def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
-        """Return one fragment of this class with the texts of *fragments*, and their ids."""
+        """Return a fragment of this class with the texts and, as `source_ids`, the ids of all."""
         text = ";".join(f.raw_observation for f in fragments)
         return cls.build_from(text, source_ids=[f.id for f in fragments], **kwargs)
 
 
 class AgentMemoryFragment(MemoryFragment):
-    """A fragment of text. Its fields can be assigned; a layer keeps a copy.
+    """A fragment of text. Its fields can be assigned. A layer keeps a copy.
 
     Args:
         observation: The text.
-        embeddings: Its vector, if known.
-        memory_id: Its id. None means a new id. 0 is a valid id.
-        importance: 0..1. None means unknown.
-        snapshot_path: File with the whole operation.
+        embeddings: The vector of the text, if known.
+        memory_id: The id of the fragment. None means a new id. 0 is a valid id.
+        importance: The importance, 0..1. None means that it is unknown.
+        snapshot_path: The path of a file with the whole operation.
         metadata: Facts to filter by.
         source_ids: The ids of the fragments that this fragment was made from.
 
@@ -235,7 +241,7 @@ class AgentMemoryFragment(MemoryFragment):
 
     @property
     def id(self) -> FragmentId:
-        """Its id."""
+        """The fragment's id."""
         return self.memory_id
 
     @property
@@ -259,7 +265,11 @@ class AgentMemoryFragment(MemoryFragment):
 
 
 def finite(number: object, what: str = "an importance") -> float:
-    """Return a number as a float, checked."""
+    """Return a number as a float.
+
+    Raises:
+        InvalidInput: The value is no number, or is not finite.
+    """
     if isinstance(number, bool) or not isinstance(number, Real):
         raise InvalidInput(f"{what} must be a number, not {number!r}")
     try:
@@ -300,7 +310,7 @@ def _time(accessed: datetime | None) -> datetime | None:
 
 
 class StructuredObservation(TypedDict, total=False):
-    """One step of an agent; fields may be missing, and others may be added."""
+    """One step of an agent. Fields may be missing, and further fields may be added."""
 
     question: str
     thought: str
@@ -324,7 +334,7 @@ Structure: TypeAlias = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class StructuredAgentMemoryFragment(AgentMemoryFragment):
-    """A fragment of one step, or of several in order: a list of dicts, never a list of lists."""
+    """A fragment of one step, which is a dict, or of several steps in order, a list of dicts."""
 
     def __init__(
         self,
@@ -365,7 +375,10 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
         *args: Any,  # noqa: ANN401 - the arguments of AgentMemoryFragment.build_from
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> AgentMemoryFragment:
-        """Return a fragment of a structure or its JSON. Any other text gives a plain fragment."""
+        """Return a fragment of a structure, or of a text that is the JSON of a structure.
+
+        Any other text gives an `AgentMemoryFragment`.
+        """
         if isinstance(observation, str):
             parsed = _parsed(observation)
             if parsed is None:
@@ -375,7 +388,9 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
 
     @classmethod
     def reduce(cls, fragments: Sequence[MemoryFragment], **kwargs: Any) -> MemoryFragment:  # noqa: ANN401 - DB-GPT's
-        """Return one fragment of all steps, in order and flat. One fragment is returned unchanged.
+        """Return one fragment with the steps of all *fragments*, in order, as a flat list.
+
+        A single fragment is returned unchanged.
 
         A fragment of text becomes a step with only an `observation`.
         """
@@ -388,7 +403,10 @@ class StructuredAgentMemoryFragment(AgentMemoryFragment):
 
 
 def steps_of(fragment: MemoryFragment) -> list[dict[str, Any]]:
-    """Return the steps of a fragment; text is one step with only an `observation`."""
+    """Return the steps of a fragment.
+
+    A text that is not the JSON of steps counts as one step with only an `observation`.
+    """
     if isinstance(fragment, StructuredAgentMemoryFragment):
         return fragment.steps
     text = fragment.raw_observation
@@ -407,7 +425,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def _steps(observation: object) -> list[dict[str, Any]] | None:
-    """Return the steps of *observation*, which may be nested lists. None means plain text."""
+    """Return the steps in a dict or in nested lists of dicts, or None for any other value."""
     if isinstance(observation, Mapping):
         return [dict(cast("Mapping[str, Any]", observation))]
     if not isinstance(observation, (list, tuple)) or not observation:
@@ -445,7 +463,10 @@ class Snowflakes:
         self._mutex = FreshLock()
 
     def __call__(self) -> int:
-        """Return the next number. Its time is ahead of the clock if a millisecond is used up."""
+        """Return the next number.
+
+        If all numbers of a millisecond are used, the time in the number is ahead of the clock.
+        """
         with self._mutex:
             now = max(_milliseconds(), self._last)
             self._seq = self._seq + 1 if now == self._last else 0
@@ -469,7 +490,8 @@ def initialize_id_generator(
 ) -> None:
     """Make the ids of new fragments in this process Snowflakes, as in DB-GPT.
 
-    Call it before the first fragment is made. Ids of alveus need no number of the process.
+    Call this function before the first fragment is made. The ids of alveus, which are the default,
+    need no number of the process.
 
     Args:
         instance: The number of this process, 0..1023, unique among writers. None restores
@@ -492,7 +514,7 @@ def new_fragment_id() -> int:
 
 
 def time_of_id(fragment_id: int) -> datetime:
-    """Return the time at which alveus made an id. Undefined for any other id.
+    """Return the time at which alveus made an id. For any other id, the result has no meaning.
 
     A Snowflake is read with the current epoch.
     """
@@ -518,13 +540,13 @@ def memory_text(
     action: str | None = None,
     observation: str | None = None,
 ) -> str:
-    """Return the text of a step: a line for each part that is not empty."""
+    """Return the text of a step, with a line for each part that is not empty."""
     named = {"Question": question, "Thought": thought, "Action": action, "Observation": observation}
     return "\n".join(f"{name}: {text} " for name, text in named.items() if text)
 
 
 def memories_text(fragments: Sequence[MemoryFragment]) -> str:
-    """Return the texts of fragments for a prompt, a line each."""
+    """Return the texts of fragments for a prompt, each on a line."""
     return "\n".join(fragment.raw_observation for fragment in fragments)
 
 
@@ -537,7 +559,7 @@ def user_prompt(question: str, most_recent_memories: str = "") -> str:
 def kept_rounds(rounds: Sequence[R], *, start: int = 0, end: int = 0) -> list[R]:
     """Return the first *start* and the last *end* rounds of a conversation.
 
-    Returns all rounds if there are no more than that, and no rounds if both are 0.
+    Return all rounds if there are at most *start* + *end*, and no rounds if both are 0.
     """
     if min(start, end) < 0:
         raise InvalidInput("the numbers of rounds to keep must not be below 0")
@@ -550,14 +572,14 @@ F = TypeVar("F", bound=MemoryFragment)
 
 
 class InsightMemoryFragment(Generic[F]):
-    """Insights that were inferred from a fragment, or from several together.
+    """Insights that were inferred from one fragment, or from several fragments together.
 
     Args:
-        original_memory_fragment: The source, or sources.
+        original_memory_fragment: The fragment or fragments that the insights were inferred from.
         insights: Fragments, or texts, which become fragments of the original's class.
 
     Attributes:
-        original_memory_fragment: The source, or sources.
+        original_memory_fragment: The fragment or fragments that the insights were inferred from.
         insights: Fragments with `is_insight`.
     """
 
@@ -572,13 +594,16 @@ class InsightMemoryFragment(Generic[F]):
 
     @property
     def originals(self) -> list[F]:
-        """The sources as a list."""
+        """The original fragments as a list."""
         original = self.original_memory_fragment
         return [cast("F", original)] if isinstance(original, MemoryFragment) else list(original)
 
 
 def _insight(insight: F | str, originals: Sequence[F]) -> F:
-    """Return an insight as a new fragment with `is_insight`."""
+    """Return an insight as a fragment with `is_insight`.
+
+    A fragment that has `is_insight` already is returned unchanged, unless it is an original.
+    """
     known, ids = dict[str, Any](), [f.id for f in originals]
     text: object = insight
     if isinstance(insight, MemoryFragment):
@@ -595,7 +620,7 @@ def _insight(insight: F | str, originals: Sequence[F]) -> F:
 class Dropped:
     """A dropped fragment, and the reason.
 
-    If it was stored before, the history of its set keeps it.
+    If the fragment was stored before, the history of its set keeps it.
     """
 
     fragment: MemoryFragment
@@ -615,9 +640,9 @@ class DiscardedMemoryFragments(Generic[F]):
 
     Attributes:
         discarded_memory_fragments: Fragments for the next layer.
-        discarded_insights: Insights that were inferred from them.
+        discarded_insights: Insights that were inferred from these fragments.
         dropped: Fragments that were dropped, each with the reason.
-        failures: Failed calls of a scorer or an extractor. They lose no fragment.
+        failures: Failed calls of a scorer or an extractor. No fragment is lost by a failed call.
     """
 
     def __init__(

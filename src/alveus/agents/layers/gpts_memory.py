@@ -1,4 +1,7 @@
-"""The log of conversations in an agent's memory: messages, plans, and a channel."""
+"""The log of conversations in an agent's memory: messages, plans, and channels of views.
+
+A view is a conversation as it is shown to a person.
+"""
 
 from __future__ import annotations
 
@@ -27,10 +30,10 @@ DONE = "[DONE]"
 """The last view of a channel."""
 
 VIEWS = 64
-"""The most views in a channel. Each shows the whole conversation, so the oldest is dropped."""
+"""The most views in a channel. A view shows the whole conversation, so the oldest is dropped."""
 
 CONVERSATIONS = 1_000
-"""The most conversations in RAM. The least recently used is deleted first.
+"""The most conversations in RAM. The least recently used conversation is deleted first.
 
 The limit also applies to channels, in any memory.
 """
@@ -41,7 +44,10 @@ _NUMBERED = re.compile(r"(.+)_(\d+)", re.DOTALL)
 
 
 def parse_conv_id(conv_id: str) -> tuple[str, int | None]:
-    """Return the conversation of an id, and the round at its end or None."""
+    """Split an id such as ``chat_2`` into the conversation, ``chat``, and the round, 2.
+
+    Without a number at the end, the round is None.
+    """
     found = _NUMBERED.fullmatch(conv_id)
     return (conv_id, None) if found is None else (found[1], int(found[2]))
 
@@ -67,15 +73,15 @@ class FieldsAsDict:
     __slots__ = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the fields."""
+        """Return the fields as a dict."""
         return {one.name: getattr(self, one.name) for one in self._fields()}
 
     @classmethod
     def from_dict(cls, d: Mapping[str, Any]) -> Self:
-        """Return an object of a dict; missing fields have their defaults.
+        """Return an object with the fields of a dict. Missing fields have their defaults.
 
         Raises:
-            InvalidInput: A field is unknown, or one without a default is missing.
+            InvalidInput: A field is unknown, or a field without a default is missing.
         """
         if unknown := sorted(set(d) - {one.name for one in cls._fields()}):
             raise InvalidInput(f"{cls.__name__} has no field {unknown[0]!r}")
@@ -114,7 +120,7 @@ class GptsMessage(FieldsAsDict):
 
 @dataclass
 class GptsPlan(FieldsAsDict):
-    """A task of a plan, by its number in the conversation."""
+    """A task of a plan. `sub_task_num` is the number of the task in the conversation."""
 
     conv_id: str
     sub_task_num: int
@@ -158,7 +164,7 @@ class _Log:
 
     @property
     def opened(self) -> bool:
-        """True if its memory is open: a memory was passed, or RAM was used."""
+        """True if the log's memory is open: a memory was passed, or RAM was used."""
         return self._memory is not None
 
     def _set(self, conv_id: str) -> MemorySet:
@@ -166,7 +172,7 @@ class _Log:
         return LayerStorage(self.memory.key(conv_id)).set(self.set_name, options)
 
     def _add(self, items: Iterable[tuple[str, Item]]) -> None:
-        """Store items by conversation, with one commit per conversation."""
+        """Store items, each with the id of its conversation, in one commit per conversation."""
         by_conversation: dict[str, list[Item]] = {}
         for conv_id, item in items:
             by_conversation.setdefault(conv_id, []).append(item)
@@ -191,7 +197,7 @@ class GptsMessageMemory(_Log):
     set_name: ClassVar[str] = "gpts_messages"
 
     def append(self, message: GptsMessage) -> None:
-        """Store a message. It is durable on return, or with the batch of the active action."""
+        """Store a message. It is durable on return, or, in an action, with the action's commit."""
         self.append_many([message])
 
     def append_many(self, messages: Sequence[GptsMessage]) -> None:
@@ -235,7 +241,7 @@ def _message(item: Item) -> GptsMessage:
 
 
 class GptsPlansMemory(_Log):
-    """Plans: tasks by their numbers."""
+    """Plans: the tasks of conversations, by their numbers."""
 
     set_name: ClassVar[str] = "gpts_plans"
 
@@ -286,7 +292,7 @@ class GptsPlansMemory(_Log):
         model: str | None = None,
         result: str | None = None,
     ) -> None:
-        """Set the state of a task; arguments that are None change nothing.
+        """Set the state of a task. Arguments that are None change nothing.
 
         Raises:
             InvalidInput: The state is unknown.
@@ -398,11 +404,11 @@ class GptsMemory:
     """Messages and plans of conversations, and a channel of views for each.
 
     Args:
-        plans_memory: Stores plans. None means *memory*.
-        message_memory: Stores messages. None means *memory*.
+        plans_memory: Stores plans. None means that *memory* stores them.
+        message_memory: Stores messages. None means that *memory* stores them.
         executor: Accepted as in DB-GPT, and not used.
         memory: A memory of alveus, in which each conversation is a key. None means RAM, which keeps
-            the last *conversations*.
+            the conversations used last.
         conversations: The most conversations in RAM, and the most channels.
 
     Attributes:
@@ -432,9 +438,10 @@ class GptsMemory:
         return f"<GptsMemory: {self.message_memory!r}, {self.plans_memory!r}>"
 
     def kept_in(self, memory: Memory) -> GptsMemory:
-        """Return this log, stored in *memory* unless it was made with a memory.
+        """Return a log that is stored in *memory* and shares the channels of this log.
 
-        Both logs share their channels. An empty log moves to *memory* itself.
+        If this log was made with a memory, return this log. If this log is unused, it is stored in
+        *memory* from now on as well.
         """
         if not self._is_ram:
             return self
@@ -453,11 +460,11 @@ class GptsMemory:
         history_messages: Sequence[GptsMessage] | None = None,
         start_round: int = 0,
     ) -> None:
-        """Open the channel of a conversation. If there are too many, the oldest is closed.
+        """Open the channel of a conversation. If there are too many channels, close the oldest.
 
         Args:
-            enable_vis_message: Views are Markdown; else lists of dicts.
-            history_messages: Earlier messages; kept if the conversation has none.
+            enable_vis_message: True for views in Markdown, False for lists of dicts.
+            history_messages: Earlier messages. They are stored if the conversation has no messages.
             start_round: The first round to be shown.
         """
         if (earlier := self._channels.pop(conv_id, None)) is not None:
@@ -469,7 +476,7 @@ class GptsMemory:
             await self._call(conv_id, lambda: self.message_memory.append_many(history_messages))
 
     def queue(self, conv_id: str) -> Channel | None:
-        """Return the channel of a conversation, or None."""
+        """Return the channel of a conversation, or None if it has no channel."""
         return self._channels.get(conv_id)
 
     async def append_message(self, conv_id: str, message: GptsMessage) -> None:
@@ -500,13 +507,16 @@ class GptsMemory:
         return await self._call(conv_id, lambda: log.get_by_agent(conv_id, agent_role))
 
     async def get_agent_history_memory(self, conv_id: str, agent_role: str) -> list[Any]:
-        """Return the action reports of an agent's answers, every second message."""
+        """Return the action reports in an agent's answers, which are every second message."""
         messages = await self.get_agent_messages(conv_id, agent_role)
         reports = [message.action_report for message in messages[1::2]]
         return [found for report in reports if (found := _parsed(report)) is not None]
 
     async def push_message(self, conv_id: str, temp_msg: str | None = None) -> None:
-        """Show the conversation in its channel, with *temp_msg* below it, which is not stored."""
+        """Show the conversation in its channel, if any.
+
+        *temp_msg* is shown below the conversation, and not stored.
+        """
         self._use(conv_id)
         channel = self._channels.get(conv_id)
         if channel is None:
@@ -521,7 +531,7 @@ class GptsMemory:
         channel.put_nowait("\n\n".join([*parts, temp_msg] if temp_msg else parts))
 
     async def complete(self, conv_id: str) -> None:
-        """End the channel of a conversation after the views in it."""
+        """End the channel of a conversation. Readers get the views in the channel, then `DONE`."""
         channel = self._channels.get(conv_id)
         if channel is not None:
             channel.put_nowait(DONE)
@@ -530,7 +540,7 @@ class GptsMemory:
         """Yield the views of a conversation, until it is complete.
 
         Raises:
-            NotFound: It has no channel.
+            NotFound: The conversation has no channel.
         """
         channel = self._channels.get(conv_id)
         if channel is None:
@@ -539,7 +549,7 @@ class GptsMemory:
             yield view
 
     def clear(self, conv_id: str) -> bool:
-        """Close the channel of a conversation. Return whether it had one. Its messages stay."""
+        """Remove the channel of a conversation, and return whether there was one. Messages stay."""
         return self._channels.pop(conv_id, None) is not None
 
     def _use(self, conv_id: str) -> None:
@@ -554,7 +564,10 @@ class GptsMemory:
             self.clear(oldest)
 
     async def _call(self, conv_id: str, work: Callable[[], R]) -> R:
-        """Return the result of *work*, in a thread unless it only adds to an action's batch."""
+        """Call *work*, and return its result.
+
+        *work* runs in a thread, or in this task if the call only adds to the batch of an action.
+        """
         return await LayerStorage(self.message_memory.memory.key(conv_id)).call(lambda _: work())
 
 

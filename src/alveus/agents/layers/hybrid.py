@@ -51,15 +51,16 @@ class HybridMemory(LayerMemory[T]):
     Args:
         now: The clock of RAM.
         sensory_memory: The first layer. None means `SensoryMemory()`.
-        short_term_memory: The second. None means `EnhancedShortTermMemory()`.
-        long_term_memory: The third. None means `LongTermMemory()`.
-        default_insight_extractor: Used if `initialize` gets none.
-        default_importance_scorer: Used if `initialize` gets none.
-        settings: See `LayerMemory`. Layers in RAM move to *memory*, or to the memory of another
-            layer. They start empty, with this label.
+        short_term_memory: The second layer. None means `EnhancedShortTermMemory()`.
+        long_term_memory: The third layer. None means `LongTermMemory()`.
+        default_insight_extractor: The extractor if `initialize` gets none.
+        default_importance_scorer: The scorer if `initialize` gets none.
+        settings: See `LayerMemory`. Layers in RAM are moved to *memory*, or to the memory of
+            another layer, without the fragments that they have. Layers made here get this label.
 
     Raises:
-        InvalidInput: Two layers are kept in different memories, so no commit can contain both.
+        InvalidInput: Two layers are kept in different memories, so no commit can contain both; or
+            two layers are kept in one set.
     """
 
     importance_weight = 0.9
@@ -122,7 +123,8 @@ class HybridMemory(LayerMemory[T]):
         """Return a hybrid memory that is kept in *vector_store*: `Memory.key(…)`.
 
         Args:
-            embeddings: Compares fragments in short-term memory. None means the memory's embedder.
+            embeddings: The embedder that compares fragments in short-term memory. None means the
+                memory's embedder.
         """
         kwargs.setdefault("memory", vector_store)
         label = kwargs.get("label", "")
@@ -139,12 +141,13 @@ class HybridMemory(LayerMemory[T]):
     ) -> Self:
         """Return a hybrid memory in a file of alveus: ``alveus.db`` in the folder *vstore_path*.
 
-        Chroma is not used: the name is DB-GPT's, so that its programs run. `close` closes the file.
+        Chroma is not used: the call has DB-GPT's name so that programs for DB-GPT run. `close`
+        closes the file.
 
         Args:
             vstore_name: The key.
             vstore_path: A folder, created if missing. None means RAM.
-            embeddings: An embedder of alveus, or its name. None means the file's.
+            embeddings: An embedder of alveus, or its name. None means the embedder of the file.
         """
         url: str | Path = ":memory:"
         if vstore_path is not None:
@@ -187,7 +190,7 @@ class HybridMemory(LayerMemory[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
-        """Return an empty hybrid memory with the settings of this one."""
+        """Return an empty hybrid memory with the settings of this memory."""
         clone: Self = super().structure_clone(now, label=label, memory=memory)
         clone._sensory = self._sensory.structure_clone(label=clone.label, memory=memory)
         clone._short = self._short.structure_clone(label=clone.label, memory=memory)
@@ -200,9 +203,9 @@ class HybridMemory(LayerMemory[T]):
     # --- writing ------------------------------------------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry.
+        """Add an entry. Return an empty list, as no entry leaves the last layer.
 
-        Entries that leave a layer move to the next. No entry leaves the last layer.
+        Entries that leave a layer move to the next.
         """
         is_new = op is WriteOperation.ADD
         passed = self._sensory.take(move, entry, op) if is_new else [entry]
@@ -218,7 +221,7 @@ class HybridMemory(LayerMemory[T]):
     def _store_insight(
         self, move: Move, insight: Insight, leaving: Sequence[FragmentEntry]
     ) -> None:
-        """Put the first insight of a fragment into long-term memory."""
+        """Add the first insight from a fragment to long-term memory, if there is an insight."""
         if not insight.insights:
             return
         first = insight.insights[0]
@@ -239,9 +242,9 @@ class HybridMemory(LayerMemory[T]):
         *,
         k: int | None = None,
     ) -> list[T]:
-        """Return fragments of long-term memory, best first, then those of the other layers.
+        """Return fragments of long-term memory, best first, then all fragments of the other layers.
 
-        *k* and the weights are those of `LongTermMemory.read`.
+        See `LongTermMemory.read` for *k* and the weights.
         """
         weights = Weights.given(alpha, beta, gamma)
         wanted = self._long.k if k is None else counted(k, "k", least=0)
@@ -259,7 +262,7 @@ class HybridMemory(LayerMemory[T]):
         return await self.storage.call(look)
 
     def emptied(self, move: Move) -> list[MemoryFragment]:
-        """Empty all layers as part of a move; return their fragments, long-term memory first."""
+        """Empty all layers as part of a move. Return their fragments, long-term memory first."""
         layers = (self._long, self._short, self._sensory)
         return [fragment for layer in layers for fragment in layer.emptied(move)]
 
@@ -272,7 +275,10 @@ C = TypeVar("C", bound=type)
 
 
 def forward_to_layers(made: C) -> C:
-    """Return the class with the other public calls of `LayerMemory`, which its layers answer."""
+    """Add the public calls of `LayerMemory` that a class does not define. Return the class.
+
+    Each added call is forwarded to the attribute `memory` of the object.
+    """
     for name in dir(LayerMemory):
         published = inspect.getattr_static(LayerMemory, name)
         if name.startswith("_") or name in vars(made):
@@ -292,9 +298,9 @@ class AgentMemory(LayerMemory[T]):
 
     Args:
         memory: The layers. None means `ShortTermMemory()`.
-        importance_scorer: Used if `initialize` gets none.
-        insight_extractor: Used if `initialize` gets none.
-        gpts_memory: The log. None means a new one, in RAM. Clones share it.
+        importance_scorer: The scorer if `initialize` gets none.
+        insight_extractor: The extractor if `initialize` gets none.
+        gpts_memory: The log. None means a new log in RAM. Clones share the log.
     """
 
     def __init__(
@@ -320,7 +326,7 @@ class AgentMemory(LayerMemory[T]):
         return f"<AgentMemory: {self.memory!r}, {self.gpts_memory!r}>"
 
     def _show_settings(self) -> None:
-        """Copy the settings of the layers."""
+        """Copy the settings of the layers to this object."""
         inner = self.memory
         self.name, self.llm_client, self.session_id = inner.name, inner.llm_client, inner.session_id
         self.importance_scorer = inner.importance_scorer
@@ -338,7 +344,7 @@ class AgentMemory(LayerMemory[T]):
         real_memory_fragment_class: type[Any] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set the user of the memory and its models; see `LayerMemory.initialize`."""
+        """Set the agent's name and the models; see `LayerMemory.initialize`."""
         self.memory.initialize(
             name,
             llm_client,
@@ -352,7 +358,7 @@ class AgentMemory(LayerMemory[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> AgentMemory[T]:
-        """Return an empty agent memory with these settings and the same log."""
+        """Return an empty agent memory with the settings and the log of this memory."""
         inner = self.memory.structure_clone(now, label=label, memory=memory)
         return AgentMemory(inner, self._scorer, self._extractor, self.gpts_memory)
 
@@ -369,7 +375,7 @@ class AgentMemory(LayerMemory[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Read by an observation; see `LayerMemory.read` for the weights."""
+        """Return the fragments that are relevant to *observation*; see `LayerMemory.read`."""
         return await self.memory.read(observation, alpha, beta, gamma)
 
     # --- the log ------------------------------------------------------------------------------

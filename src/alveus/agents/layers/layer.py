@@ -1,4 +1,4 @@
-"""DB-GPT's `LayerMemory`, kept in sets of a key; sensory and short-term memory."""
+"""DB-GPT's `LayerMemory`, kept in sets of a key, and its sensory and short-term memory."""
 
 from __future__ import annotations
 
@@ -61,7 +61,10 @@ from alveus.values.storable import Value, checked_kind, choice, counted
 R = TypeVar("R")
 
 Dedupe: TypeAlias = Literal["id", "text", "none"]
-"""The definition of duplicates: fragments with one id; or with one text too; or none."""
+"""Which fragments are duplicates.
+
+"id": fragments with the same id. "text": also fragments with the same text. "none": no fragments.
+"""
 
 SEEN_BEFORE = "it was written before, and has left the layer since"
 
@@ -81,7 +84,7 @@ class LayerOptions(TypedDict, total=False):
 
 @suggest_names_in
 class LayerMemory(LayerSettings, ABC, Generic[T]):
-    """A layer, or several as one: fragments are written to it, and read by an observation.
+    """A layer, or several layers as one. Fragments are written to it, and read by an observation.
 
     Every write is one commit. A fragment that leaves a layer is returned, enters the next layer, or
     is reported as dropped. A repeated write of a fragment, for example after a failure, changes
@@ -93,8 +96,9 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
             process ends.
         label: The prefix of the names of the sets, so that several agents can share a key.
         now: The clock of RAM.
-        profile: "dbgpt" uses DB-GPT's numbers, without its faults.
-        dedupe: The definition of duplicates.
+        profile: "dbgpt" uses DB-GPT's numbers, without the faults of DB-GPT.
+        dedupe: Which fragments are duplicates: those with the same "id", also those with the same
+            "text", or "none".
     """
 
     _default_scorer: ImportanceScorer | None = None
@@ -131,11 +135,11 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         return self._storage
 
     def parts(self) -> Sequence[LayerMemory[T]]:
-        """Return the parts of the layer: itself."""
+        """Return the layers that this memory consists of: by default only itself."""
         return (self,)
 
     def move_to(self, storage: LayerStorage, lock: FairLock) -> None:
-        """Keep fragments in *storage*, which other layers share together with *lock*."""
+        """Use *storage* and *lock* from now on. Other layers share both."""
         self._storage, self._lock = storage, lock
 
     def close(self) -> None:
@@ -153,7 +157,10 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         real_memory_fragment_class: type[T] | None = None,
         session_id: str | None = None,
     ) -> None:
-        """Set the user and the models. Omitted arguments become None."""
+        """Set the agent's name, the models, the class of fragments and the conversation.
+
+        An omitted argument resets its setting to None, or to the default scorer or extractor.
+        """
         asked = {"score_importance": importance_scorer, "extract_insights": insight_extractor}
         for call, model in asked.items():
             if model is not None and not hasattr(model, call):
@@ -172,10 +179,10 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
 
     @property
     def real_memory_fragment_class(self) -> type[T]:
-        """The class of its fragments.
+        """The class of the layer's fragments.
 
         Raises:
-            InvalidInput: `initialize` named none.
+            InvalidInput: `initialize` got no class.
         """
         if self.fragment_class is None:
             raise InvalidInput("The real memory fragment class is not set; initialize() sets it")
@@ -184,12 +191,13 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     def structure_clone(
         self, now: Now = None, *, label: str | None = None, memory: KeySets | None = None
     ) -> Self:
-        """Return an empty layer with the settings of this one.
+        """Return an empty layer with the settings of this layer.
 
         Args:
-            label: Its label in the same memory. None means the name of the agent, or a number. Pass
-                a label to find the layer again after a restart.
-            memory: Another memory. Fragments that it has under the label are in the layer.
+            label: The label of the new layer. In the same memory, None means the name of the agent,
+                or a number. Pass a label to find the layer again after a restart.
+            memory: Another memory for the new layer. If this memory has fragments under the label,
+                the new layer contains them. None means the same memory, or new RAM.
         """
         del now  # new RAM keeps its clock, and a memory has a clock
         clone: Self = copy(self)
@@ -215,11 +223,12 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         now: datetime | None = None,
         op: WriteOperation = WriteOperation.ADD,
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write a fragment. Return the fragments that left the layer for it, or None.
+        """Write a fragment. Return the fragments that the write discarded, or None for none.
 
         Args:
             now: The time of the observation; by default now.
-            op: RETRIEVAL means the fragment was recalled, and only strengthens similar fragments.
+            op: RETRIEVAL means that the fragment was recalled. It is not added, and only
+                strengthens similar fragments.
         """
         if op not in tuple(WriteOperation):
             raise InvalidInput(f"op must be a WriteOperation, not {op!r}")
@@ -228,7 +237,7 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     async def write_batch(
         self, memory_fragments: Sequence[T], now: datetime | None = None
     ) -> DiscardedMemoryFragments[T] | None:
-        """Write fragments in one commit, with the effect of single writes."""
+        """Write fragments in one commit, with the same effect as single writes in this order."""
         checked_kind(memory_fragments, Iterable, "a batch is a list of fragments")
         return await self._write(list(memory_fragments), now, WriteOperation.ADD)
 
@@ -262,7 +271,7 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         return discarded
 
     async def _moved(self, plan: Callable[[Move], R], name: str, *arguments: Value) -> R:
-        """Commit a plan, and return its result.
+        """Commit a plan, and return the result of the plan.
 
         Args:
             name: The name of the call.
@@ -298,10 +307,13 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
 
     @abstractmethod
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry as part of a move; return the entries that leave for the next layer."""
+        """Add an entry as part of a move. Return the entries that leave for the next layer."""
 
     def _was_written(self, move: Move, entry: FragmentEntry) -> bool:
-        """Return whether an entry is, or was, in one of the layers."""
+        """Return whether the fragment of an entry is, or was, in one of the layers.
+
+        If duplicates are allowed, return False, and give the fragment a free id.
+        """
         if self._dedupe == "none":
             entry.fragment = self._renamed(move, entry)
             return False
@@ -319,7 +331,7 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         return False
 
     def _renamed(self, move: Move, entry: FragmentEntry) -> MemoryFragment:
-        """Return the fragment under an id that is free."""
+        """Return the fragment, or a copy with a new id if the layers have its id."""
         if not any(move.items(layer).get(entry.id) for layer in self.parts()):
             return entry.fragment
         f = entry.fragment
@@ -360,13 +372,13 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     # --- models -------------------------------------------------------------------------------
 
     async def score_memory_importance(self, memory_fragments: Sequence[T]) -> list[float]:
-        """Return the importance of each fragment. Without a scorer, it is a constant."""
+        """Return the importance of each fragment. Without a scorer, all are equally important."""
         answers = await self._answers("score", memory_fragments)
         ratings = [None if isinstance(answer, Failure) else answer for answer in answers]
         return [self._importance(rating) for rating in ratings]
 
     async def _answers(self, kind: QuestionKind, fragments: Sequence[MemoryFragment]) -> list[Any]:
-        """Return a model's answers about each fragment; see `ModelAnswers.about`."""
+        """Ask a model about each fragment. Return the answers; see `ModelAnswers.about`."""
         answers, groups = ModelAnswers(), [[fragment] for fragment in fragments]
         try:
             return answers.about(self, kind, groups)
@@ -377,7 +389,8 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     async def get_insights(self, memory_fragments: Sequence[T]) -> Insights[T]:
         """Return the insights from each fragment. Without an extractor, the list is empty.
 
-        `failures` of the list contains the fragments whose question to the extractor failed.
+        The `failures` of the list contain each fragment for which the extractor failed, or gave
+        nothing.
         """
         if self.insight_extractor is None or not memory_fragments:
             return Insights()
@@ -406,9 +419,9 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
     async def handle_duplicated(
         self, memory_fragments: Sequence[T], new_memory_fragments: Sequence[T]
     ) -> list[T]:
-        """Return both lists as one, without duplicates. The first of two duplicates stays.
+        """Return both lists as one, without duplicates.
 
-        It gets the higher importance and the later access time of both.
+        The first of two duplicates stays. It gets the higher importance and the later access time.
         """
         kept: dict[str, T] = {}
         for at, fragment in enumerate([*memory_fragments, *new_memory_fragments]):
@@ -422,7 +435,7 @@ class LayerMemory(LayerSettings, ABC, Generic[T]):
         return list(kept.values())
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
-        """Return the fragments that stay, oldest first, and those that overflow."""
+        """Return the fragments that stay, oldest first, and the fragments that overflow."""
         return list(memory_fragments), []
 
 
@@ -432,7 +445,7 @@ def normal_text(text: str) -> str:
 
 
 def absorb(target: MemoryFragment, other: MemoryFragment) -> None:
-    """Give *target* the higher importance and the later access time of *other*."""
+    """Give *target* the importance of *other* if it is higher, and its access time if later."""
     if other.importance is not None and unit(target.importance) < unit(other.importance):
         target.update_importance(other.importance)
     mine, theirs = target.last_accessed_time, other.last_accessed_time
@@ -441,7 +454,7 @@ def absorb(target: MemoryFragment, other: MemoryFragment) -> None:
 
 
 class BufferMemory(LayerMemory[T]):
-    """A layer of at most *buffer_size* fragments after a write, all of which a read returns."""
+    """A layer that keeps at most *buffer_size* fragments. A read returns all of them."""
 
     least: ClassVar[int] = 0
 
@@ -451,7 +464,7 @@ class BufferMemory(LayerMemory[T]):
         self.buffer_size = counted(buffer_size, "buffer_size", least=self.least)
 
     def contents(self, writer: Writer) -> list[T]:
-        """Return copies of its fragments, oldest first."""
+        """Return copies of the layer's fragments, oldest first."""
         entries = Move(self.storage, writer, ModelAnswers()).items(self).entries
         return [cast("T", entry.fragment) for entry in entries]
 
@@ -462,7 +475,7 @@ class BufferMemory(LayerMemory[T]):
         beta: float | None = None,
         gamma: float | None = None,
     ) -> list[T]:
-        """Return copies of all its fragments: oldest first, or best first if a weight is given."""
+        """Return copies of all fragments: oldest first, or best first if a weight is given."""
         checked_kind(observation, str, "an observation must be a str")
         if alpha is None and beta is None and gamma is None:
             return await self.storage.call(self.contents)
@@ -474,14 +487,14 @@ class BufferMemory(LayerMemory[T]):
 
 
 class SensoryMemory(BufferMemory[T]):
-    """Collects fragments. When it overflows, all of them leave at once.
+    """Collects fragments. When the layer overflows, all fragments leave at once.
 
-    Each fragment is then scored. Important ones move to the next layer. The others are dropped, and
-    reported.
+    Each fragment is then scored. Important fragments move to the next layer. The others are
+    dropped, and reported.
 
     Args:
-        buffer_size: The most fragments. 0 means every fragment is scored at once.
-        threshold_to_short_term: The least importance for the next layer.
+        buffer_size: The most fragments. 0 means that every fragment is scored when it is written.
+        threshold_to_short_term: The least importance of a fragment that moves to the next layer.
         settings: See `LayerMemory`.
     """
 
@@ -499,7 +512,7 @@ class SensoryMemory(BufferMemory[T]):
         self.threshold_to_short_term = finite(threshold_to_short_term, "threshold_to_short_term")
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry; return the entries that leave, with their importance."""
+        """Add an entry. Return the entries that leave, with their importance."""
         if op is WriteOperation.RETRIEVAL:
             raise InvalidInput(
                 "a recalled fragment strengthens short-term memory, not sensory memory"
@@ -532,7 +545,7 @@ class SensoryMemory(BufferMemory[T]):
 
 
 class ShortTermMemory(BufferMemory[T]):
-    """Keeps the newest *buffer_size* fragments. When it overflows, the oldest leave.
+    """Keeps the newest *buffer_size* fragments. When the layer overflows, the oldest leave.
 
     The other settings are those of `LayerMemory`. With ``memory=`` fragments survive a restart.
     """
@@ -544,7 +557,7 @@ class ShortTermMemory(BufferMemory[T]):
         super().__init__(buffer_size, **settings)
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry; return the entries that leave, oldest first."""
+        """Add an entry. Return the entries that leave, oldest first."""
         if op is WriteOperation.RETRIEVAL:
             return []
         items = move.items(self)
@@ -556,7 +569,10 @@ class ShortTermMemory(BufferMemory[T]):
         return [gone.leaving() for gone in leaving]
 
     def take_again(self, move: Move, entry: FragmentEntry) -> None:
-        """Join an entry with earlier entries of the same text, which are removed."""
+        """Remove earlier entries with the text of *entry*, and join them to *entry*.
+
+        Do nothing if fragments with the same text are not duplicates.
+        """
         if self._dedupe != "text":
             return
         items = move.items(self)
@@ -570,11 +586,11 @@ class ShortTermMemory(BufferMemory[T]):
 
     @property
     def short_term_memories(self) -> list[T]:
-        """Copies of its fragments, oldest first."""
+        """Copies of the layer's fragments, oldest first."""
         return self.contents(self.storage.writer())
 
     async def handle_overflow(self, memory_fragments: Sequence[T]) -> tuple[list[T], list[T]]:
-        """Return the newest fragments, and the oldest ones that overflow."""
+        """Return the newest fragments, which stay, and the oldest fragments, which overflow."""
         fragments = list(memory_fragments)
         over = max(0, len(fragments) - self.buffer_size)
         return fragments[over:], fragments[:over]

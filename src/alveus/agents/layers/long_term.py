@@ -55,10 +55,13 @@ Mark: TypeAlias = Literal["forget", "merge"]
 """Why a stored fragment is not recalled."""
 
 ALL = 128
-"""Most fragments that are all ranked. Above, the hits of a search and the latest are ranked."""
+"""The most fragments in a layer for a read to rank all.
+
+In a larger layer, a read ranks the hits of a search, and the `LATEST` fragments.
+"""
 
 CANDIDATES = 100
-"""Fewest hits of that search. Source: DB-GPT's top_k."""
+"""The least number of hits that this search asks for. Source: DB-GPT's top_k."""
 
 MOST_HITS = 1_000
 """The most hits of a search."""
@@ -66,13 +69,13 @@ MOST_HITS = 1_000
 LATEST = 64
 
 ALSO = 64
-"""Number of last ids with the same text, by which a repetition is recognised."""
+"""How many of the last ids with the same text are kept, to recognise a repeated write."""
 
 SINCE = 256
-"""The most fragments of a reflection, the last ones."""
+"""The most fragments of a reflection. If there are more, the last fragments are used."""
 
 FADED = 0.05
-"""Importance times recency below which `fade` drops a fragment."""
+"""`fade` drops a fragment whose importance times its recency is below this number."""
 
 SCORE_OF_BEST = 3.0
 """The greatest score of a search: 1 for words and 2 for meaning."""
@@ -81,18 +84,18 @@ SCORE_OF_BEST = 3.0
 class LongTermMemory(LayerMemory[T], Generic[T]):
     """Keeps every fragment, of all conversations, until it is cleared or fades.
 
-    A read ranks by a mean of recency, relevance and importance, each 0..1. Among equals the newest
-    is first. Fragments with one text are one fragment, with a count.
+    A read ranks by a mean of recency, relevance and importance, each 0..1. Of fragments with equal
+    scores, the newest is first. Fragments with the same text are stored as one, with a count.
 
     Args:
         executor: Accepted as in DB-GPT, and not used.
-        vector_store: The same as `memory`, at the position of DB-GPT's vector store.
+        vector_store: The same as `memory`, for programs that pass DB-GPT's vector store here.
         now: The clock of RAM.
-        reflection_threshold: The sum of importance at which insights are drawn from the fragments
-            since the last reflection, and stored. None means never.
-        _default_importance: The importance of fragments without one.
+        reflection_threshold: When the importance of the fragments since the last reflection sums up
+            to this number, insights are drawn from them and stored. None means never.
+        _default_importance: The importance of fragments that are written without an importance.
         metadata: Facts that are added to every fragment.
-        k: The number of fragments of a read.
+        k: The most fragments that a read returns.
         carry: True if the excess over the threshold counts for the next reflection.
         settings: See `LayerMemory`.
     """
@@ -147,7 +150,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- writing ------------------------------------------------------------------------------
 
     def take(self, move: Move, entry: FragmentEntry, op: WriteOperation) -> list[FragmentEntry]:
-        """Add an entry. No entry leaves."""
+        """Add an entry. Return an empty list, as no entry leaves the layer."""
         if op is WriteOperation.RETRIEVAL:
             return []
         if self._settled(move, entry):
@@ -155,7 +158,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return []
 
     def _settled(self, move: Move, entry: FragmentEntry) -> bool:
-        """Store an entry. Return whether it is a new fragment, not joined to another."""
+        """Store an entry. Return False if it was joined to an earlier entry with the same text."""
         fragment = entry.fragment
         if fragment.importance is None:
             default = self._default_importance
@@ -170,7 +173,10 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- duplicates ---------------------------------------------------------------------------
 
     def _joined(self, move: Move, entry: FragmentEntry) -> bool:
-        """Join an entry to one with the same text and return True; else record its text."""
+        """Join *entry* to the earlier entry with the same text, and return True.
+
+        If there is no such earlier entry, record the text and return False.
+        """
         same = self._of_text(move, entry)
         if same is None:
             return False
@@ -183,10 +189,10 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         return True
 
     def _of_text(self, move: Move, entry: FragmentEntry) -> FragmentEntry | None:
-        """Return the entry with the same text. None means this entry is recorded as the first.
+        """Return the earlier entry with the text of *entry*, or None after recording the text.
 
-        The note of a text is derived from its item. After the item was removed, the next note gets
-        the other of two names.
+        The text is recorded in a note, which is derived from the item. There are two names for the
+        note of a text: after an item was removed, the note of the next item gets the other name.
         """
         text = digest(normal_text(entry.fragment.raw_observation), salt=b"").hex()
         note, other = (move.note(self, f"{self.set_name} {text}{end}") for end in ("", " again"))
@@ -206,7 +212,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- reflection ---------------------------------------------------------------------------
 
     def _reflect(self, move: Move, entry: FragmentEntry) -> None:
-        """Count an entry for the next reflection, and reflect if it is due."""
+        """Count an entry for the next reflection, and reflect if the threshold is reached."""
         threshold = self.reflection_threshold
         if threshold is None or entry.fragment.is_insight:
             return
@@ -230,9 +236,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def take_insight(
         self, move: Move, insight: MemoryFragment, sources: Sequence[FragmentEntry]
     ) -> None:
-        """Add an insight from entries of this layer or this move.
+        """Add an insight that was inferred from *sources*, entries of this layer or of this move.
 
-        An insight with a stored id changes nothing.
+        If the layer has the id of the insight already, nothing changes.
         """
         ref = move.storage.ref(self.set_name)
         links = tuple(Link(ref, one.id) for one in sources if move.items(self).get(one.id))
@@ -243,7 +249,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
     @property
     def aggregate_importance(self) -> float:
-        """The sum of importance since the last reflection; 0 without a threshold."""
+        """The sum of importance since the last reflection. It is 0 without a threshold."""
         notes = self.storage.ref(self.note_set)
         note = LayerNote.read(self.storage.writer(), notes, self.set_name)
         return float(note.value.get("aggregate", 0.0))
@@ -259,7 +265,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         *,
         k: int | None = None,
     ) -> list[T]:
-        """Return the *k* fragments that answer *observation*, best first.
+        """Return the *k* fragments with the best scores for *observation*, best first.
 
         The weights of recency (alpha), relevance (beta) and importance (gamma) are 0.05, 1 and 0.1
         by default.
@@ -276,7 +282,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
         *,
         k: int | None = None,
     ) -> list[RankedFragment[T]]:
-        """Return the fragments of `read`, with their scores and the parts of the scores."""
+        """Return the same fragments as `read`, with their scores and the parts of the scores."""
         wanted = self.k if k is None else counted(k, "k", least=0)
         weights = Weights.given(alpha, beta, gamma)
         return await self.storage.call(
@@ -286,7 +292,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def recalled(
         self, writer: Writer, observation: str, weights: Weights, k: int
     ) -> list[RankedFragment[T]]:
-        """Return the best *k* fragments, and record the access."""
+        """Return the best *k* fragments, and record that they were accessed."""
         ref, now = self.storage.ref(self.set_name), self.storage.now()
         if not k or writer.info(ref) is None:
             return []
@@ -312,7 +318,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     def _candidates(
         self, writer: Writer, ref: SetRef, observation: str, weights: Weights, k: int
     ) -> Iterator[tuple[Item, float]]:
-        """Yield the items to rank, with their nearness to an observation."""
+        """Yield the items to rank, each with its relevance to *observation*, 0..1."""
         wanted = max(CANDIDATES, min(k, MOST_HITS))
         asked = SearchOptions(limit=wanted, touch=False)
         hits = writer.search([ref], observation, asked) if weights.beta else ()
@@ -333,9 +339,9 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     # --- removing -----------------------------------------------------------------------------
 
     async def mark(self, ids: Sequence[FragmentId], mark: Mark | None) -> int:
-        """Mark fragments so that they are not recalled, or unmark them with None.
+        """Mark fragments so that they are not recalled. The mark None makes them recallable again.
 
-        Return their number.
+        Return the number of marked fragments, without unknown ids.
         """
         if mark not in ("forget", "merge", None):
             raise InvalidInput(f"a mark is 'forget', 'merge' or None, not {mark!r}")
@@ -376,7 +382,8 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
     async def recover(self, ids: Sequence[FragmentId]) -> list[T]:
         """Restore fragments that faded or were cleared, and return them.
 
-        If the text was written again since, the fragment is joined to the new one.
+        If the text of a fragment was written again since, the fragment is joined to the newer
+        fragment, and not returned.
         """
         names = _names(ids)
         plan = partial(self._recovered, names)
@@ -395,7 +402,7 @@ class LongTermMemory(LayerMemory[T], Generic[T]):
 
 
 def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> MemoryFragment:
-    """Return an insight with the ids of its sources."""
+    """Return an insight that has the ids of *fragments* as its `source_ids`."""
     if set(insight.source_ids) == {fragment.id for fragment in fragments}:
         return insight
     return insight.current_class.build_from(
@@ -410,7 +417,7 @@ def _sourced(insight: MemoryFragment, fragments: Sequence[MemoryFragment]) -> Me
 
 
 def _names(ids: Sequence[FragmentId]) -> list[str]:
-    """Return the ids of the items, each once."""
+    """Return the ids of the items that keep these fragments, each once."""
     if isinstance(ids, str) or not isinstance(ids, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(f"ids must be a list of ids of fragments, not {ids!r}")
     return list(dict.fromkeys(item_id(one) for one in ids))

@@ -1,7 +1,7 @@
 """A move: the changes of one call to layers, planned on their items and committed whole.
 
 A plan never waits: if a model's answer is missing, planning stops (`Unanswered`), the model is
-asked, and the plan is made again. It is also made again after a conflict with another writer.
+asked, and the plan is made again. The plan is also made again after a conflict with another writer.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name
 
 LABELS = ("speaker", "role", "session")
-"""Fields of an item that a fragment keeps in its metadata."""
+"""The fields of an item that a fragment keeps in its metadata."""
 
 
 def item_id(fragment_id: FragmentId) -> str:
@@ -62,11 +62,11 @@ class FragmentEntry:
     """A fragment in a layer.
 
     Attributes:
-        number: Its position in the order of arrival.
-        stored: The version it was read from. None means it is new here.
-        origin: The items of other sets that it was made from.
-        extra: Further data of the layer.
-        time: The time of the observation. None means now.
+        number: The number of the fragment in the order of arrival.
+        stored: The stored version from which the entry was read, or None for a new entry.
+        origin: The items that a new fragment was made from.
+        extra: Further fields of the stored value, for the layer.
+        time: The time of the observation. With None, the time of the write is stored.
     """
 
     fragment: MemoryFragment
@@ -78,20 +78,23 @@ class FragmentEntry:
 
     @property
     def id(self) -> str:
-        """The id of its item."""
+        """The id of the item that stores the fragment."""
         return item_id(self.fragment.id) if self.stored is None else self.stored.record.id
 
     def origins(self) -> tuple[Link, ...]:
-        """Return the sources of a derived fragment: this fragment, or its origin if it is new."""
+        """Return the sources of a fragment derived from this entry.
+
+        They are the stored item of the entry, or the `origin` of a new entry.
+        """
         return tuple(self.origin) if self.stored is None else (Link(self.stored.set, self.id),)
 
     def leaving(self) -> FragmentEntry:
-        """Return the entry as an entry of the next layer."""
+        """Return a new entry for the next layer, with the same fragment."""
         extra = {name: self.extra[name] for name in ("seen", "parts") if name in self.extra}
         return FragmentEntry(self.fragment, origin=self.origins(), extra=extra, time=self.time)
 
     def parts(self) -> list[dict[str, Any]]:
-        """Return the parts of a merged fragment, or the fragment itself."""
+        """Return the fields of each part of a merged fragment, or of the fragment itself."""
         if "parts" in self.extra:
             return list(self.extra["parts"])
         value = {name: v for name, v in self._value(0).items() if name in _FIELDS}
@@ -115,7 +118,7 @@ class FragmentEntry:
         )
 
     def as_read(self, stored: StoredItem) -> Item:
-        """Return the item it was read from, with its present changes."""
+        """Return the item from which the entry was read, with the present fields of the entry."""
         return replace(
             item_of(stored),
             value=self._value(self.extra.get("era", 0)),
@@ -143,7 +146,11 @@ class FragmentEntry:
 
 
 def labels_of(metadata: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of an item that are in the metadata of a fragment, checked."""
+    """Return the `LABELS` in the metadata of a fragment; a missing label is None.
+
+    Raises:
+        InvalidInput: A label is not a str.
+    """
     labels = {name: metadata.get(name) for name in LABELS}
     for name, label in labels.items():
         if label is not None and not isinstance(label, str):
@@ -157,7 +164,7 @@ _FIELDS = frozenset(
 
 
 def entry_of(stored: StoredItem, made: type[MemoryFragment] | None) -> FragmentEntry:
-    """Return the fragment that a stored item keeps, as an entry; see `fragment_of`."""
+    """Return an entry for the fragment that a stored item keeps; see `fragment_of`."""
     item = item_of(stored)
     value = value_of(item)
     extra = {name: v for name, v in value.items() if name not in _FIELDS}
@@ -168,7 +175,8 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
     """Return the fragment that an item stores.
 
     Args:
-        made: Its class, if it fits the item. None means the class that the item names.
+        made: The class of the fragment. If it does not fit the observation, or is None, the class
+            is `AgentMemoryFragment` for a text and `StructuredAgentMemoryFragment` for steps.
     """
     value = value_of(item)
     observation = value.get("observation", "")
@@ -191,7 +199,10 @@ def fragment_of(item: Item, made: type[MemoryFragment] | None) -> MemoryFragment
 
 
 def value_of(item: Item) -> dict[str, Any]:
-    """Return the value of a fragment's item. An item from another writer is a fragment of text."""
+    """Return the fields of the fragment that an item stores.
+
+    An item that no layer wrote counts as a fragment of its text.
+    """
     value = cast("dict[str, Any]", item.value)
     if isinstance(value, dict) and "id" in value and "n" in value:  # pyright: ignore[reportUnnecessaryIsInstance] - anybody can add to a set
         return value
@@ -199,13 +210,13 @@ def value_of(item: Item) -> dict[str, Any]:
 
 
 def accessed_time(item: Item) -> datetime | None:
-    """Return the time of the last recall of an item's fragment."""
+    """Return the time at which an item's fragment was last recalled, or None if it never was."""
     noted = value_of(item).get("accessed")
     return later(None if noted is None else datetime.fromisoformat(noted), item.accessed)
 
 
 class LayerNote(Note):
-    """The note of a layer; its version guards the fragments of a small layer (see `LayerItems`)."""
+    """The note of a layer. In small layers its version guards the fragments; see `LayerItems`."""
 
     __slots__ = ()
 
@@ -220,7 +231,7 @@ class LayerNote(Note):
         self.value = {"era": self.era + 1, "arrivals": arrivals}
 
     def next_number(self) -> int:
-        """Count an arrival."""
+        """Count an arriving fragment. Return its number."""
         self.value["arrivals"] = number = int(self.value.get("arrivals", 0)) + 1
         return number
 
@@ -244,7 +255,7 @@ class LayerSettings:
 
     Attributes:
         name: The agent's name; see `LayerMemory.initialize`.
-        session_id: The conversation of written fragments; stored with each.
+        session_id: The conversation that is stored with each fragment which names no session.
     """
 
     importance_weight: float = 0.15
@@ -270,29 +281,29 @@ class LayerSettings:
 
     @property
     def label(self) -> str:
-        """The prefix of the names of its sets."""
+        """The prefix of the names of the layer's sets."""
         return self._label
 
     @property
     def set_name(self) -> str:
-        """The name of the set that holds its fragments."""
+        """The name of the set that holds the layer's fragments."""
         return self._named(self.kind)
 
     @property
     def note_set(self) -> str:
-        """The name of the set that holds the notes of the layers of this label."""
+        """The name of the set that holds the notes of all layers with this label."""
         return self._named("layers")
 
     def _named(self, kind: str) -> str:
         return f"{self._label}.{kind}" if self._label else kind
 
     def _importance(self, rating: float | None) -> float:
-        """Return the importance of a fragment for the rating of a scorer; None means unknown."""
+        """Return the importance of a fragment whose scorer gave *rating*, or None for no rating."""
         return self._profile.importance(rating, self.importance_weight)
 
 
 QuestionKind: TypeAlias = Literal["score", "insight"]
-"""A question to the scorer of a layer, or to its extractor of insights."""
+"""A question to the scorer of a layer ("score"), or to its extractor ("insight")."""
 
 
 @dataclass(slots=True, frozen=True)
@@ -305,7 +316,7 @@ class FragmentQuestion:
 
     @property
     def name(self) -> tuple[str, str, tuple[FragmentId, ...]]:
-        """Its identity."""
+        """The identity of the question. Questions with equal names have the same answer."""
         return (self.kind, self.layer.set_name, tuple(f.id for f in self.fragments))
 
     async def answered(self) -> object:
@@ -328,7 +339,7 @@ class FragmentQuestion:
             return Failure(first, f"{self.kind}: {why}")
 
     def _inferred(self, answer: object) -> Insight | None:
-        """Return the answer of an extractor, checked, without blank insights."""
+        """Check the answer of an extractor. Return it without blank insights; None stays None."""
         if answer is None:
             return None
         if not isinstance(answer, InsightMemoryFragment):
@@ -358,11 +369,11 @@ class Unanswered(Exception):
 
 
 class ModelAnswers:
-    """The answers of models so far, which a plan that is made again finds.
+    """The answers that models have given so far. A plan that is made again finds them here.
 
     Attributes:
-        made_ids: The ids of the fragments that the plan made, by their sources: a plan that is made
-            again asks about the same fragments.
+        made_ids: The ids of the fragments that the plan made, by their sources. A plan that is made
+            again gives its fragments the same ids, so the answers about them are found.
     """
 
     def __init__(self) -> None:
@@ -372,10 +383,13 @@ class ModelAnswers:
     def about(
         self, layer: LayerSettings, kind: QuestionKind, groups: Sequence[Sequence[MemoryFragment]]
     ) -> list[Any]:
-        """Return a model's answers about groups of fragments. None means no answer, or no model.
+        """Return a model's answers about groups of fragments, one for each group.
+
+        An answer is None if the model gave none, or if the layer has no model. It is a `Failure`
+        if the model failed.
 
         Raises:
-            Unanswered: Some are missing; `ask` gets them.
+            Unanswered: Some answers are missing; `ask` gets them.
         """
         if (layer.importance_scorer if kind == "score" else layer.insight_extractor) is None:
             return [None for _ in groups]
@@ -385,7 +399,7 @@ class ModelAnswers:
         return [self._answers[q.name] for q in questions]
 
     async def ask(self, questions: Sequence[FragmentQuestion]) -> None:
-        """Get the answers to questions, all at once."""
+        """Ask models all questions at once, and keep the answers."""
         named = {question.name: question for question in questions}
         found = await asyncio.gather(*(question.answered() for question in named.values()))
         self._answers |= zip(named, found, strict=True)
@@ -456,7 +470,7 @@ class LayerItems:
         return [entry.fragment for entry in entries]
 
     def changes(self) -> list[ItemChange]:
-        """Return the changes of the set."""
+        """Return the changes of the layer's set."""
         editor, ref, new = self.editor, self.editor.ref, list(self.new.values())
         now, session = self._move.now, self.layer.session_id
         items = [(e.id, e.item(era=self.note.era, now=now, session=session)) for e in new]
@@ -500,25 +514,25 @@ class Move:
         return self._items[ref]
 
     def note(self, layer: LayerSettings, name: str | None = None) -> LayerNote:
-        """Return the note of a layer, or another note of the layer by *name*."""
+        """Return the layer's note with this *name*, or the main note for None."""
         ref, name = self.storage.ref(layer.note_set), name or layer.set_name
         if (ref, name) not in self._notes:
             self._notes[ref, name] = LayerNote.read(self.writer, ref, name)
         return self._notes[ref, name]
 
     def write(self, note: LayerNote) -> None:
-        """Write a note with the commit."""
+        """Write a note in the commit of the move."""
         self._written[note.ref, note.name] = note
 
     def retire(self, note: LayerNote) -> None:
-        """Retire a note that was stored."""
+        """Retire a note, if it is stored."""
         if note.stored is not None:
             self._retired.append(Retire(note.ref, note.name, note.stored.version))
 
     def made(
         self, sources: Sequence[str], make: Callable[[FragmentId | None], MemoryFragment]
     ) -> MemoryFragment:
-        """Return a new fragment from *make*, which takes its id; None means a new id."""
+        """Return a fragment from *make*, which is called with its id, or with None for a new id."""
         self._made += 1
         key = (self._made, *sources)
         fragment = make(self.answers.made_ids.get(key))
@@ -526,9 +540,10 @@ class Move:
         return fragment
 
     def merged(self, members: Sequence[FragmentEntry]) -> FragmentEntry:
-        """Return entries as one, with the class and the importance of the first.
+        """Return one entry that merges *members*, with the class and the importance of the first.
 
-        Its `parts` keep every entry whole. Its metadata has the fields on which all entries agree.
+        Its `parts` keep every member whole. Its metadata has the fields that are equal in all
+        members.
         """
         first, fragments = members[0], [member.fragment for member in members]
         reduce, importance = first.fragment.current_class.reduce, first.fragment.importance
@@ -554,21 +569,21 @@ class Move:
     ) -> list[Any]:
         """Return a model's answers as `ModelAnswers.about` does.
 
-        A failure is recorded in `discarded`, and is None here.
+        A `Failure` is recorded in `discarded`, and the answer is None.
         """
         answers = self.answers.about(layer, kind, groups)
         self.discarded.failures += [a for a in answers if isinstance(a, Failure)]
         return [None if isinstance(a, Failure) else a for a in answers]
 
     def inferred(self, layer: LayerSettings, entries: Sequence[FragmentEntry]) -> list[Insight]:
-        """Return the insights that follow from each entry."""
+        """Return the insights that the layer's extractor infers from each entry."""
         answers = self.ask(layer, "insight", [[entry.fragment] for entry in entries])
         return [insight for insight in answers if insight is not None]
 
     # --- rules of admission -------------------------------------------------------------------
 
     def is_refused(self, layers: Sequence[LayerSettings], entry: FragmentEntry) -> bool:
-        """Return whether the rules of a layer's set refuse an entry, which is then dropped."""
+        """Return whether the rules of any layer's set refuse an entry. Drop a refused entry."""
         return any(self._refused(self.items(layer), [entry], NEVER) for layer in layers)
 
     def _refused(
@@ -584,7 +599,10 @@ class Move:
     def _refusal(
         self, items: LayerItems, entry: FragmentEntry, outcomes: Sequence[Outcome]
     ) -> str | None:
-        """Return why a set refuses an entry. None means the set takes it, or has no rules."""
+        """Return why the rules of a set refuse an entry.
+
+        Return None if the set has no rules, or if they give none of *outcomes*.
+        """
         ref = items.editor.ref
         barrier = self._barrier(ref)
         if barrier is None:
@@ -635,13 +653,16 @@ class Move:
         return PlannedWrite(made, None, define, retry=True, admission_checks=checks)
 
     def _unlink(self, gone: Link, entries: Mapping[str, FragmentEntry]) -> None:
-        """Remove notes about an entry that is not added, and links to it."""
+        """Remove the notes about an entry that is not added, and the links to this entry."""
         self._written = {name: note for name, note in self._written.items() if note.about != gone}
         for entry in entries.values():
             entry.origin = [link for link in entry.origin if link != gone]
 
     def _begun_in_ram(self, changes: Sequence[ItemChange]) -> list[Define]:
-        """Define new sets in RAM: removed fragments are kept for a day, notes are not."""
+        """Return the definitions of new sets if the storage is RAM.
+
+        Sets of fragments keep removed fragments for a day. Sets of notes keep no removed notes.
+        """
         if not self.storage.is_ram:
             return []
         notes = {ref for ref, _ in self._notes}

@@ -30,7 +30,7 @@ LOWEST, HIGHEST = 1.0, 10.0
 """The scale on which scorers rate."""
 
 UNKNOWN = 0.5
-"""The importance of a fragment without one."""
+"""The importance of a fragment whose importance is unknown."""
 
 DECAY = 0.99
 """Decay of recency per hour. Source: DB-GPT's time-weighted retriever (decay rate 0.01)."""
@@ -53,9 +53,10 @@ class Profile:
     """The differences between DB-GPT's numbers and alveus's.
 
     Attributes:
-        raw: True for DB-GPT's: importance is a rating times the layer's weight, scores are sums,
-            and short-term memory keeps the fragments merged into one that leaves. False if
-            importance and scores are in 0..1, scores are means, and no fragment is stored twice.
+        raw: True for DB-GPT's numbers: an importance is a rating times the layer's weight, and a
+            score is a sum. When a merged fragment leaves short-term memory, the fragments that were
+            merged into it also stay there. False for alveus's numbers: importance and scores are in
+            0..1, a score is a mean, and no fragment is stored twice.
     """
 
     name: ProfileName
@@ -70,14 +71,14 @@ class Profile:
         """Check that an importance is in 0..1, or in 0..10 as DB-GPT counts.
 
         Raises:
-            InvalidInput: It is not.
+            InvalidInput: The importance is outside this range.
         """
         most = HIGHEST if self.raw else 1.0
         if importance is not None and not 0 <= importance <= most:
             raise InvalidInput(f"{what} must be a number from 0 to {most:g}, not {importance!r}")
 
     def importance(self, rating: float | None, weight: float) -> float:
-        """Return the importance for a rating of 1..10. None means unknown."""
+        """Return the importance for *rating*, which is in 1..10, or None if it is unknown."""
         if self.raw:
             return weight * (HIGHEST / 2 if rating is None else rating)
         return UNKNOWN if rating is None else normalised(rating)
@@ -96,7 +97,7 @@ class Weights:
     gamma: float = 0.1
 
     def __post_init__(self) -> None:
-        """Refuse weights without a ranking."""
+        """Refuse a negative weight, and weights that are all 0."""
         for field in fields(self):
             weight = finite(getattr(self, field.name), field.name)
             if weight < 0:
@@ -106,12 +107,12 @@ class Weights:
 
     @classmethod
     def given(cls, alpha: float | None, beta: float | None, gamma: float | None) -> Weights:
-        """Return weights, each with its default for None."""
+        """Return weights. An argument that is None gets its default."""
         weights = {"alpha": alpha, "beta": beta, "gamma": gamma}
         return cls(**{name: weight for name, weight in weights.items() if weight is not None})
 
     def score(self, parts: Mapping[str, float], *, raw: bool = False) -> float:
-        """Return the weighted mean of the parts of a score, or with *raw* their sum."""
+        """Return the weighted mean of the parts of a score, or with *raw* their weighted sum."""
         total = (
             self.alpha * parts["recency"]
             + self.beta * parts["relevance"]
@@ -121,23 +122,27 @@ class Weights:
 
 
 def recency(accessed: datetime, now: datetime) -> float:
-    """Return the recency of *accessed*, 0..1: 0.99 to the power of the hours since."""
+    """Return the recency of *accessed*, 0..1: 0.99 to the power of the hours since that time."""
     hours = max(timedelta(0), now - accessed) / timedelta(hours=1)
     return DECAY**hours
 
 
 def unit(importance: float | None) -> float:
-    """Return an importance in 0..1, or 0.5 if it is unknown."""
+    """Return an importance, limited to 0..1. Return 0.5 for None."""
     return UNKNOWN if importance is None else min(1.0, max(0.0, importance))
 
 
 def normalised(rating: float) -> float:
-    """Return a rating of 1..10 in 0..1."""
+    """Return a rating of 1..10, mapped to 0..1."""
     return (min(HIGHEST, max(LOWEST, rating)) - LOWEST) / (HIGHEST - LOWEST)
 
 
 def rated(rating: object) -> float | None:
-    """Return the rating of a scorer, checked."""
+    """Check the rating of a scorer, and return it as a float. Return None for None.
+
+    Raises:
+        InvalidInput: The rating is not a number of 1 to 10.
+    """
     if rating is None:
         return None
     number = finite(rating, "what a scorer gives")
@@ -147,7 +152,7 @@ def rated(rating: object) -> float | None:
 
 
 def parse_number(answer: str, importance_weight: float | None = None) -> float | None:
-    """Return the rating in a model's answer, in 1..10. None means no number.
+    """Return the rating in a model's answer, limited to 1..10, or None if it has no number.
 
     Args:
         importance_weight: If given, return a tenth of the rating times this weight.
@@ -166,15 +171,16 @@ class ImportanceScorer(ABC):
     async def score_importance(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> float | None:
-        """Return a rating of 1..10, or None."""
+        """Return a rating of 1..10, or None if the scorer has no rating."""
 
 
 class AsksModel:
     """Asks a language model about fragments.
 
     Args:
-        prompt: The question, with ``{text}`` for the text of the fragment.
-        model: The language model. None means the layer's.
+        prompt: The question, with ``{text}`` for the text of the fragment. None means
+            `default_prompt`.
+        model: The language model. None means the model of the layer.
     """
 
     default_prompt: ClassVar[str]
@@ -196,7 +202,7 @@ class LLMImportanceScorer(AsksModel, ImportanceScorer):
     async def score_importance(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> float | None:
-        """Return the model's rating. None means its answer has no number.
+        """Return the model's rating, or None if its answer has no number.
 
         Raises:
             InvalidInput: Neither the scorer nor the layer has a model.
@@ -206,7 +212,12 @@ class LLMImportanceScorer(AsksModel, ImportanceScorer):
 
 
 async def ask_model(model: ChatModel | None, prompt: str, text: str) -> str:
-    """Return the answer of *model*, without thoughts."""
+    """Return the answer of *model* to *prompt* about *text*, without the model's thoughts.
+
+    Raises:
+        InvalidInput: *model* is None.
+        ModelFailed: The model could not be asked.
+    """
     if model is None:
         raise InvalidInput(
             "LLM client is required: pass it to initialize(), or take the offline stand-in"
@@ -230,7 +241,7 @@ _WORD = re.compile(r"\w+")
 class OfflineImportanceScorer(ImportanceScorer):
     """Rates without a model: by the length of a text, and by words of feelings and events.
 
-    The same text always has the same rating. It knows some English words and no meaning.
+    The same text always has the same rating. The scorer knows some English words and no meaning.
     """
 
     async def score_importance(
@@ -248,7 +259,7 @@ class OfflineImportanceScorer(ImportanceScorer):
 
 
 INSIGHT_TOKENS = 64
-"""The most tokens of an insight without a model."""
+"""The most tokens of an insight that is made without a model."""
 
 _MARK = re.compile(r"^\s*(?:\d+[.)]\s+|\d+\.(?=\S)|[-*•]\s+)?")
 
@@ -272,7 +283,7 @@ class InsightExtractor(ABC):
     async def extract_insights(
         self, memory_fragment: MemoryFragment, llm_client: ChatModel | None = None
     ) -> InsightMemoryFragment[MemoryFragment] | None:
-        """Return the insights from a fragment, or None."""
+        """Return the insights from a fragment, or None if there are none."""
 
 
 class LLMInsightExtractor(AsksModel, InsightExtractor):
@@ -304,7 +315,7 @@ class OfflineInsightExtractor(InsightExtractor):
         memory_fragment: MemoryFragment,
         llm_client: ChatModel | None = None,  # noqa: ARG002 - it asks nobody
     ) -> InsightMemoryFragment[MemoryFragment] | None:
-        """Return a summary of the fragment, as its insight."""
+        """Return a summary of the fragment as its insight, or None for a blank fragment."""
         texts = [part for part in memory_fragment.raw_observation.split(";") if part.strip()]
         if not texts:
             return None
@@ -319,9 +330,9 @@ class RankedFragment(Generic[T]):
     """A recalled fragment with its score.
 
     Attributes:
-        score: The weighted mean of `parts`; the sum with the profile "dbgpt".
-        parts: `recency`, `relevance` and `importance`, each 0..1; with the profile "dbgpt"
-            importance is up to 10.
+        score: The weighted mean of `parts`. With the profile "dbgpt", it is the weighted sum.
+        parts: `recency`, `relevance` and `importance`, each 0..1. With the profile "dbgpt",
+            `importance` is up to 10.
     """
 
     fragment: T
@@ -339,13 +350,13 @@ class Ranked(NamedTuple):
 
 
 def best_first(ranked: Sequence[Ranked]) -> list[Ranked]:
-    """Return items best first. Among equals the newest is first, by id."""
+    """Return items, best first. Of items with equal scores, the newest is first, by its id."""
     newest = sorted(ranked, key=lambda one: _order(one.id), reverse=True)
     return sorted(newest, key=lambda one: -one.score)
 
 
 def _order(name: FragmentId) -> tuple[bool, int, str]:
-    """Return the sort key of an id: external ids, then numbers, which rise with time."""
+    """Return the sort key of an id: texts come before numbers, which rise with time."""
     return (True, name, "") if isinstance(name, int) else (False, 0, name)
 
 
@@ -360,7 +371,7 @@ def score_parts(
 def ranked(
     storage: LayerStorage, fragments: Sequence[T], observation: str, weights: Weights
 ) -> list[T]:
-    """Return fragments, best first."""
+    """Return fragments, ranked by their scores for *observation*, best first."""
     if not fragments:
         return []
     now, near = storage.now(), relevances(storage, fragments, observation, weights)
@@ -374,7 +385,11 @@ def ranked(
 def relevances(
     storage: LayerStorage, fragments: Sequence[MemoryFragment], observation: str, weights: Weights
 ) -> list[float]:
-    """Return the relevance of fragments to an observation, 0..1. Without vectors, by words."""
+    """Return the relevance of each fragment to an observation, 0..1.
+
+    Without vectors, it is the share of the observation's words that the fragment has. It is 0 if
+    the weight of relevance is 0.
+    """
     if not weights.beta:
         return [0.0] * len(fragments)
     texts = [fragment.raw_observation for fragment in fragments]
