@@ -1,13 +1,13 @@
-"""The promise of a store: one write path, and the reads.
+"""The interface of a store: how memory is written and read, and what a store promises.
 
 A `Ledger` keeps commits, a `Finder` returns the data that search reads, and `Lanes` keep runs and
 their progress. A `Store` is all three. `alveus.testing.StoreContract` tests every sentence of this
 page.
 
-Everything is versioned: a commit never overwrites a row. It ends rows and begins others, so that
-reads of the past, replays and forgetting all use the same rows. Commit numbers are whole, start at
-1, and rise with every commit of the store. Commit times do not fall, unless a clock had been ahead
-and was set back. Times are microseconds since 1970 in UTC, as int.
+Everything is versioned: a commit never overwrites a row. A commit ends rows and begins others, so
+that reads of the past, replays and forgetting all use the same rows. Commit numbers are whole,
+start at 1, and rise with every commit of the store. Commit times do not fall, unless a clock had
+been ahead and was set back. Times are microseconds since 1970 in UTC, as int.
 """
 
 from __future__ import annotations
@@ -170,10 +170,11 @@ __all__ = [
 
 
 class Store(Ledger, Finder, Lanes, Protocol):
-    """A ledger, a finder and lanes in one, and the properties of the handle.
+    """An open store: a ledger, a finder and lanes in one.
 
     Attributes:
-        observer: Called for commits, leases and inputs; see `alveus.store.ledger.Observer`.
+        observer: An object that the store calls for commits, leases and inputs; see
+            `alveus.store.ledger.Observer`.
     """
 
     observer: Observer = UNOBSERVED
@@ -185,5 +186,5 @@ class Store(Ledger, Finder, Lanes, Protocol):
 
     @property
     def read_only(self) -> bool:
-        """Whether commits are refused."""
+        """Whether the store refuses commits."""
         ...

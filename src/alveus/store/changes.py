@@ -1,4 +1,4 @@
-"""Commits, and the answers of a store: frozen values, no I/O.
+"""The batches that a store commits, and the values that it returns: frozen values, no I/O.
 
 Times are microseconds since 1970 in UTC, as int; commit numbers are whole and start at 1.
 """
@@ -25,7 +25,7 @@ class Node:
     """A node of an exact tree: an object, or a value.
 
     Attributes:
-        expires: From this time on the node does not exist. None means that it stays.
+        expires: From this time on the node does not exist. If None, the node never expires.
     """
 
     is_object: bool
@@ -40,7 +40,10 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Create:
-    """Make an empty object at *path*: a new node, or a replacement of a value."""
+    """Make an empty object at *path*, where no node or a value is. An object there stays as it is.
+
+    An object that replaces a value keeps the value's position among its siblings.
+    """
 
     path: Path
     expires: int | None = None
@@ -48,7 +51,10 @@ class Create:
 
 @dataclass(frozen=True, slots=True)
 class Put:
-    """Put a value at *path*: a new node, or a replacement of a value, whose position it keeps."""
+    """Put a value at *path*, where no node or another value is.
+
+    A value that replaces another keeps the position of that value among its siblings.
+    """
 
     path: Path
     value: Value
@@ -64,23 +70,27 @@ class Delete:
 
 @dataclass(frozen=True, slots=True)
 class Clear:
-    """Remove everything below the object at *path*, which stays; ``()`` empties the tree."""
+    """Remove everything below the object at *path*. The object itself stays.
+
+    The path ``()`` empties the tree.
+    """
 
     path: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Refresh:
-    """Change the expiry of the node at *path*, without a new version."""
+    """Change when the node at *path* expires, without a new version of the node."""
 
     path: Path
     expires: int | None
 
 
 TreeDelta: TypeAlias = Create | Put | Delete | Clear | Refresh
-"""A change of a tree. Deltas are applied in order, and ignore expiries.
+"""A change of a tree. A store applies deltas in order, as if no node had expired.
 
-The maker of the deltas deletes nodes that had expired. Created and put nodes have an object above.
+So a caller must delete expired nodes by deltas. The parent of a created or put node must be an
+object.
 """
 
 
@@ -94,15 +104,18 @@ class ItemRecord:
     See `alveus.store.items.Item` for the other fields.
 
     Attributes:
-        value: In wire form. None means that it is the str `text`.
-        metadata: In wire form; ``"{}"`` if empty.
-        time: None means the time of the commit.
-        expires: From this time on the item is in no read of the present.
-        terms: `words.pack`ed hashes and counts of the terms; *tokens* is their number.
+        value: The value in wire form, or None if the value is the str *text*.
+        metadata: The metadata in wire form; ``"{}"`` if there are none.
+        time: The time of the item, or None for the time of the commit.
+        expires: From this time on no read of the present returns the item.
+        terms: Hashes and counts of the terms, as `words.pack` returns them.
+        tokens: The number of the terms.
         temporal: The number of temporal words in the text, 0..255.
-        minute: If `time` is None: the minute since 1970 whose words are among the terms; a commit
-            in another minute reads them again. None means that the terms have no such words.
-        vectors: int8 rows, one per window; None: not embedded yet; ``b""``: never embedded.
+        minute: The minute since 1970 whose words are among the terms, used only if *time* is None.
+            A commit in another minute computes the terms again. None if the terms contain no words
+            of a minute.
+        vectors: One row of int8 per window of the text. None if the text is not embedded yet, and
+            ``b""`` if it never will be.
     """
 
     id: str
@@ -129,7 +142,7 @@ class ItemRecord:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """The source of an item: the last version of an id, live or not."""
+    """A source of an item: the last version of the item *id* of *set*, live or not."""
 
     set: SetRef
     id: str
@@ -137,17 +150,20 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class Add:
-    """Add an item; `DuplicateItem` if a live one has its id. *fresh*: the id was just made.
+    """Add an item. By default, the commit raises `DuplicateItem` if a live item has the same id.
 
-    A live item that has expired by the time of the commit is ended by it.
+    If that live item has expired by the time of the commit, the commit ends it and adds the new
+    item.
 
     Attributes:
-        existing: "keep" keeps a live item of the id, "update" replaces it, whatever its version.
-            Later changes in the batch of a kept item are `StaleItem`, of a replaced one need no
-            version.
-        links: Its sources, of its key or of knowledge; `NotFound` if one does not exist. Later
-            versions of the item keep them.
-        accessed: When it counts as last read: a summary takes the time of its sources.
+        fresh: Whether the id was just made, so that no item can have it.
+        links: The sources of the item, in sets of its key or of knowledge. Later versions of the
+            item keep them. The commit raises `NotFound` if a source does not exist.
+        accessed: When the item counts as last read: a summary takes the time of its sources.
+        existing: What happens to a live item with the same id. "error" raises `DuplicateItem`,
+            "keep" keeps that item, and "update" replaces it, whatever its version. Later changes
+            in the same batch raise `StaleItem` for a kept item, and need no valid version for a
+            replaced item.
     """
 
     set: SetRef
@@ -160,11 +176,13 @@ class Add:
 
 @dataclass(frozen=True, slots=True)
 class Replace:
-    """End version *version* of an item and begin the next; `StaleItem` if that is not live.
+    """End version *version* of an item and begin the next version.
+
+    The commit raises `StaleItem` if *version* is not the live version.
 
     Attributes:
-        links: More sources than the version before has; as in `Add`.
-        upsert: Replace whatever version is live; if none is, add the item.
+        links: Sources to add to those of the version before, as in `Add`.
+        upsert: Replace whatever version is live. If no version is live, add the item.
     """
 
     set: SetRef
@@ -176,7 +194,7 @@ class Replace:
 
 @dataclass(frozen=True, slots=True)
 class Retire:
-    """End version *version* of an item; `StaleItem` if that is not live."""
+    """End version *version* of an item. `StaleItem` is raised if that version is not live."""
 
     set: SetRef
     id: str
@@ -185,11 +203,11 @@ class Retire:
 
 @dataclass(frozen=True, slots=True)
 class Define:
-    """Set the definition of a new set, or with *replace* of an existing one.
+    """Set the definition of a new set or, with *replace*, of an existing set.
 
-    Without *replace*, another definition of an existing set is a `SetDefinitionConflict`, unless
-    the batch adds to the set and leaves no live, unexpired item from before it. A set without this
-    change has the default definition.
+    Without *replace*, a different definition for an existing set raises `SetDefinitionConflict`.
+    The exception is a batch that adds an item to the set and leaves no live, unexpired item of an
+    earlier commit in it. A set that no `Define` has named has the default definition.
     """
 
     set: SetRef
@@ -199,11 +217,12 @@ class Define:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Retire items of a set and add summaries of them: one compaction, undone as one.
+    """Retire items of a set and add summaries of them: one compaction, which is undone as a whole.
 
     Attributes:
-        retired: Their ids and versions; `StaleItem` if one is not live.
-        added: Items of the same set, each linked to its retired sources.
+        retired: The (id, version) of each item to retire. `StaleItem` is raised if such a version
+            is not live.
+        added: The summaries: items of the same set, each linked to its retired sources.
         how: The strategy and its caller, as JSON.
     """
 
@@ -225,13 +244,14 @@ class Compact:
 class Undo:
     """Restore the items that compaction *compaction* of a set retired, and retire its summaries.
 
-    Each item returns as the next version of its id; erased items do not return. The undo is
-    `CompactionChanged` if it was made before, if a summary has changed, or if an id is live again.
-    A summary that was compacted and restored since counts as unchanged.
+    Each item returns as the next version of its id; erased items do not return. The commit raises
+    `CompactionChanged` if the compaction was undone before, if a summary has changed, or if the id
+    of a retired item is live again. A summary that was compacted and restored since counts as
+    unchanged.
 
     Attributes:
-        erased: How many retired and added items had been erased when the undo was made; `SetMoved`
-            if more are erased by now. None means any number.
+        erased: How many retired and added items had been erased when the undo was made. The commit
+            raises `SetMoved` if it finds another number. If None, the number is not checked.
     """
 
     set: SetRef
@@ -241,9 +261,10 @@ class Undo:
 
 @dataclass(frozen=True, slots=True)
 class Revive:
-    """Restore a version of an item that is not live, as the item's next version.
+    """Restore the ended version with the number *row*, as the next version of its item.
 
-    `NotFound` if there is no such row, `DuplicateItem` if the id is live.
+    The commit raises `NotFound` if the set has no such version, and `DuplicateItem` if a version
+    of the item is live.
     """
 
     set: SetRef
@@ -254,16 +275,18 @@ class Revive:
 class Past:
     """Apply the changes that a commit of another store made to a set; used to import a history.
 
-    New rows and compactions must be numbered by the commit that contains this, and versions of an
-    id must grow (`InvalidInput` else; see `Batch.after`); a new id must not be live
-    (`DuplicateItem`). Capacities are ignored.
+    The numbers of new rows and compactions must belong to the commit that applies the change (see
+    `Batch.after`), and the version numbers of an item must grow; otherwise the commit raises
+    `InvalidInput`. It raises `DuplicateItem` if the id of a begun version is live. Capacities are
+    ignored.
 
     Attributes:
-        begun_items: Versions as they were begun, in the order of their rows.
-        ended_rows: Rows that end; rows of this commit among them were never live.
-        links: (row, source's row); a link of a row that no longer exists is skipped.
-        history_start: The commit from which the past of the set is complete, unless the set has a
-            later one.
+        begun_items: The versions that the commit began, in the order of their rows.
+        ended_rows: Rows of the versions that the commit ended. A version that it also began was
+            never live.
+        links: Pairs of (row, row of its source). Links whose rows no longer exist are skipped.
+        history_start: The commit from which the past of the set is complete. If the set already
+            has a later such commit, that one stays.
     """
 
     set: SetRef
@@ -279,12 +302,15 @@ ItemChange: TypeAlias = Add | Replace | Retire | Compact | Undo | Revive | Past
 
 
 def upserted(change: Replace) -> Add:
-    """Return the add that is equivalent to an upsert, whichever version is live."""
+    """Return the `Add` that has the same effect as *change*, a `Replace` with *upsert*."""
     return Add(change.set, change.record, links=change.links, existing="update")
 
 
 def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
-    """Return the changes of single items within *change*, as far as *change* lists them."""
+    """Return the changes of single items that *change* lists.
+
+    `Undo`, `Revive` and `Past` list none.
+    """
     if isinstance(change, Compact):
         retired = [Retire(change.set, item_id, version) for item_id, version in change.retired]
         return [*retired, *change.added]
@@ -292,7 +318,7 @@ def parts_of(change: ItemChange) -> Sequence[Add | Replace | Retire]:
 
 
 def records_of(change: ItemChange) -> Sequence[ItemRecord]:
-    """Return the new records of *change*."""
+    """Return the records of the versions that *change* adds; none for `Undo` and `Revive`."""
     if isinstance(change, (Add, Replace)):
         return (change.record,)
     if isinstance(change, Past):
@@ -313,7 +339,7 @@ def await_vectors(changes: Sequence[ItemChange]) -> bool:
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most that one key may hold in all its sets. None means no limit."""
+    """The most items and bytes that one key may hold in all its sets. None sets no limit."""
 
     items: int | None = None
     bytes: int | None = None
@@ -330,29 +356,38 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """All changes of one action, as one value: committed whole, or not at all.
+    """All changes of one action, as one value, of which a store commits all or none.
 
-    A batch belongs to one key or to knowledge; its item changes may also reach knowledge.
+    A batch belongs to one key or to knowledge. The item changes of a key's batch may also change
+    sets of knowledge.
 
     Attributes:
+        scope: The key or the knowledge to which the batch belongs.
         time: The time of the caller's clock; see `commit_time`.
-        corroborated: Items that expired by this time may be ended if room is needed. None means
-            *time*.
-        op: Digest of its name, if any. A second commit with the name changes nothing.
-        request: Digest of the caller's request. A second commit with the op must carry an equal one
-            (else `IdempotencyConflict`, which names *label*). None means that it may carry any.
-        expects: Notes that must have these texts, as (name, text): the embedder of the vectors.
-        base: The commit of the tree from which *state* was computed; required with state.
-        epoch: The epoch of the lease of the run. None means that no run made the batch.
-        run: The progress of a run; then *op* is None, as a step and a call have other names.
-        release: This commit releases the lease of *epoch*.
-        fences: Leases that must be held, whatever their scopes; `StaleRun` else.
-        admission_checks: The checks of adds and replacements for each set with rules of admission;
-            `SetMoved` if one is missing or outdated. None: the rules do not apply.
-        after: The commit that must be the store's last; `StaleRun` else. 0 means no commit.
-        history_start: The commit and the time from which the past of the tree is complete, unless
-            the tree has later ones.
-        result: The answer to a repetition.
+        corroborated: If a set is full, the commit may end items that expired by this time. None
+            stands for *time*.
+        op: The digest of the batch's name, or None if it has no name. A second batch with the same
+            name changes nothing.
+        request: The digest of the caller's request. If a second batch with the same op carries
+            another digest, the commit raises `IdempotencyConflict`, which names *label*. A second
+            batch with None is not compared.
+        expects: Notes that must have these texts, as (name, text), such as the embedder that made
+            the vectors.
+        base: The last commit of the tree from which *state* was computed; required with *state*.
+        epoch: The epoch of the lease of the run, or None if no run made the batch.
+        run: The progress of a run, or None. With a step or a durable call, *op* must be None:
+            their positions in the run name them.
+        release: Whether this commit releases the lease of *epoch*.
+        fences: Leases of any scopes that must still be held. The commit raises `StaleRun` if one
+            was lost.
+        admission_checks: One check of the adds and replacements for each set that has rules of
+            admission. The commit raises `SetMoved` if a check is missing or outdated. If None, the
+            rules do not apply.
+        after: The number that the store's last commit must have (0 if there must be no commit).
+            The commit raises `StaleRun` if it has another. If None, any number will do.
+        history_start: The commit and the time from which the past of the tree is complete. If the
+            tree already has a later commit or time, that one stays.
+        result: The value that the answer to a repetition of the batch returns.
     """
 
     scope: Scope
@@ -388,14 +423,17 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class NamedRequest:
-    """A name under which work that is no `Batch` is done once; the fields are those of `Batch`."""
+    """A name that makes a store do a piece of work other than a `Batch` only once.
+
+    The fields mean the same as the fields of `Batch`.
+    """
 
     op: bytes
     request: bytes
     label: str
 
     def answered(self, result: Value, *, scope: Scope, time: int) -> Batch:
-        """Return the batch that claims the name, and stores the answer for repetitions."""
+        """Return the batch that claims the name, and that stores *result* for repetitions."""
         op, request, label = self.op, self.request, self.label
         return Batch(scope=scope, time=time, op=op, request=request, label=label, result=result)
 
@@ -406,7 +444,10 @@ def expiry_cutoff(batch: Batch, time: int) -> int:
 
 
 def unchecked_sets(batch: Batch) -> set[SetRef]:
-    """Return the changed sets without an admission check: none may have rules of admission."""
+    """Return the sets that *batch* adds to or replaces in without an admission check.
+
+    None of these sets may have rules of admission.
+    """
     if batch.admission_checks is None:
         return set()
     checked = {screened.set for screened in batch.admission_checks}
@@ -415,7 +456,7 @@ def unchecked_sets(batch: Batch) -> set[SetRef]:
 
 
 def grows(batch: Batch, ref: SetRef) -> bool:
-    """Return whether *batch* may begin a new item of a set."""
+    """Return whether *batch* may begin a new item in the set *ref*."""
     return any(change.set == ref and begins_item(change) for change in batch.items)
 
 
@@ -429,12 +470,12 @@ def begins_item(change: ItemChange) -> bool:
 
 
 def adds_to(batch: Batch, ref: SetRef) -> bool:
-    """Return whether *batch* adds an item to a set."""
+    """Return whether *batch* has an `Add` to the set *ref*."""
     return any(isinstance(change, Add) and change.set == ref for change in batch.items)
 
 
 def sets_in_batch(batch: Batch) -> Iterator[SetRef]:
-    """Yield every set that *batch* changes, or derives items from; a set may repeat."""
+    """Yield every set that *batch* changes, or from which it derives items. A set may repeat."""
     last = None
     for change in (*batch.define, *batch.items):
         if change.set is not last:  # most changes are of the same set
@@ -452,8 +493,9 @@ class Commit:
     """The answer to a batch.
 
     Attributes:
-        adopted: The batch repeats this earlier commit; nothing was changed now.
-        sets_to_compact: Sets that it added to and that now need compaction.
+        adopted: Whether the batch repeated this earlier commit, so that it changed nothing.
+        result: The `Batch.result` of the commit.
+        sets_to_compact: Sets to which the commit added items, and which now need compaction.
     """
 
     number: int
@@ -468,11 +510,12 @@ class Effects:
     """The changes of a commit, read through its journal row.
 
     Attributes:
-        put_nodes: An object before its fields, in their order; placeholders too, which are not
-            among the removed.
-        positions: For each node: the number that orders it among its siblings; a value that
-            replaces another keeps its number.
-        end_commits: For each node: the commit that replaced or removed it, or None.
+        put_nodes: The nodes that the commit put, each object before its fields. They include
+            placeholders, which *removed_paths* omits.
+        positions: For each of *put_nodes*, the number that orders it among its siblings. A value
+            that replaces another value has the same number.
+        end_commits: For each of *put_nodes*, the commit that replaced or removed it, or None if it
+            still exists.
     """
 
     commit: Commit
@@ -492,9 +535,9 @@ class StoredItem:
     """One version of an item, as it is in the store.
 
     Attributes:
-        row: Unique in the store, never reused, rising in commit order.
-        first: The row of the item's first version; items of equal time are ordered by it.
-        end_commit: The commit that ended this version. None means that it is live.
+        row: The number of the version: unique in the store, never reused, rising in commit order.
+        first: The row of the item's first version. It orders items of equal time.
+        end_commit: The commit that ended this version, or None if the version is live.
     """
 
     row: int
@@ -514,11 +557,13 @@ class Compaction:
     """A committed compaction.
 
     Attributes:
-        id: Unique in the store, rising: the commit's number << 20, plus its index there.
-        retired, added: Rows of the versions that it retired and added, as far as they are kept.
-        erased: How many of either were erased or purged since.
-        undo_commit: The commit that undid it, if any.
-        purged: A version that it retired was purged, so that it cannot be undone.
+        id: Unique in the store, and rising: the number of the commit << 20, plus the index of the
+            compaction within the commit.
+        retired, added: Rows of the versions that the compaction retired and added, without those
+            that were erased or purged since.
+        erased: How many retired and added versions were erased or purged since.
+        undo_commit: The commit that undid the compaction, or None.
+        purged: Whether a retired version was purged, so that the compaction cannot be undone.
     """
 
     id: int

@@ -39,17 +39,20 @@ ROW_BITS = 20
 """Commit n numbers its rows from n << 20: at most 1,048,576 items and nodes a commit."""
 
 PLACEHOLDER_EXPIRY = 1
-"""The expiry of a placeholder of a node that is no longer kept: others keep their positions.
+"""The expiry that marks a placeholder: a node that keeps the position of a deleted version.
 
-No read returns a placeholder, and no sweep deletes it: a version at its position may follow.
+No read returns a placeholder. No sweep deletes it, as a later version may have its position.
 """
 
 
 def commit_time(reading: int, last: int | None) -> int:
     """Return the time of a commit at clock time *reading*, after a commit at time *last*.
 
-    If the clock went back by at most `CLOCK_STEP_US`, the commit gets the time *last*. If it went
-    back further, it had been ahead, and the commit gets the time *reading*.
+    If the clock went back by at most `CLOCK_STEP_US`, the commit gets the time *last*. If the clock
+    went back further, it had been ahead before, and the commit gets the time *reading*.
+
+    Args:
+        last: The time of the last commit, or None if there is no commit.
     """
     return last if last is not None and 0 < last - reading <= CLOCK_STEP_US else reading
 
@@ -59,7 +62,7 @@ def check_batch(batch: Batch, last: int) -> None:
 
     Raises:
         StaleRun: `Batch.after` is not the last commit.
-        InvalidInput: The batch changes another key, or changes a tree without naming its base.
+        InvalidInput: The batch changes a set of another key, or changes a tree without a base.
     """
     if batch.after is not None and batch.after != last:
         raise StaleRun(batch.scope.owner, expected=batch.after, found=last)
@@ -73,12 +76,12 @@ def _check_sets(batch: Batch) -> None:
     """Raise if a batch changes a set of another key."""
     items = batch.items
     if len(items) == 1 and not batch.define:
-        add = items[0]  # as most batches are: quicker than what follows
+        add = items[0]  # most batches are a single add: this check is quicker than the loop below
         if type(add) is Add and add.set.scope is batch.scope and not add.links:
             return
     last_scope = batch.scope
     for ref in sets_in_batch(batch):
-        if ref.scope is last_scope:  # to compare scopes takes longer than the rest
+        if ref.scope is last_scope:  # comparing scopes takes longer than all the rest
             continue
         last_scope = ref.scope
         if ref.scope.key is not None and ref.scope != batch.scope:
@@ -89,13 +92,13 @@ def _check_sets(batch: Batch) -> None:
 
 
 def check_base(batch: Batch, head: int) -> None:
-    """Raise `StaleRun` if a batch was not made from the tree's current commit."""
+    """Raise `StaleRun` if a batch has a base other than *head*, the last commit of the tree."""
     if batch.base is not None and batch.base != head:
         raise StaleRun(batch.scope.owner, expected=batch.base, found=head)
 
 
 def check_note(name: str, *, expected: str, actual: str | None) -> None:
-    """Raise `EmbedderConflict` if a note does not have the expected text."""
+    """Raise `EmbedderConflict` if the note *name* does not have the expected text."""
     if actual != expected:
         raise EmbedderConflict(name, asked=expected, found=str(actual))
 
@@ -106,7 +109,8 @@ def check_leases(
     """Check the leases of a batch.
 
     Args:
-        holder: Returns the owner of a scope's lease (None means no owner), and its epoch.
+        holder: Returns the owner of a scope's lease (None if it has no owner), and its epoch.
+        is_alive: Returns whether an owner is alive.
 
     Raises:
         StaleRun: A lease of the batch was lost.
@@ -129,14 +133,19 @@ def check_leases(
 def check_run(
     batch: Batch, progress: Progress, *, status: RunStatus, scope: Scope, has_begun: bool
 ) -> None:
-    """Check the progress of a run that has *status*, *scope* and *has_begun*.
+    """Check that *batch* may commit *progress* of a run.
+
+    Args:
+        status: The stored status of the run.
+        scope: The stored scope of the run.
+        has_begun: Whether a part of the run is committed.
 
     Raises:
-        StaleRun: The run has another status.
-        InvalidInput: The run has another key, or its first commit carries no begin.
+        StaleRun: The run does not have the expected status.
+        InvalidInput: The batch has another scope, or the first commit of the run has no `Begin`.
     """
     is_work = isinstance(progress, (Step, DurableCall))
-    # First: a run of a forgotten key has ended, and another name of its key.
+    # Before the scope: a run of a forgotten key has ended, and its key has another name.
     check_status(progress.run, scope, status, "waiting" if is_work else progress.expected)
     if scope != batch.scope:
         raise InvalidInput(f"run {progress.run} is of {scope}, its batch of {batch.scope}")
@@ -156,7 +165,10 @@ def check_status(run: int, scope: Scope, status: RunStatus, expected: RunStatus)
 
 
 def check_rules(check: AdmissionCheck, definition: Definition | None) -> None:
-    """Raise `SetMoved` if adds were checked by rules other than the set's."""
+    """Raise `SetMoved` if adds were checked by rules other than those of the set's *definition*.
+
+    A set without a definition has the default one.
+    """
     if not check.matches_rules(definition or Definition()):
         raise SetMoved(check.set.name, what="other rules")
 
@@ -167,12 +179,16 @@ def no_compaction(ref: SetRef, compaction: int) -> NotFound:
 
 
 def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
-    """Return the compaction to undo; *compaction* lists the rows that are still kept.
+    """Return *compaction* if *undo* may undo it.
+
+    Args:
+        compaction: The compaction with the rows that are still kept, or None if none has the id.
 
     Raises:
         NotFound: The set has no such compaction.
-        CompactionChanged: It was undone, or none of the rows that it retired is kept.
-        SetMoved: Some of its rows were erased since the undo was made.
+        CompactionChanged: The compaction was undone, a version that it retired was purged, or none
+            of its retired versions is kept.
+        SetMoved: The number of its erased versions has changed since the undo was made.
     """
     if compaction is None or compaction.set != undo.set:
         raise no_compaction(undo.set, undo.compaction)
@@ -190,7 +206,11 @@ def check_undo(undo: Undo, compaction: Compaction | None) -> Compaction:
 
 
 def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, int]) -> bool:
-    """Return whether a set of *size* (items, tokens, bytes) must be trimmed; or raise `SetFull`."""
+    """Return whether a set of *size* (items, tokens, bytes) must be trimmed.
+
+    Raises:
+        SetFull: The set exceeds a capacity, and its definition refuses adds to a full set.
+    """
     exceeded = definition.exceeded_capacity(*size)
     if exceeded is not None and definition.rejects_when_full:
         is_compacted = definition.compaction != "reject"
@@ -199,14 +219,18 @@ def needs_trimming(ref: SetRef, definition: Definition, size: tuple[int, int, in
 
 
 def check_limits(key: str, limits: Limits, *, items: int, size: int) -> None:
-    """Raise `KeyFull` if the sets of a key exceed a limit."""
+    """Raise `KeyFull` if *items* or *size* (bytes), summed over a key's sets, exceed a limit."""
     for what, usage, limit in (("items", items, limits.items), ("bytes", size, limits.bytes)):
         if limit is not None and usage > limit:
             raise KeyFull(key, what=what, limit=limit)
 
 
 def check_past(past: Past, number: int) -> None:
-    """Raise `InvalidInput` if a past has rows of another commit than *number*, or in disorder."""
+    """Raise `InvalidInput` if *past* cannot be applied by commit *number*.
+
+    Its rows and compactions must have numbers of that commit, its rows must rise, and its versions
+    must belong to its set.
+    """
     rows = [item.row for item in past.begun_items]
     begun = [*rows, *(done.id for done in past.compactions)]
     if any(row >> ROW_BITS != number for row in begun):
@@ -218,7 +242,11 @@ def check_past(past: Past, number: int) -> None:
 
 
 def check_next(item: StoredItem, last: tuple[int, bool] | None) -> None:
-    """Raise if a version cannot follow *last*: the last version's number, and whether it is live.
+    """Check that the version *item* can follow the last version of the same id.
+
+    Args:
+        last: The number of the last version, and whether that version is live. None if the id has
+            no version yet.
 
     Raises:
         DuplicateItem: The last version is live.

@@ -1,11 +1,12 @@
 """Group commit: the writes of many threads share one transaction and one fsync.
 
 A thread that finds no leader becomes the leader: it takes all waiting work, does it in one
-transaction, and hands over to a waiting thread. Work that arrives during an fsync shares the next
-one. If one piece of work is refused, each is repeated in a savepoint.
+transaction, and makes a waiting thread the next leader. All work that arrives during an fsync
+shares the next fsync. If one piece of work is refused, the leader repeats each piece in a savepoint
+of its transaction.
 
-The leader also makes the batches of adds, as a text alone takes three times as long as among
-others; see `JointAdds`.
+The leader also makes the batches of adds: preparing one text alone takes three times as long as
+preparing it together with others; see `JointAdds`.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ MOST = 256
 """The most pieces of work in one transaction."""
 
 LOOK_S = 1.0
-"""How often a waiting thread checks whether the leader stopped without handing over."""
+"""How often a waiting thread checks whether the leader stopped without naming a next leader."""
 
 
 @runtime_checkable
@@ -48,7 +49,7 @@ class Queued(Protocol):
     """A store whose commits pass through a queue."""
 
     def commit_planned(self, add: JointAdd, planner: JointAdds) -> Commit | None:
-        """Commit the batch that *planner* makes of *add*. None means that it made no batch.
+        """Commit the batch that *planner* makes of *add*, or return None if it makes no batch.
 
         Raises:
             AlveusError: The batch is refused, as `Ledger.commit` says.
@@ -61,15 +62,23 @@ class CommitTicket:
     """A piece of work that waits, and its outcome.
 
     Attributes:
-        work: A function of an open transaction, or a `JointAdd`; None beside *batches*.
-        batches: Batches to apply; the answer is a list of a commit or an error for each.
-        raises: The error that refuses one of *batches* is raised; else it is among the answers.
-        drafts: The work may be done as a draft (store/postgres/drafting.py), without batches too.
-        caller: The call whose work it is, if that is observed.
-        planner: Makes the one batch of the work; the answer is None if it makes none.
-        group: The tickets that its thread commits as the leader, itself included.
-        ready: A lock that its waiting thread acquires to continue.
-        stopped: The error that ended its thread for good, if any.
+        work: A function that takes an open transaction, or a `JointAdd`. None if *batches* are the
+            work.
+        batches: Batches to apply. The answer is a list with a commit or an error for each.
+        raises: If True, an error that refuses one of *batches* is raised. If False, the error is
+            an element of the answer.
+        drafts: Whether the work may be done as a draft (store/postgres/drafting.py), even without
+            batches.
+        caller: The observed call that asked for the work; `IGNORED` if nobody observes it.
+        planner: Makes the batch from *work*, or None if *work* needs no planner. If the planner
+            makes no batch, the answer is None.
+        answer: The result of the work, once the ticket is settled.
+        error: The error that refused the work, if any.
+        group: While the ticket's thread is the leader, the tickets that it commits, including this
+            ticket.
+        settled: Whether the work has an answer or an error.
+        ready: A lock that the ticket's waiting thread acquires to continue.
+        stopped: The class of the error that ended the work of the ticket's thread, if any.
     """
 
     work: Any
@@ -96,7 +105,7 @@ class CommitTicket:
             self.ready.release()
 
     def settle(self, answer: object) -> None:
-        """Set the answer, or the error that refuses the work."""
+        """Store *answer* as the error if it is an `AlveusError`, and as the answer if not."""
         if isinstance(answer, AlveusError):
             self.error = answer
         else:
@@ -105,27 +114,36 @@ class CommitTicket:
 
 
 class CommitQueue:
-    """Collects work into groups; *commit_group* settles every ticket of a group.
+    """Collects work into groups, which *commit_group* commits.
 
     An interrupt (Ctrl-C, a signal whose handler raises) may come anywhere in the leading thread.
-    The next call finishes the queue's interrupted work, so `_step_down` may be called twice, or
-    again from its middle.
+    The next call of the queue then finishes the interrupted work. So `_step_down` may be called
+    twice for a ticket, or again after it stopped halfway.
+
+    Args:
+        commit_group: Does the work of the tickets, and settles every one.
     """
 
     def __init__(self, commit_group: Callable[[list[CommitTicket]], None]) -> None:
         self.commit_group = commit_group
-        self._mutex = HandleLock(reentrant=True)  # no thread takes it twice; it knows its owner
+        self._mutex = HandleLock(reentrant=True)  # reentrant: so the lock knows its thread
         self._waiting: deque[CommitTicket] = deque()
-        self._leading: dict[None, CommitTicket] = {}  # becoming the leader takes no lock
+        self._leading: dict[None, CommitTicket] = {}  # a dict: `setdefault` needs no lock
         self._last_size = 1
         self._planning_thread = 0
 
     def do(self, ticket: CommitTicket) -> Any:  # noqa: ANN401 - the answer to the work
-        """Return the answer to the work once it is durable, or raise the error that refused it.
+        """Return the answer to a ticket's work once the work is durable.
 
-        Work that raises an `AlveusError` is undone by itself; any other error undoes its group.
-        A planner may call this itself, as a user's embedder may write: its work is done at once,
-        and a plan is answered with None.
+        If the work raises an `AlveusError`, only that work is undone. Any other error undoes the
+        whole group.
+
+        A planner may call this method too, as it calls a user's embedder, which may write to the
+        store. Then work without a planner is done at once, and a ticket with a planner is
+        answered with None.
+
+        Raises:
+            AlveusError: The error that refused the work.
         """
         if self._planning_thread and self._planning_thread == threading.get_ident():
             if ticket.planner is None:
@@ -155,7 +173,7 @@ class CommitQueue:
             raise
 
     def _give_up(self, ticket: CommitTicket) -> None:
-        """Make the next thread lead, even if another interrupt comes meanwhile."""
+        """Make the next thread lead, even if a second interrupt comes meanwhile."""
         for left in (1, 0):
             try:
                 self._step_down(ticket)
@@ -166,7 +184,7 @@ class CommitQueue:
                 return
 
     def _await_turn(self, ticket: CommitTicket) -> None:
-        """Return once the ticket leads, or is settled."""
+        """Wait until the ticket is the leader, or is settled."""
         with self._mutex:
             if self._leading.setdefault(None, ticket) is ticket:
                 return
@@ -178,7 +196,7 @@ class CommitQueue:
             self._relieve()
 
     def _relieve(self) -> None:
-        """Make the next thread lead if the leader stopped without handing over."""
+        """Make the next thread lead if the leader stopped without naming a next leader."""
         leader = self._leading.get(None)
         if leader is not None and leader.stopped is not None:
             self._step_down(leader)
@@ -189,7 +207,7 @@ class CommitQueue:
         else:
             group = self._gathered(ticket)
             self._last_size = len(group)
-        planned = self._planned(group)  # an interrupt leaves the others to the next leader
+        planned = self._planned(group)  # if interrupted here, the next leader does the others' work
         ticket.group = group
         try:
             for one, batch in planned.items():
@@ -204,7 +222,7 @@ class CommitQueue:
             _settle(group, error)
 
     def _planned(self, group: Sequence[CommitTicket]) -> dict[CommitTicket, Batch | None]:
-        """Return the batches of the tickets that have a planner."""
+        """Return the batch, or None, that a planner makes for each ticket that has a planner."""
         together: dict[JointAdds, list[CommitTicket]] = {}
         for one in group:
             if one.planner is not None:
@@ -224,17 +242,23 @@ class CommitQueue:
             self._planning_thread = 0
 
     def _gathered(self, ticket: CommitTicket) -> list[CommitTicket]:
-        """Return the ticket's group: all waiting tickets. The ticket itself leads the group."""
+        """Return the tickets that *ticket*, the leader, commits: itself and all waiting ones.
+
+        A group has at most `MOST` tickets.
+        """
         group = [ticket] if ticket.ready is None else []
         if len(group) + len(self._waiting) < self._last_size:
-            time.sleep(0)  # answered threads may return: they get Python's lock first
+            time.sleep(0)  # lets answered threads run, and perhaps bring more work
         if self._waiting:
             with self._mutex:
                 group += islice(self._waiting, MOST - len(group))
         return group
 
     def _step_down(self, ticket: CommitTicket) -> None:
-        """Wake all threads of the group, and make the next one lead. Calling it twice is safe."""
+        """Wake all threads of the ticket's group, and make the next waiting thread the leader.
+
+        A ticket that only waits is removed from the queue. A second call does no harm.
+        """
         with self._mutex:
             leading, waiting = self._leading, self._waiting
             if leading.get(None) is ticket:
@@ -251,7 +275,7 @@ class CommitQueue:
                     leading[None] = waiting[0]
                 else:
                     del leading[None]
-                ticket.group = []  # it holds itself, which would be left to the garbage collector
+                ticket.group = []  # breaks a cycle: the group contains the ticket itself
             elif not ticket.settled and ticket in waiting:
                 waiting.remove(ticket)
             if waiting and leading:
@@ -267,7 +291,7 @@ def _settle(group: list[CommitTicket], error: AlveusError) -> None:
 # --- adds of many threads ---------------------------------------------------------------------
 
 _MENDABLE = (DuplicateItem, KeyBusy, SetFull, SetMoved, StaleItem)
-"""Errors of an add that may pass if its thread makes the add again, or waits."""
+"""Errors of an add that may not occur again if its thread repeats the add, or waits."""
 
 
 class JointAdd(Protocol):
@@ -275,23 +299,24 @@ class JointAdd(Protocol):
 
     @property
     def pairs(self) -> Sequence[tuple[str, Item]]:
-        """The items, and their ids."""
+        """The items as (id, item)."""
         ...
 
     @property
     def zone(self) -> Zone:
-        """The zone of items without a time."""
+        """The time zone of those items that have no time."""
         ...
 
     def batch_of(self, records: Sequence[ItemRecord], *, time: int, corroborated: int) -> Batch:
-        """Return the batch that adds the records of the items; times as in `Batch`."""
+        """Return the batch that adds *records*. *time* and *corroborated* are those of `Batch`."""
         ...
 
 
 class JointAdds:
-    """The adds of one open memory: makes their batches in the thread that commits them.
+    """The adds of one open memory, whose batches are made in the thread that commits them.
 
-    The adds wait in the queue of the store; if the store has none, in a queue of this object.
+    The adds wait in the queue of the store. If the store has no queue, they wait in a queue of
+    this object.
     """
 
     def __init__(self, store: Store, recorder: RecordMaker, clock: DisciplinedClock) -> None:
@@ -301,14 +326,15 @@ class JointAdds:
         self._pass_on = store.commit_planned if isinstance(store, Queued) else self._queue_here
 
     def commit(self, add: JointAdd) -> Commit | None:
-        """Commit an add together with the adds of other threads. Return its commit.
+        """Commit *add* together with the adds of other threads, and return its commit.
 
-        None means that nothing was done; adding it alone then succeeds or raises the error.
+        Returns None if nothing was added. The caller must then add the items alone, which succeeds
+        or raises the error.
 
         Raises:
             AlveusError: The commit failed: the disk is full, or the store is unreachable or closed.
         """
-        if FORKS.is_inherited(self._generation):  # a leader at the fork is not in the child
+        if FORKS.is_inherited(self._generation):  # a leader's thread does not run in the child
             return None
         try:
             return self._pass_on(add, self)
@@ -326,7 +352,7 @@ class JointAdds:
             ticket.settle(answer)
 
     def batches(self, adds: Sequence[JointAdd], /) -> list[Batch | None]:
-        """Return the batch of each add. None means that the add would also fail alone."""
+        """Return the batch of each add, or None for an add that fails alone too."""
         zones = {add.zone for add in adds}
         if len(zones) > 1:
             apart = {zone: [add for add in adds if add.zone == zone] for zone in zones}
@@ -338,7 +364,7 @@ class JointAdds:
             records = iter(self._recorder.records(pairs, now=now, zone=adds[0].zone))
             each = [(add, list(islice(records, len(add.pairs)))) for add in adds]
             return [add.batch_of(made, time=now, corroborated=corroborated) for add, made in each]
-        except Exception:  # noqa: BLE001 - each add is tried alone; the caller of a failing one raises
+        except Exception:  # noqa: BLE001 - each add is tried alone; if it fails, its caller raises
             if len(adds) == 1:
                 return [None]
             return [one for add in adds for one in self.batches([add])]

@@ -1,4 +1,4 @@
-"""Erasures, their results, and the reads of a step: frozen values, no I/O.
+"""Erasures and their results, and what a step of a run read: frozen values, no I/O.
 
 An erasure leaves no content in the store: only counts, numbers of rows and commits, and salted
 digests.
@@ -21,7 +21,12 @@ from alveus.values.storable import Path, Value
 
 @dataclass(frozen=True, slots=True)
 class Searched:
-    """A search: the sets it went through, and its hits, best first, by set and id."""
+    """A search that a step made.
+
+    Attributes:
+        sets: The sets that were searched.
+        hits: The (set, id) of each hit, best first.
+    """
 
     sets: Sequence[SetRef]
     query: str
@@ -37,7 +42,7 @@ class ReadSet:
         {"short_term": [path, …], "sensory": [path, …], "items": [[owner, set, [id, …]], …],
          "searches": [[owner, [set, …], query, [[set, id], …]], …]}
 
-    The owner of a set is null for the key of the run, or the name of a knowledge.
+    The owner of a set is the name of a knowledge, or null if the set belongs to the run's key.
     """
 
     short_term: Sequence[Path]
@@ -47,7 +52,12 @@ class ReadSet:
 
     @classmethod
     def of(cls, text: str | None, scope: Scope) -> ReadSet:
-        """Return the content of `StepDone.read_set`, of a step of a run of *scope*."""
+        """Return the read set that *text* describes.
+
+        Args:
+            text: `StepDone.read_set`; None returns an empty read set.
+            scope: The scope of the step's run.
+        """
         document = cast("dict[str, Any]", wire.decode(text)) if text else {}
 
         def ref(owner: str | None, name: str) -> SetRef:
@@ -68,7 +78,7 @@ class ReadSet:
         )
 
     def item_refs(self) -> Iterator[tuple[SetRef, str]]:
-        """Yield each item that was looked up, or was a hit, by set and id."""
+        """Yield the (set, id) of each item that was looked up or was a hit of a search."""
         for ref, ids in self.items:
             for one in ids:
                 yield ref, one
@@ -77,21 +87,26 @@ class ReadSet:
 
 
 ReceiptState: TypeAlias = Literal["erased", "rewritten", "scrubbed"]
-"""Erased: in no read. Rewritten: only in the log and side files. Scrubbed: in no file."""
+"""Where erased data may still be.
+
+Erased: no read returns the data. Rewritten: only the log and side files may contain the data.
+Scrubbed: no file of the store contains the data.
+"""
 
 STATES: tuple[ReceiptState, ...] = ("erased", "rewritten", "scrubbed")
-"""The states by their number in a file."""
+"""The states of a receipt; a file stores the index of the state in this tuple."""
 
 NO_SPACE = ""
-"""The space of a forgotten key: no application has this name."""
+"""The space in which a store keeps forgotten keys. No application has this name."""
 
 
 class UnreachableCopy(NamedTuple):
-    """A possible copy of erased data outside the reach of a store.
+    """A possible copy of erased data that a store cannot erase.
 
     Attributes:
-        note: How much of it, or what to do.
-        until: When it ends, if the store can know that; else "".
+        what: What may hold the copy.
+        note: How much data it holds, or what the user can do.
+        until: When the copy ceases to exist, or "" if the store cannot know.
     """
 
     what: str
@@ -100,7 +115,7 @@ class UnreachableCopy(NamedTuple):
 
 
 ERASED_HOW = "{}"
-"""The `how` of a compaction that was partly erased."""
+"""The `Compaction.how` of a compaction of which an item was erased."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,12 +123,13 @@ class Erasure:
     """An erasure to be done.
 
     Attributes:
-        receipt: The id of the receipt; a second erasure under it changes nothing.
+        receipt: The id of the receipt. A second erasure with the same id changes nothing.
         request: The request that the receipt keeps: JSON without content.
-        whole_key: All of the key, with its name; else *items*, as ids by set.
-        uncertain_runs: See `Erased.unsure`.
+        whole_key: Whether to erase the whole key, including its name. If not, *items* are erased.
+        items: The items to erase, as (set, ids).
+        uncertain_runs: The runs that the result returns as `Erased.unsure`.
         dry_run: Only return what would be erased.
-        named: The op of the erasure; a second one of that name has the same receipt.
+        named: The op of the erasure. A second erasure with the same op changes nothing.
     """
 
     scope: Scope
@@ -129,22 +145,22 @@ class Erasure:
 
 @dataclass(frozen=True, slots=True)
 class Erased:
-    """The result of an erasure; all of it in one commit.
+    """The result of an erasure, which is one commit.
 
     Attributes:
-        commit: Its number. None means that there was nothing to erase, or it was a dry run.
-        counts: Numbers of erased rows by kind; no zeros.
-        derived: Erased items that were derived from others.
-        restored: Live sources of the derived items, which came back.
-        lost: Derived items that cannot be made again: some of their sources were purged before.
-        unread: Erased outputs that a consumer had yet to read.
-        delivered: Erased outputs that consumers had read.
-        shared: Items of knowledge that commits of the key wrote, and that stay.
-        sets: Numbers of the sets that lost rows.
-        puts: Commits of erased runs that put values into an exact tree, which stay.
-        open: Unfinished runs that wrote or read erased items, and keep their records until the end.
+        commit: The number of the commit. None if there was nothing to erase, or for a dry run.
+        counts: The number of erased rows of each kind, without kinds of which no row was erased.
+        derived: How many erased items were derived from the requested ones, directly or not.
+        restored: How many other sources of the derived items became live again.
+        lost: How many derived items cannot be made again, as some of their sources were purged.
+        unread: How many erased outputs some consumer had not read yet.
+        delivered: How many erased outputs all consumers had read.
+        shared: How many items of knowledge commits of the key wrote. These items stay.
+        sets: Numbers of the sets from which rows were erased.
+        puts: Commits of erased runs that put values into an exact tree. The values stay.
+        open: Unfinished runs that wrote or read erased items. Their records stay until they end.
         unsure: Runs that failed in a task: their errors and durable results may hold erased data.
-        marks: Sets of the restored items.
+        marks: The sets of the restored items.
     """
 
     commit: int | None
@@ -163,7 +179,7 @@ class Erased:
     marks: Sequence[SetRef] = ()
 
     def to_json(self) -> str:
-        """Return the stored form: all but `marks`, which are names."""
+        """Return the form that a receipt stores: all fields except `marks`, which holds names."""
         names = [name for name in self.__dataclass_fields__ if name != "marks"]
         plain = {name: getattr(self, name) for name in names}
         return json.dumps(
@@ -184,10 +200,10 @@ class StoredReceipt:
     """A receipt, as a store keeps it.
 
     Attributes:
-        owner: See `owner_of`.
-        open_runs: Runs whose records are erased once they have ended.
-        blocked_by: The hindrances of the last scrub, in words.
-        scrubbed: When the scrub was completed, if it was.
+        owner: The space or knowledge of the erased data, as `owner_of` returns it.
+        open_runs: Unfinished runs whose records will be erased once the runs have ended.
+        blocked_by: Why the last scrub could not be completed: one sentence for each reason.
+        scrubbed: When the scrub was completed, or None.
     """
 
     id: str
@@ -204,7 +220,8 @@ def with_heirs(runs: Iterable[int], origins: Sequence[tuple[int, int]]) -> set[i
     """Return *runs*, and the earlier and later runs that had the same inputs.
 
     Args:
-        origins: (run, the run whose input it took over), of all runs.
+        origins: For each run of the store that took over an input: (the run, the run that had the
+            input before).
     """
     found, count = set(runs), 0
     while len(found) != count:
@@ -216,12 +233,12 @@ def with_heirs(runs: Iterable[int], origins: Sequence[tuple[int, int]]) -> set[i
 
 
 def hindrances_of(open_runs: Iterable[int]) -> tuple[str, ...]:
-    """Return the hindrances of a scrub by runs that have not ended."""
+    """Return a sentence for each of *open_runs*, which keeps a scrub from being completed."""
     return tuple(f"run {run} has not ended; let it end, or discard it" for run in open_runs)
 
 
 def owner_of(scope: Scope) -> str:
-    """Return the name of a scope in a receipt, without its key."""
+    """Return the name by which a receipt keeps a scope; it does not contain the key."""
     return f"{'knowledge' if scope.key is None else 'space'} {scope.space}"
 
 
@@ -231,33 +248,39 @@ def hidden_key(scope: Scope, salt: bytes) -> str:
 
 
 def hidden_scope(scope: Scope, salt: bytes) -> Scope:
-    """Return the scope under which a forgotten key is kept."""
+    """Return the scope under which a store keeps a forgotten key."""
     return Scope(NO_SPACE, hidden_key(scope, salt))
 
 
 def op_of_erasure(erasure: Erasure, salt: bytes) -> bytes:
-    """Return the name of an erasure's op."""
+    """Return the op of an erasure: the op of its `named`, or else a digest of its receipt id."""
     if erasure.named is not None:
         return erasure.named.op
     return wire.digest(["forgetting", erasure.receipt], salt=salt)
 
 
 def stub_of(item_id: str, salt: bytes) -> bytes:
-    """Return the digest of a purged item's id, by which items derived from it are found."""
+    """Return a digest of a purged item's id, by which a store finds items derived from the item."""
     return wire.digest(["purged", item_id], salt=salt)
 
 
 def has_read(
     read_set: str | None, ids_by_set: Mapping[SetRef, Collection[str]], scope: Scope
 ) -> bool:
-    """Return whether a step of a run of *scope* looked up one of the items, given as ids by set."""
+    """Return whether a step looked up one of the items.
+
+    Args:
+        read_set: `StepDone.read_set`.
+        ids_by_set: The ids of the items, by set.
+        scope: The scope of the step's run.
+    """
     if read_set is None:
         return False
     try:
         return any(
             one in ids_by_set.get(ref, ()) for ref, one in ReadSet.of(read_set, scope).item_refs()
         )
-    except (AttributeError, TypeError, ValueError):  # another program may have stored another form
+    except (AttributeError, TypeError, ValueError):  # another program may store read sets otherwise
         document = wire.decode(read_set)
     read_parts = (
         [document.get(part) for part in ("items", "searches")]
@@ -275,12 +298,17 @@ def has_read(
 def mentions_erased(
     result: Value, erased_ids: Collection[str], written_ids: Collection[str]
 ) -> bool:
-    """Return whether an answer names an erased item, and none of that id that its commit wrote."""
+    """Return whether *result* contains an id of *erased_ids* that is not in *written_ids*.
+
+    Args:
+        result: The answer of a commit.
+        written_ids: The ids of the items that the commit wrote and that are not erased.
+    """
     return any(name in erased_ids and name not in written_ids for name in names_in(result))
 
 
 def names_in(value: Value) -> frozenset[str]:
-    """Return every text in *value*, names of fields too."""
+    """Return all texts in *value*, including the names of fields."""
     texts: set[str] = set()
     unvisited: list[Value] = [value]
     while unvisited:
@@ -295,5 +323,5 @@ def names_in(value: Value) -> frozenset[str]:
 
 
 def forgotten(what: str) -> Forgotten:
-    """Return the error for a repeated *what* whose results were erased."""
+    """Return the error for a repetition of *what*, such as a request, whose results were erased."""
     return Forgotten(f"{what} was carried out before, and what it made was forgotten since")

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and that survive loss of power."""
+"""Ways to write a file so that it appears whole or not at all, and survives loss of power."""
 
 from __future__ import annotations
 
@@ -23,16 +23,19 @@ def sync_folder(folder: Path) -> None:
 
 
 def give_to_owner(path: Path, like: Path) -> None:
-    """Give a file that root made at *path* to the owner of *like*, as SQLite does with its log."""
+    """If root runs this process, give the file at *path* to the owner of *like*.
+
+    SQLite does the same with its log.
+    """
     if os.geteuid():
         return
-    with suppress(OSError):  # on a system that maps users, and has no such user
+    with suppress(OSError):  # a system that maps users may not have this user
         owner = like.stat()
         os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def try_lock(descriptor: int) -> bool:
-    """Lock an open file unless another process has locked it. Return whether it is locked here."""
+    """Try to lock an open file. Return False if another process has locked the file."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -46,9 +49,10 @@ POLL_S = 0.01
 
 @contextmanager
 def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
-    """Lend an empty file that becomes *target* after the block; if the block raises, it is deleted.
+    """Yield the path of an empty file, which the caller writes and then renames to *target*.
 
-    The writer locks the file, which tells a file in use from the remains of a kill.
+    The file is in the folder of *target*, and is deleted if the block raises. It is locked during
+    the block, so that other processes can distinguish it from the remains of a killed process.
 
     Raises:
         StoreBusy: Another process was writing *target* for longer than *wait_s*.
@@ -67,7 +71,10 @@ def part_of(target: Path, *, wait_s: float = 0.0) -> Generator[Path]:
 
 
 def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
-    """Return *part*, open and locked; an interrupt leaves no lock, as the file closes itself."""
+    """Return the file *part*, open and locked.
+
+    If an interrupt comes, Python closes the file, which releases the lock.
+    """
     while True:
         file = open(part, "r+b", buffering=0, opener=_opened)  # noqa: SIM115 - the caller closes it
         try:
@@ -84,7 +91,7 @@ def _locked(part: Path, target: Path, deadline: float) -> IO[bytes]:
         except BaseException:
             file.close()
             raise
-        file.close()  # it is in use, or was completed or deleted meanwhile
+        file.close()  # another process uses the file, or has completed or deleted it meanwhile
 
 
 def _opened(path: str, _flags: int) -> int:

@@ -36,15 +36,15 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value, checked, microseconds, moment, shortened
 
 MAX_DEPTH = 32
-"""Levels of any, all and not."""
+"""The most levels to which ``any``, ``all`` and ``not`` may be nested."""
 
 MAX_CONDITIONS = 1000
-"""Operators in one filter."""
+"""The most operators in one filter."""
 
 Scalar: TypeAlias = "bool | int | float | str | None"
 
 Key: TypeAlias = tuple[str, Scalar]
-"""A scalar with its kind, for comparisons: 1 equals 1.0, and 1 does not equal True."""
+"""A (kind, scalar) pair, which comparisons use: 1 equals 1.0, and 1 does not equal True."""
 
 
 _KINDS: Final[Mapping[type, str]] = {
@@ -57,7 +57,7 @@ _KINDS: Final[Mapping[type, str]] = {
 _WHOLE: Final[Mapping[type, str]] = {list: "list", dict: "object"}
 
 VALUE: Final = "$value"
-"""The value of an item, in `where=`; a dot reaches into it."""
+"""The name of an item's value in `where=`. A dot after it names a field of the value."""
 
 ITEM_FIELDS: Final[Mapping[str, str]] = {
     "$id": "text",
@@ -83,7 +83,10 @@ ABSENT: Final = Absent.ABSENT
 
 
 def key_of(value: Value | Absent) -> Key | None:
-    """Return a scalar with its kind, or a list or dict as a text. None means bytes or no value."""
+    """Return (kind, value) of a scalar, or (kind, canonical JSON) of a list or dict.
+
+    Returns None for bytes, and for `ABSENT`.
+    """
     kind = _KINDS.get(type(value))
     if kind is not None:
         return kind, cast("Scalar", value)
@@ -155,10 +158,11 @@ class Condition:
     """One operator on one field.
 
     Attributes:
-        path: Names down to the field; the path of an item field begins with its name, with the
-            dollar.
-        is_item_field: Whether it is an item field, not metadata.
-        operands: The values to compare with: one, or with ``in`` and ``nin`` any number.
+        path: The names that lead to the field. The path of an item field begins with the name of
+            that field, including the dollar.
+        is_item_field: Whether the field is an item field. If not, it is a field of the metadata.
+        op: The name of the operator, such as ``gte``.
+        operands: The values to compare with: one value, or any number with ``in`` and ``nin``.
     """
 
     path: Path
@@ -167,13 +171,13 @@ class Condition:
     operands: frozenset[Key]
 
     def accepts(self, value: Value | Absent) -> bool:
-        """Return whether a field with this value matches."""
+        """Return whether a field that has *value* matches the condition."""
         return _TESTS[self.op](value, self.operands)
 
     def value_in(
         self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]
     ) -> Value | Absent:
-        """Return the value of the condition's field."""
+        """Return the value that the condition's field has in an item; `ABSENT` if it has none."""
         if not self.is_item_field:
             return reach(metadata, self.path)
         if self.is_of_value:
@@ -189,21 +193,21 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class All:
-    """Every part holds."""
+    """A node that matches if every part matches."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Some:
-    """At least one part holds."""
+    """A node that matches if at least one part matches."""
 
     parts: tuple[Node, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Not:
-    """The part does not hold."""
+    """A node that matches if its part does not match."""
 
     part: Node
 
@@ -212,7 +216,7 @@ Node: TypeAlias = Condition | All | Some | Not
 
 
 def reach(metadata: Mapping[str, Value], path: Path) -> Value | Absent:
-    """Return the value at *path* in nested *metadata*."""
+    """Return the value at *path* in nested *metadata*, or `ABSENT` if there is none."""
     name, *rest = path
     value = metadata.get(name, ABSENT)
     for name in rest:
@@ -224,11 +228,11 @@ def reach(metadata: Mapping[str, Value], path: Path) -> Value | Absent:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A parsed `where=`. Filters are equal if their `text` is.
+    """A parsed `where=`. Two filters are equal if their `text` is equal.
 
     Attributes:
-        text: The filter in canonical JSON: sorted, operators named, times in UTC. Parsing the text
-            returns an equal filter.
+        text: The filter in canonical JSON: its names are sorted, each condition names its operator,
+            and times are in UTC. Parsing the text returns an equal filter.
         root: The filter as a tree of conditions.
     """
 
@@ -251,16 +255,18 @@ class Filter:
         return Filter(text, root)
 
     def matches(self, metadata: Mapping[str, Value], item_fields: Mapping[str, Value]) -> bool:
-        """Return whether an item matches.
+        """Return whether an item matches the filter.
 
         Args:
-            item_fields: The item fields, named as in `ITEM_FIELDS`; ``$time`` in microseconds since
-                1970. A field that is None, such as an unknown speaker, counts as absent.
+            metadata: The metadata of the item.
+            item_fields: The item fields by their names in `ITEM_FIELDS`, and the value as `VALUE`.
+                ``$time`` is in microseconds since 1970. An item field that is None, such as an
+                unknown speaker, counts as absent.
         """
         return _matches(self.root, metadata, item_fields)
 
     def conditions(self) -> Iterator[Condition]:
-        """Yield the conditions of the filter."""
+        """Yield all conditions in the filter."""
         return _conditions(self.root)
 
 
@@ -293,13 +299,18 @@ _Json: TypeAlias = dict[str, object]
 
 
 class _Parser:
-    """Parses one `where=`, and counts its conditions."""
+    """Parses one `where=`, and refuses more than `MAX_CONDITIONS` conditions."""
 
     def __init__(self) -> None:
         self._left = MAX_CONDITIONS
 
     def parse(self, where: object, path: str, depth: int) -> tuple[Node, _Json]:
-        """Return a dict of entries as a node, and in canonical JSON."""
+        """Return *where* as a node, and as a dict for canonical JSON.
+
+        Args:
+            path: The position of *where* in the filter, for errors.
+            depth: How many levels of ``any``, ``all`` and ``not`` are around *where*.
+        """
         if not isinstance(where, Mapping):
             raise InvalidFilter(
                 f"{path} must be a dict of fields and operators, not {short_repr(where)}"
@@ -369,7 +380,7 @@ class _Parser:
 
 
 def _path(name: str, at: str) -> tuple[Path, bool]:
-    """Return the names in *name*, and whether it is an item field."""
+    """Return the path that *name* writes, and whether it leads to an item field."""
     if name.startswith("$"):
         if name in ITEM_FIELDS:
             return (name,), True
@@ -402,7 +413,7 @@ def _spelled(path: Path) -> str:
 
 
 def _operands(op: str, operand: object, kind: str | None, at: str) -> list[Key]:
-    """Return the operands of *op*, checked, without repetitions."""
+    """Return the operands of *op*, checked, and without repetitions."""
     if op == "exists":
         if type(operand) is not bool:
             raise InvalidFilter(f"{at} must be True or False, not {short_repr(operand)}")
@@ -438,7 +449,7 @@ def _key(op: str, operand: object, at: str) -> Key:
             key = key_of(checked(operand) if whole else cast("Value", operand))
         if key is not None and whole:
             json.dumps(operand)
-    except (InvalidValue, TypeError) as error:  # a TypeError: there are bytes in it
+    except (InvalidValue, TypeError) as error:  # a TypeError: the operand contains bytes
         raise InvalidFilter(f"{at} cannot be compared with: {error}") from None
     if key is None:
         allowed = "None, bool, int, float or str"
@@ -471,7 +482,7 @@ def _time(op: str, operand: object, at: str) -> int:
     try:
         time = datetime.fromisoformat(operand) if isinstance(operand, str) else operand
         us = microseconds(cast("datetime", time), at)
-        moment(us)  # a time whose offset leads out of the years 1 to 9999 has no name in UTC
+        moment(us)  # raises if the time in UTC is not within the years 1 to 9999
     except (ValueError, InvalidTime, OverflowError) as error:
         raise InvalidFilter(
             f"{at} must be a datetime with a zone, or ISO text with an offset such as "
@@ -481,7 +492,7 @@ def _time(op: str, operand: object, at: str) -> int:
 
 
 def _said(op: str, operands: list[Key], kind: str | None) -> object:
-    """Return operands as `where=` writes them, sorted."""
+    """Return operands as the canonical form of `where=` writes them: several as a sorted list."""
     ordered = sorted(operands, key=_sortable)
     if kind == "time" and op != "exists":
         values: list[object] = [moment(cast("int", us)).isoformat() for _, us in ordered]
@@ -503,7 +514,7 @@ def _sortable(key: Key) -> tuple[str, float, str]:
 def plain_filter(where: object) -> object:
     """Return a checked filter in JSON types: collections become lists, times become ISO text.
 
-    The client sends this form, and repeated requests are compared in it.
+    The client sends filters in this form, and repeated requests are compared in this form.
     """
     if isinstance(where, Mapping):
         parts = cast("Mapping[object, object]", where)

@@ -1,4 +1,4 @@
-"""The data that search reads of items, its changes, and the errors of a damaged file."""
+"""The data of items that search reads, how it changes, and the errors for a damaged file."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ ChangeKind: TypeAlias = Literal["added", "ended", "embedded", "removed"]
 
 
 class Feature(NamedTuple):
-    """The data that search reads of a version; a tuple, as reading a large set makes a million."""
+    """The data of one version that search reads.
+
+    A tuple, as reading a large set makes a million features.
+    """
 
     row: int
     first: int
@@ -55,7 +58,7 @@ class Feature(NamedTuple):
         begin_commit: int = 0,
         end_commit: int | None = None,
     ) -> Feature:
-        """Return the feature of the version *row* with the contents *r*."""
+        """Return the feature of the version that has the number *row* and the contents *r*."""
         # fmt: off
         return cls(
             row, first, r.id, begin_commit, end_commit, time, r.importance, r.speaker, r.role,
@@ -66,7 +69,12 @@ class Feature(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FeatureChange:
-    """A line of the change log: how a feature changed."""
+    """A line of the change log, which records how a feature changed.
+
+    Attributes:
+        seq: The number of the line.
+        row: The number of the version whose feature changed.
+    """
 
     seq: int
     set_number: int
@@ -76,7 +84,11 @@ class FeatureChange:
 
 @dataclass(frozen=True, slots=True)
 class PendingVectors:
-    """A version that waits for its vectors; *metadata* in wire form, for its captions."""
+    """A version that waits for its vectors.
+
+    Attributes:
+        metadata: The metadata in wire form; their captions are embedded too.
+    """
 
     set_number: int
     row: int
@@ -88,9 +100,9 @@ class SearchCache(NamedTuple):
     """Data that a searcher has read before.
 
     Attributes:
-        seq: The last line of the change log that it knows.
-        sets: Numbers of the sets whose features it has.
-        notes: Names of the notes that it will read.
+        seq: The number of the last line of the change log that the searcher has read.
+        sets: Numbers of the sets whose features the searcher has.
+        notes: Names of the notes that the searcher will read.
     """
 
     seq: int = 0
@@ -99,15 +111,20 @@ class SearchCache(NamedTuple):
 
 
 class SearchView(NamedTuple):
-    """The first reads of a search, of one moment; unread parts are empty, or None.
+    """The data that a search reads first, as of one moment.
+
+    A store may omit parts; these have their default values.
 
     Attributes:
+        seq: The number of the last line of the change log.
         sets: The requested sets that exist.
-        changes: `Finder.changes` after *since*, up to *seq*.
-        changed_features: Live features of *sets* named by *changes*, by row.
-        features: All live features of some of *sets*, by number, in order of rows.
-        epoch: Changes when a server crashed or restarted: numbers of lines, commits, rows and sets
-            that were read before may have another meaning.
+        changes: The lines of the change log after line *since*, up to line *seq*; None if the store
+            did not read them.
+        changed_features: The features of live versions that *changes* name, by row.
+        features: For some of *sets*, by number: the features of all live versions, by row.
+        notes: The texts of notes, by name.
+        epoch: A number that changes when the server crashes or restarts. Numbers of lines, commits,
+            rows and sets from another epoch may have another meaning.
     """
 
     seq: int
@@ -121,10 +138,13 @@ class SearchView(NamedTuple):
 
 
 class LargeSet(NamedTuple):
-    """The figures of the live items of a set whose store chooses candidates.
+    """The figures of the live items of a set for which the store chooses candidates.
 
     Attributes:
-        counts: The number of items that contain each requested term.
+        documents: The number of items.
+        tokens: The number of tokens in all items.
+        counts: For each requested term, the number of items that contain it.
+        speakers: The names of the speakers.
     """
 
     documents: int
@@ -135,16 +155,17 @@ class LargeSet(NamedTuple):
 
 
 class CandidateQuery(NamedTuple):
-    """Selects the items of a large set that a search ranks.
+    """Says which items of a large set a search will rank.
 
     Attributes:
-        counts: The terms of the question, and how many items contain each.
-        vector: The meaning of the question, of unit length; empty: words only.
-        speaker, role: Items of this speaker, and of this role, are also selected separately.
-        where: Only items that match it, and the best of all by words.
-        vectors: How many are chosen by meaning.
-        texts: Roughly how many are chosen by words.
-        scan: Choose by *where* alone, which few items match.
+        counts: The terms of the question, and how many items contain each term.
+        vector: The vector of the question, of unit length. If empty, items are selected by words
+            only.
+        speaker, role: Items of this speaker, and items of this role, are also selected separately.
+        where: Select items that match this filter, and also the best of all items by words.
+        vectors: How many items are selected by meaning.
+        texts: Roughly how many items are selected by words.
+        scan: Select by *where* alone, because few items match it.
     """
 
     counts: Mapping[int, int]
@@ -158,83 +179,121 @@ class CandidateQuery(NamedTuple):
 
 
 class Finder(Protocol):
-    """Features of items, and their changes."""
+    """The methods of a store that search calls: they return the features of items."""
 
     def seq(self) -> int:
-        """Return the number of the last line of the change log; 0: no line. Cheap."""
+        """Return the number of the last line of the change log, or 0 if it has no line. Cheap."""
         ...
 
     def sync(self) -> None:
-        """Make all commits until now survive loss of power, whatever the durability."""
+        """Make all commits so far survive loss of power, whatever the durability of the store."""
         ...
 
     def seq_and_sets(self, sets: Sequence[SetRef] | Scope) -> tuple[int, list[SetInfo]]:
-        """Return `seq`, and the existing *sets*, of a scope by name, as of one moment. Cheap."""
+        """Return `seq`, and those of *sets* that exist, as of one moment. Cheap.
+
+        Args:
+            sets: The requested sets, or a scope for all its sets, which are returned by name.
+        """
         ...
 
     def search_view(self, sets: Sequence[SetRef] | Scope, cached: SearchCache) -> SearchView:
-        """Return `seq_and_sets`, and the likely next reads, if they cost no more round trips."""
+        """Return the result of `seq_and_sets`, and more data that the search will probably read.
+
+        The store adds only data that it can read without another round trip to a server.
+        """
         ...
 
     @property
     def large_items(self) -> int | None:
-        """The number of live items from which a search calls `large_set`. None means never."""
+        """The least number of live items for which a search calls `large_set`.
+
+        None if a search must never call it.
+        """
         ...
 
     def large_set(
         self, set_number: int, terms: Sequence[int], *, dimensions: int
     ) -> LargeSet | None:
-        """Return the figures of a large set, or None if the caller must read all its features."""
+        """Return the figures of a large set, or None if the caller must read all its features.
+
+        Args:
+            terms: The terms for which `LargeSet.counts` counts items.
+            dimensions: The length of a vector.
+        """
         ...
 
     def candidates(
         self, set_number: int, wanted: CandidateQuery, *, dimensions: int
     ) -> list[Feature]:
-        """Return features of live items of a large set that may be among the best, by row."""
+        """Return the features of the live items that may be among the best results, by row.
+
+        Args:
+            set_number: The number of a large set.
+        """
         ...
 
     def neighbours(self, set_number: int, rows: Sequence[int]) -> list[list[int]]:
-        """Return, for each of *rows* with a session, the rows around it in that session.
+        """Return, for each of *rows* that has a session, the rows around it in that session.
 
-        Up to two live items before it, itself, and up to two after it, by (time, first).
+        These are up to two live items before the row, the row itself, and up to two live items
+        after it, by (time, first).
         """
         ...
 
     def changes(self, since: int, *, limit: int = 10_000) -> list[FeatureChange] | None:
-        """Return lines past *since*, in order; None if the log begins later."""
+        """Return the lines of the change log after line *since*, in order.
+
+        Returns None if the log no longer has some of these lines.
+        """
         ...
 
     def features(
         self, set_number: int, *, after: int = 0, at: int | None = None
     ) -> Iterator[Feature]:
-        """Yield features of live items past row *after*, by row; after commit *at* if given."""
+        """Yield the features of live items after row *after*, by row.
+
+        Args:
+            at: If given, yield the items that were live after commit *at*.
+        """
         ...
 
     def features_of(self, set_number: int, rows: Sequence[int]) -> list[Feature]:
-        """Return the features of the rows that exist, live or ended, in any order."""
+        """Return the features of those of *rows* that exist, live or ended, in any order."""
         ...
 
     def items_by_row(self, rows: Sequence[int]) -> list[StoredItem]:
-        """Return the versions of the rows that exist, in the order asked."""
+        """Return the versions with the numbers *rows*, in that order, without missing ones."""
         ...
 
     def expired_or_invalid_rows(
         self, set_number: int, *, now: int, valid_at: int | None, at: int | None = None
     ) -> list[int]:
-        """Return rows of live items that have expired by *now*, or are not valid at *valid_at*.
+        """Return the rows of live items that have expired by *now*, or are not valid at *valid_at*.
 
-        After commit *at* if given. An item is valid from `valid_from` on, until before `valid_to`.
+        An item is valid at `valid_from` and later, but before `valid_to`.
+
+        Args:
+            valid_at: The time at which items must be valid. If None, validity is not checked.
+            at: If given, return rows of the items that were live after commit *at*.
         """
         ...
 
     def access_times(self, set_number: int) -> list[tuple[int, int]]:
-        """Return (row, time of the last read; see `Ledger.touch`) of live items that were read."""
+        """Return (row, time of the last read) for each live item that was read.
+
+        `Ledger.touch` notes these times.
+        """
         ...
 
     def pending_vectors(
         self, *, limit: int, set_numbers: Sequence[int] | None = None
     ) -> list[PendingVectors]:
-        """Return versions that wait for their vectors, live ones first, then by row."""
+        """Return up to *limit* versions that wait for their vectors, live ones first.
+
+        Args:
+            set_numbers: If given, return versions of these sets only.
+        """
         ...
 
     def count_pending(self) -> int:
@@ -244,21 +303,31 @@ class Finder(Protocol):
     def store_vectors(
         self, vectors: Sequence[tuple[int, int, bytes]], *, expects: Sequence[tuple[str, str]] = ()
     ) -> None:
-        """Fill in missing vectors, as (set number, row, vectors); skip other rows. No commit.
+        """Store the vectors of versions that wait for them. Makes no commit.
+
+        Args:
+            vectors: As (set number, row, vectors). Rows that do not wait for vectors are skipped.
+            expects: Notes that must have these texts, as (name, text).
 
         Raises:
-            EmbedderConflict: A note has another text than expected; nothing was filled in.
+            EmbedderConflict: A note has another text than expected; no vectors were stored.
         """
         ...
 
     def versions_to_stage(self, set_numbers: Sequence[int], *, limit: int) -> list[PendingVectors]:
-        """Return versions without staged vectors that can have some, live ones first."""
+        """Return up to *limit* versions that need staged vectors, live ones first.
+
+        Versions without a text or a caption need none.
+        """
         ...
 
     def stage_vectors(self, vectors: Sequence[tuple[int, int, bytes]]) -> None:
-        """Keep vectors of a new embedder, as (set number, row, vectors), beside the current ones.
+        """Keep vectors of a new embedder beside the current ones.
 
-        Search reads the current ones until `use_staged_vectors` replaces all of them at once.
+        Search reads the current vectors until `use_staged_vectors` replaces all of them at once.
+
+        Args:
+            vectors: As (set number, row, vectors).
         """
         ...
 
@@ -275,19 +344,22 @@ class Finder(Protocol):
     ) -> bool:
         """Replace the vectors of sets by the staged ones, and change notes. Atomic.
 
-        A version without staged vectors waits for the embedder from then on. Staged vectors are
+        Returns False, and changes nothing, if a note does not have the expected text.
+
+        A version without staged vectors then waits for the embedder. All staged vectors are
         deleted.
 
         Args:
-            notes: As (name, expected text, new text). If a text is not as expected, nothing
-                changes, and the result is False.
-            scopes: Knowledge, and spaces, each by any key: all their sets are included.
+            set_numbers: The sets whose vectors are replaced.
+            notes: As (name, expected text, new text).
+            scopes: More sets: a scope of a key includes all sets of all keys of its space, and a
+                scope of knowledge includes all sets of that knowledge.
         """
         ...
 
 
 class WholeSets:
-    """The methods for large sets, for a store that does not choose candidates."""
+    """The methods for large sets, for a store of which search always reads whole sets."""
 
     @property
     def large_items(self) -> int | None:
@@ -296,7 +368,7 @@ class WholeSets:
 
     def large_set(
         self,
-        set_number: int,  # noqa: ARG002 - it is none
+        set_number: int,  # noqa: ARG002 - no set is large here
         terms: Sequence[int],  # noqa: ARG002 - the same
         *,
         dimensions: int,  # noqa: ARG002 - the same
@@ -326,7 +398,7 @@ POSSIBLE_DAMAGE = (
     TypeError,
     ValueError,
 )
-"""Errors that faults of alveus raise, and also rows of a damaged file."""
+"""Errors that a fault of alveus may raise, and that a row of a damaged file may raise too."""
 
 
 @runtime_checkable
@@ -339,12 +411,15 @@ class Examinable(Protocol):
         ...
 
     def damage(self) -> str | None:
-        """Return the first problem of the file. None means that there is none."""
+        """Return the first problem of the file, or None if the file has no problem."""
         ...
 
 
 def damage_of(store: object) -> StoreDamaged | None:
-    """Return the error for the damage of a store's file. None means no damage, or no file."""
+    """Return the error for a damaged file of *store*.
+
+    Returns None if the file is not damaged, or if the store has no file.
+    """
     if isinstance(store, type) or not isinstance(store, Examinable):
         return None
     problem = store.damage()
@@ -360,7 +435,11 @@ H = TypeVar("H", bound=_Holder)
 
 
 def raising_damage(method: Callable[Concatenate[H, P], R]) -> Callable[Concatenate[H, P], R]:
-    """Make a method raise `StoreDamaged` for `POSSIBLE_DAMAGE` if the store's file is damaged."""
+    """Make a method raise `StoreDamaged` if it fails because the store's file is damaged.
+
+    If the method raises one of `POSSIBLE_DAMAGE`, the file is examined. If the file is not
+    damaged, the error of the method is raised.
+    """
 
     @functools.wraps(method)
     def call(self: H, /, *args: P.args, **kwargs: P.kwargs) -> R:

@@ -18,9 +18,9 @@ from alveus.values.markup import Figure, Html
 from alveus.values.storable import REPLACED, ValidText, Value, counted, valid_text
 
 LeftOut: TypeAlias = Any
-"""The default type of a field that users may leave out, but that items from alveus always have.
+"""The type of a field that a user may omit, but that every item returned by alveus has.
 
-So a type checker accepts the text of a search result as a str, and not as None.
+With this type, a type checker accepts the text of a search result as a str that is not None.
 """
 
 
@@ -34,40 +34,42 @@ class Item:
 
     Attributes:
         value: The remembered data; any storable value.
-        id: Its name in its set; alveus makes one if none is given.
+        id: The name of the item in its set; alveus makes one if none is given.
         text: The text that search reads, by meaning and by words. The default is a str value
             itself, or the ``text`` or ``content`` of a dict; other values need a text.
         metadata: Facts to filter by. Search also reads ``caption`` (a str or a list of them).
-        importance: 0..1.
-        speaker: Who said it.
-        role: Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and
-            ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role
+        importance: A number from 0 to 1.
+        speaker: The name of the person or program that said the text.
+        role: A role such as ``user`` or ``assistant``. The default comes from the speaker: ``user``
+            and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role
             ``assistant``.
-        session: The conversation it belongs to; search looks at its neighbours there.
-        time: When it happened; the default is the time of the commit. Returned times have the
-            offset from UTC that the item was added with; the days of the item are counted in that
-            offset.
-        created: Time of the commit that added it.
+        session: The conversation to which the item belongs. Search also looks at the items before
+            and after the item in that conversation.
+        time: When the remembered event happened; the default is the time of the commit. Returned
+            times have the offset from UTC with which the item was added, and search counts the
+            days of the item in that offset.
+        created: Time of the commit that added the item.
         updated: Time of the commit that made this version.
-        accessed: When a search or a get last returned it, or None. The time may lag; a killed
+        accessed: When a search or a get last returned the item, or None. The time may lag: a killed
             process loses the times that it had noted since its last commit.
-        sources: Ids of the items it was derived from.
-        compacted: Whether it replaces its sources.
+        sources: Ids of the items from which the item was derived.
+        compacted: Whether the item replaces its sources.
         until: The end of a span of time that begins at `time`; only for items that cover a span.
-        expire_at: Reads of the present exclude the item from this time on, unless it is changed
+        expire_at: From this time on, reads of the present exclude the item, unless it is changed
             before.
-        valid_from: When its fact began to hold. None means that it always held.
-        valid_to: When its fact ceased to hold. None means that it holds.
-        version: 1, 2, …: rises with each change.
-        set_name: The set it belongs to.
-        retired: In a history: when this version stopped being the live one, if it did.
+        valid_from: When the fact in the item began to hold, or None if it always held.
+        valid_to: When the fact in the item ceased to hold, or None if it still holds.
+        version: The number of the version: 1, 2, …; it rises with each change.
+        set_name: The name of the set to which the item belongs.
+        retired: In a history: when this version ceased to be the live one, or None.
         ttl: Given by a user instead of *expire_at*: how long the item is kept after the call, a
             timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none.
-        texts: Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text
-            and counts the best one; search by words reads all. Items from alveus have none: their
-            *text* is all of them, with U+001E and a line end between two.
+        texts: Given by a user instead of *text*: up to 32 texts. Search by meaning compares each
+            text and counts the best one; search by words reads all. Items from alveus have no
+            *texts*: their *text* contains all texts, separated by U+001E and a line end.
         timezone: Given by a user: the zone whose offset the item keeps, as a name, an offset or a
-            tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none.
+            tzinfo. The default is the zone of *time*, or else the zone of the memory. Items from
+            alveus have none.
     """
 
     value: Any  # a storable value; untyped, like the result of json.loads
@@ -100,13 +102,13 @@ ITEM_FIELDS = tuple(one.name for one in dataclass_fields(Item))
 """The names of the fields of an item, in order."""
 
 ITEM_TEXTS = ("value", "text", "texts", "metadata", "speaker")
-"""Fields whose texts are free; texts of other fields are names."""
+"""Fields that may contain any text. The texts in other fields are names."""
 
 ONLY_A_TEXT = Item(..., id=..., metadata=cast("Any", ...))
-"""The defaults of an item of which only value, id and metadata are known."""
+"""A template of items with defaults in all fields but value, id and metadata."""
 
 ONLY_SAID = replace(ONLY_A_TEXT, speaker=..., role=..., session=..., time=...)
-"""The defaults of an item of which also the speaker and the time are known."""
+"""A template like `ONLY_A_TEXT` of items that may also have a speaker, role, session and time."""
 
 SAID_FIELDS = tuple(name for name in ITEM_FIELDS if getattr(ONLY_SAID, name) is ...)
 
@@ -116,12 +118,12 @@ class Hit:
     """An item that a search found.
 
     Attributes:
-        item: The item, as it is now (or was, with ``as_of=``).
-        score: The sum of `parts`, each times its weight; comparable within one search only.
-        parts: What the score is made of, by name: ``words`` ``meaning`` ``previous`` ``next``
-            ``speaker`` ``date`` ``when`` …, already weighted, so that they add up to `score`.
-        relevance: How likely it is that the item bears on the question, 0..1: comparable across
-            searches. Only where the search was given a ``min_score``; else None.
+        item: The item as it is now or, with ``as_of=``, as it was then.
+        score: The sum of `parts`. Scores are comparable within one search only.
+        parts: The weighted parts of the score by name: ``words`` ``meaning`` ``previous`` ``next``
+            ``speaker`` ``date`` ``when`` …. Their sum is `score`.
+        relevance: How likely the item is to bear on the question, from 0 to 1; comparable across
+            searches. None unless the search was given a ``min_score``.
     """
 
     item: Item
@@ -131,12 +133,12 @@ class Hit:
 
 
 class ScoreParts(Mapping[str, float]):
-    """The parts of a score by name; looked up on request.
+    """The parts of one hit's score by name, which are looked up on request.
 
     Args:
         names: Names of the parts.
-        shares: For each part, the numbers of several hits.
-        at: The index of this hit.
+        shares: For each part, an array with a number for each hit of the search.
+        at: The index of the hit in these arrays.
     """
 
     __slots__ = ("_at", "_names", "_shares")
@@ -162,15 +164,15 @@ class ScoreParts(Mapping[str, float]):
 
 
 class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside needs its dict
-    """The result of a search: hits, best first; ties by id.
+    """The result of a search: a tuple of hits, best first. Hits of equal score are ordered by id.
 
     Attributes:
         partial: True if some items have no vector yet, so that only their words were searched.
             `Memory.settle` waits for the vectors.
         reranker_failure: Why the re-ranker failed; the hits then keep the order of the search.
-            None means that it succeeded, or that none was requested.
+            None if the re-ranker succeeded, or if none was requested.
         dated: The days that the question names by a word such as "yesterday", and the zone in which
-            they are counted. None means that the question names no days.
+            they are counted. None if the question names no days.
     """
 
     partial: bool
@@ -185,7 +187,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         reranker_failure: str | None = None,
         dated: str | None = None,
     ) -> Self:
-        """Make hits of a search's results."""
+        """Make a `Hits` of the results of a search."""
         self = super().__new__(cls, tuple(hits))
         self.partial = partial
         self.reranker_failure = reranker_failure
@@ -228,7 +230,9 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         return notes if self.dated is None else [*notes, f"the question means {self.dated}"]
 
     def plot(self, *, limit: int = 20) -> Figure:
-        """Return a figure: a bar for each of the best hits, divided into the parts of its score.
+        """Return a figure with a bar for each of the best *limit* hits.
+
+        The parts of a bar are the parts of the hit's score.
 
         Raises:
             Unsupported: matplotlib is not installed; ``alveus[plot]`` installs it.
@@ -239,7 +243,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
         return pictures.score_bars([(_said(hit.item), hit.parts) for hit in best])
 
     def explain(self) -> str:
-        """Return a table of the parts of each score, a line per hit."""
+        """Return a table with a line per hit, which shows the parts of the hit's score."""
         if not self:
             return "no hits"
         names = [n for n in self[0].parts if any(hit.parts.get(n) for hit in self)]
@@ -256,7 +260,7 @@ class Hits(tuple[Hit, ...]):  # noqa: SLOT001 - a tuple with a field beside need
 
 
 def search_notes(*, partial: bool, reranker_failure: str | None) -> list[str]:
-    """Return the remarks on a search, a line each."""
+    """Return the remarks that a reader of a search's results needs, one line each."""
     notes = list[str]()
     if partial:
         notes.append("partial: some items in reach are not embedded yet (memory.settle waits)")
@@ -266,7 +270,7 @@ def search_notes(*, partial: bool, reranker_failure: str | None) -> list[str]:
 
 
 def item_html(item: Item) -> Html:
-    """Return an item as HTML for a notebook: its text, and below it speaker, time and metadata."""
+    """Return an item as HTML for a notebook: its text, then its speaker, time and metadata."""
     from alveus.values import html
 
     facts = wire.encode(dict(item.metadata)) if item.metadata else ""
@@ -274,15 +278,17 @@ def item_html(item: Item) -> Html:
 
 
 def _said(item: Item) -> str:
-    """Return the text of an item, or its value as text."""
+    """Return the text of an item, or else its value as text."""
     said = item.text if item.text is not None else text_of(item.value)
     return wire.encode(item.value) if said is None else said
 
 
 def valid_item(item: Item, *, in_value: int = 0) -> Item:
-    """Return an item whose texts can be stored; its metadata count the changed characters.
+    """Return *item* with texts that can be stored, and with the number of replaced characters.
 
-    See `valid_text`. Id, session and role are names: a store refuses names with a lone surrogate.
+    `valid_text` replaces the characters, and the field `REPLACED` of the metadata has their number.
+    Id, session and role are names, which stay as they are: a store refuses a name with a lone
+    surrogate.
 
     Args:
         in_value: Number of characters of the value that were already replaced.
@@ -293,7 +299,8 @@ def valid_item(item: Item, *, in_value: int = 0) -> Item:
 def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
     """Return the result of `valid_item`, and the number of replaced characters.
 
-    Characters of the value that also occur in the text or speaker count once.
+    A text often repeats the value. So of two numbers, the one of the value and the one of all
+    other texts together, only the higher one counts. Replaced characters of metadata are added.
     """
     if not isinstance(item.metadata, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         return ValidText(item, 0)  # a store refuses it
@@ -312,9 +319,9 @@ def counted_valid_item(item: Item, *, in_value: int = 0) -> ValidText[Item]:
 
 
 def text_of(value: Value) -> str | None:
-    """Return the searchable text of *value*: the str itself, or its ``text`` or ``content``.
+    """Return the text of *value* that search reads: a str itself, or a dict's ``text``/``content``.
 
-    None means no text.
+    Returns None if *value* has no such text.
     """
     if isinstance(value, str):
         return value

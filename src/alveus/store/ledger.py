@@ -1,7 +1,8 @@
 """The protocols `Ledger`, for commits, and `Lanes`, for runs; and the `Observer` of a store.
 
-Stores, searches, compactions and runners call the observer of a store, which does nothing until
-another is assigned to `Store.observer`. An `Observed` is used as a context manager around the work.
+Stores, searches, compactions and runners call the observer of a store. The default observer does
+nothing; a user assigns another to `Store.observer`. The observed work runs in a block of the
+`Observed` that the observer returns.
 """
 
 from __future__ import annotations
@@ -29,28 +30,31 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value
 
 OP_RETENTION_US = 90 * 24 * 3600 * 1_000_000
-"""A repetition of an op is recognised for at least this long."""
+"""A store recognises a repetition of an op for at least this long."""
 
 SWEEP_AFTER_US = 24 * 3600 * 1_000_000
-"""An expired node is kept this long, for work that began before it expired."""
+"""A store keeps an expired node for this long, for work that began before the node expired."""
 
 MAX_SWEPT_VERSIONS = 2_000
 """The most ended versions of a set's items that one sweep removes."""
 
 OPS_KEPT = 10_000
-"""The ops of this many last commits are recognised, however old they are."""
+"""A store recognises the ops of this many last commits, however old they are."""
 
 CLOCK_STEP_US = 60 * 1_000_000
-"""A clock that is at most this far behind the last commit counts as equal; see `commit_time`."""
+"""A clock that is at most this far behind the last commit counts as equal to it.
+
+See `commit_time`.
+"""
 
 CORROBORATED_TIME_NOTE = "corroborated time"
-"""The note with the time that a sweep may use when no caller gives one."""
+"""The name of the note with the time that a sweep may use if its caller passes none."""
 
 UNFINISHED_NOTE = "unfinished migration"
-"""The note of a store that is an unfinished copy: it holds the salt of the source."""
+"""The name of a note of a store that is an unfinished copy. Its text is the salt of the source."""
 
 MAX_SHRUNK_BYTES = 4_000_000
-"""The most bytes that one transaction gives back to the disk: some 20 ms."""
+"""The most bytes that one transaction gives back to the disk, which takes some 20 ms."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +62,11 @@ class StoreStats:
     """Figures of a store.
 
     Attributes:
-        pending: Items that wait for their vectors; the first was committed at *oldest_pending*.
+        pending: The number of versions that wait for their vectors.
+        oldest_pending: When the oldest of these versions was committed, or None.
         wal_bytes: Bytes of the write-ahead log that are not in the main file yet.
         free_bytes: Unused bytes of the file, which `Ledger.shrink` gives back.
-        runs_ended: Runs that are done, discarded or retried, and are kept.
+        runs_ended: The number of kept runs that are done, discarded or retried.
     """
 
     commits: int
@@ -83,31 +88,33 @@ class StoreStats:
 
 
 SMALL_BYTES = 1_000
-"""`Ledger.few_fields` may omit larger values."""
+"""`Ledger.few_fields` may omit values that take more bytes than this."""
 
 
 class Ledger(Protocol):
     """The commits of a store. Every method may be called from any thread."""
 
     def commit(self, batch: Batch) -> Commit:
-        """Apply *batch*: atomic, durable when this returns, and visible to all reads after it.
+        """Apply *batch*: atomic, durable when this method returns, and visible to all later reads.
 
         Raises:
-            StaleRun: *base* is not the tree's commit number, *epoch* not the lease's, *after* not
-                the last commit, or a run does not have the expected status.
-            KeyBusy: It changes an exact tree outside a run, while a live owner runs the key.
-            NotFound: The run, compaction, version, or source of an item does not exist.
-            InvalidInput: The run is of another key, its first step or call carries no begin, or a
-                past names rows that are not of this commit.
-            Forgotten: The op was taken by a commit whose results were erased.
+            StaleRun: *base* is not the last commit of the tree, *epoch* is not the epoch of the
+                lease, a lease of *fences* was lost, *after* is not the last commit of the store,
+                or a run does not have the expected status.
+            KeyBusy: The batch changes an exact tree outside a run, while a live owner runs the key.
+            NotFound: A run, compaction, version, or source of an item does not exist.
+            InvalidInput: The run belongs to another key, the first step or call of a run has no
+                `Begin`, or a `Past` has rows that are not numbered by this commit.
+            Forgotten: An earlier commit had the same op, and its results were erased.
             StaleItem: An item to replace or retire has another live version, or none.
-            DuplicateItem: An id to add or bring back is live.
-            CompactionChanged: A compaction to undo was undone, or the items that it made were
+            DuplicateItem: The id of an item to add or to restore is live.
+            CompactionChanged: A compaction to undo was undone before, or its summaries have
                 changed.
-            IdempotencyConflict: The op was taken by another request.
+            IdempotencyConflict: An earlier commit had the same op for another request.
             SetDefinitionConflict: A set to define exists with another definition.
             EmbedderConflict: A note has another text than expected.
-            SetMoved: The rules or items that adds were checked by or against have changed.
+            SetMoved: The rules by which adds were checked, or the items against which they were
+                checked, have changed.
             SetFull: A set that refuses items when full would exceed its capacity.
             KeyFull: The key would exceed its limits.
             Unavailable: The store cannot be written now.
@@ -118,96 +125,126 @@ class Ledger(Protocol):
         """Apply batches in order, in one transaction, and return an answer for each.
 
         A refused batch changes nothing, and its answer is the error that `commit` would raise. An
-        error that concerns all batches is raised, and none is applied.
+        error that concerns all batches is raised, and no batch is applied.
         """
         ...
 
     def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-        """Return the commit that took *op*, or None.
+        """Return the earlier commit that has *op*, or None if no commit has it.
+
+        Args:
+            request: The digest that the commit's request must have, or None to accept any.
+            label: The name of the request in an error.
 
         Raises:
-            IdempotencyConflict: It was taken by another request.
-            Forgotten: The results of that commit were erased.
+            IdempotencyConflict: The commit was made for another request.
+            Forgotten: The results of the commit were erased.
         """
         ...
 
     def head(self, scope: Scope) -> int:
-        """Return the last commit that changed the tree of *scope*; 0: none did."""
+        """Return the last commit that changed the tree of *scope*, or 0 if none did."""
         ...
 
     def node(self, scope: Scope, path: Path, *, at: int | None, now: int) -> Node | None:
-        """Return the node at *path* after commit *at* (None means the latest), or None.
+        """Return the node at *path*, or None if it does not exist.
 
         A node that expired by *now* does not exist. The root is an object that always exists.
+
+        Args:
+            at: Read the tree as it was after this commit, or as it is if None. Other methods with
+                *at* do the same.
         """
         ...
 
     def children(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, Node]]:
-        """Return the fields of the object at *path*, oldest first, in time proportional to them."""
+        """Return the fields of the object at *path*, oldest first.
+
+        The time is proportional to the number of fields.
+        """
         ...
 
     def few_fields(
         self, scope: Scope, path: Path, *, at: int | None, most: int
     ) -> dict[str, Node | None] | None:
-        """Return the fields of the object at *path*, expired ones too; None: more than *most*.
+        """Return the fields of the object at *path*, including expired ones.
 
-        A field whose value takes over `SMALL_BYTES` may be None; `node` returns it.
+        Returns None if there are more than *most* fields. If the value of a field takes more than
+        `SMALL_BYTES`, the result may have None instead of its node; `node` returns the node.
         """
         ...
 
     def field_names(
         self, scope: Scope, path: Path, *, at: int | None, now: int
     ) -> list[tuple[str, int | None]]:
-        """Return the names of the fields that `children` returns, and when each expires."""
+        """Return (name, expiry) of the fields that `children` returns.
+
+        The expiry is None for a field that never expires.
+        """
         ...
 
     def names_in_range(
         self, scope: Scope, path: Path, chosen: NameRange, *, at: int | None, now: int
     ) -> list[str]:
-        """Return the names of the fields that *chosen* selects, in time proportional to them."""
+        """Return the names of the fields of the object at *path* that *chosen* selects, in order.
+
+        The time is proportional to the number of these names.
+        """
         ...
 
     def node_commits(self, scope: Scope, path: Path) -> list[int]:
-        """Return the kept commits that put or removed the node at *path*, of the root any node."""
+        """Return the numbers of the commits that put or removed the node at *path*, in order.
+
+        For the root, these are the commits that put or removed any node. Commits of which no
+        version is kept are not known.
+        """
         ...
 
     def effects(self, number: int) -> Effects | None:
-        """Return the changes of commit *number*; None if there is no such commit."""
+        """Return the changes of commit *number*, or None if the commit does not exist."""
         ...
 
     def scopes_of_commits(self, after: int, *, limit: int = 1000) -> list[tuple[int, Scope]]:
-        """Return the commits past *after* and their scopes, in order, without forgotten names."""
+        """Return (number, scope) of up to *limit* commits after commit *after*, in order.
+
+        A forgotten key has a digest instead of its name.
+        """
         ...
 
     def commit_at(self, time: int) -> int:
-        """Return the number of the last commit, by number, at or before *time*; 0: none."""
+        """Return the highest number of a commit whose time is at most *time*, or 0 if none is."""
         ...
 
     def time_of_commit(self, number: int) -> int:
-        """Return the time of commit *number*, or of the last one before it; 0: there is none."""
+        """Return the time of commit *number* or, if it does not exist, of the last commit before.
+
+        Returns 0 if there is no such commit either.
+        """
         ...
 
     def live_items_by_commit(self) -> list[tuple[int, int]]:
-        """Return how many live items each commit added, as (commit, items), in order."""
+        """Return how many of today's live items each commit added, as (commit, items), in order."""
         ...
 
     def history_start(self, scope: Scope) -> tuple[int, int]:
-        """Return the commit and the time from which the past of a tree is complete.
+        """Return the commit and the time from which the past of the tree of *scope* is complete.
 
-        `prune_history` and `sweep` delete what came before; (0, 0): nothing was deleted.
+        `prune_history` and `sweep` delete older versions. Returns (0, 0) if they deleted none.
         """
         ...
 
     def prune_history(
         self, *, before: int, after: int = 0, limit: int = 10_000
     ) -> tuple[int, int | None]:
-        """Delete versions of nodes that ended before *before*, among *limit* ones past *after*.
+        """Delete versions of nodes that ended before the time *before*. Makes no commit.
 
-        Versions that ended within `SWEEP_AFTER_US` of the last commit, or since an unfinished run
-        began, stay. Returns how many were deleted, and the next *after*; None: none is left. Makes
-        no commit.
+        One call examines up to *limit* versions with rows above *after*. Versions that ended within
+        `SWEEP_AFTER_US` of the last commit, or since an unfinished run began, stay.
+
+        Returns how many versions were deleted, and the *after* of the next call, or None if no
+        version is left to examine.
         """
         ...
 
@@ -216,7 +253,7 @@ class Ledger(Protocol):
         ...
 
     def set_info(self, ref: SetRef) -> SetInfo | None:
-        """Return the set, or None if it has never had an item."""
+        """Return the set *ref*, or None if it does not exist: it was never defined or added to."""
         ...
 
     def set_infos(self, scope: Scope) -> list[SetInfo]:
@@ -226,19 +263,27 @@ class Ledger(Protocol):
     def keys(
         self, space: str, *, prefix: str = "", after: str | None = None, limit: int = 1000
     ) -> list[str]:
-        """Return keys of *space* that a commit or an input ever named, in code point order."""
+        """Return up to *limit* keys of *space* that a commit or an input ever named.
+
+        The keys begin with *prefix*, come after the key *after*, and are in order of code points.
+        """
         ...
 
     def spaces(self) -> list[str]:
-        """Return the spaces that have a key, by name."""
+        """Return the names of the spaces that have a key, in order."""
         ...
 
     def sets_of_item(self, space: str, item_id: str) -> list[SetRef]:
-        """Return the sets of keys of *space* with a version of an item of this id, in order."""
+        """Return the sets of keys of *space* that have a version of the item *item_id*, in order.
+
+        The version need not be live.
+        """
         ...
 
     def sets_with_metadata(self, space: str, name: str, text: str) -> list[SetRef]:
-        """Return the sets called *name* with *text* in a live item's metadata, in order of keys.
+        """Return the sets *name* of keys of *space* in which a live item's metadata contain *text*.
+
+        The sets are in order of keys.
 
         Args:
             text: A part of the metadata in wire form, case-sensitive.
@@ -248,7 +293,11 @@ class Ledger(Protocol):
     def get(
         self, ref: SetRef, ids: Sequence[str], *, at: int | None = None
     ) -> list[StoredItem | None]:
-        """Return the live version of each id, in the order asked; after commit *at* if given."""
+        """Return, for each of *ids*, the live version of the item, or None if it has none.
+
+        Args:
+            at: If given, return the versions that were live after this commit.
+        """
         ...
 
     def page(
@@ -260,82 +309,110 @@ class Ledger(Protocol):
         newest_first: bool = False,
         at: int | None = None,
     ) -> list[StoredItem]:
-        """Return up to *limit* items by (time, first), past *after*, in either direction."""
+        """Return up to *limit* live items of a set, in order of (time, first).
+
+        Args:
+            after: Return the items that follow this (time, first) in the direction of reading.
+            newest_first: Read from the last item to the first.
+            at: If given, return items that were live after this commit.
+        """
         ...
 
     def versions(self, ref: SetRef, item_id: str) -> list[StoredItem]:
-        """Return every kept version of an id, oldest first."""
+        """Return all kept versions of the item *item_id*, oldest first."""
         ...
 
     def compactions(
         self, ref: SetRef, *, before: int | None = None, limit: int = 100
     ) -> list[Compaction]:
-        """Return compactions of a set, the latest first, with ids below *before*."""
+        """Return up to *limit* compactions of a set, the latest first.
+
+        Args:
+            before: If given, return compactions with lower ids only.
+        """
         ...
 
     def compaction(self, compaction: int) -> Compaction | None:
-        """Return a compaction, or None if there is none of that id."""
+        """Return the compaction with the id *compaction*, or None if it does not exist."""
         ...
 
     def source_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the sources of versions, as (row, source's row), sorted."""
+        """Return the sources of the versions *rows*, as sorted pairs (row, row of the source)."""
         ...
 
     def derived_links(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the versions that were derived from versions, as (row, source's row), sorted."""
+        """Return the versions that were derived from the versions *rows*.
+
+        The result has sorted pairs (row of the derived version, row of the source).
+        """
         ...
 
     def touch(self, rows: Sequence[int], *, time: int) -> None:
-        """Note that items (by `StoredItem.first`) were read; a later commit writes it.
+        """Note that items, named by `StoredItem.first`, were read at *time*.
 
-        Reads of this handle see it at once. A kill loses it, and so may a process that commits
-        nothing and reads very many items.
+        Reads of this handle see the time at once. A later commit writes the time to the store. If
+        the process is killed before, the time is lost; it may also be lost if the process reads
+        very many items and commits nothing.
         """
         ...
 
     def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
-        """Make live versions of items (by row) expire later; return how many did. Durable.
+        """Let live versions of items expire later, and return how many were changed. Durable.
 
-        Makes no version and no commit. Versions that never expire, have expired by *now* or expire
-        later anyway stay unchanged.
+        Makes no version and no commit. A version stays unchanged if it never expires, has expired
+        by *now*, or already expires later.
+
+        Args:
+            expiries: The row and the new expiry of each version.
         """
         ...
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
         """Take the lease of *scope* for *owner*, or return None while another live owner has it.
 
-        Its holder gets the same lease again. A dead holder's lease is taken over at once, under a
-        higher epoch.
+        If *owner* already has the lease, the same lease is returned again. The lease of a dead
+        owner is taken over at once, with a higher epoch.
         """
         ...
 
     def release_lease(self, lease: Lease) -> None:
-        """Release a lease; nothing happens if another owner took it over."""
+        """Release *lease*. If another owner has taken the lease over, nothing happens."""
         ...
 
     def note(self, name: str) -> str | None:
-        """Return the text of the note *name* (such as the embedder of a space), or None."""
+        """Return the text of the note *name*, such as the embedder of a space.
+
+        Returns None if the note does not exist.
+        """
         ...
 
     def put_note(self, name: str, text: str | None, *, expected: str | None) -> bool:
-        """Write a note if its text is *expected*; return whether it was. Durable."""
+        """Write the note *name*, or delete it if *text* is None. Durable.
+
+        Returns False, and changes nothing, if the note's current text is not *expected*. A note
+        that does not exist has the text None.
+        """
         ...
 
     def sweep(self, *, now: int, ops_kept: int = OPS_KEPT) -> int:
         """Delete nodes that expired `SWEEP_AFTER_US` ago, and ops older than `OP_RETENTION_US`.
 
-        Ops of the last *ops_kept* commits stay. Also deletes, up to `MAX_SWEPT_VERSIONS` of a set,
-        versions that ended before the set's retention, unless they ended since an unfinished run
-        began. Returns how many of all were deleted. Makes no commit, and changes no read of the
+        Ops of the last *ops_kept* commits stay. Also deletes versions of items that ended longer
+        ago than the retention of their set, up to `MAX_SWEPT_VERSIONS` of each set. Versions that
+        ended since an unfinished run began stay. Makes no commit, and changes no read of the
         present.
 
+        Returns how many nodes, ops and versions were deleted.
+
         Args:
-            now: A corroborated time, since nothing that is deleted comes back.
+            now: A corroborated time, because deleted data cannot be restored.
         """
         ...
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:
-        """Give up to *limit* unused bytes back to the disk; return how many, 0: none are left.
+        """Give up to *limit* unused bytes back to the disk.
+
+        Returns how many bytes were given back, or 0 if no more can be.
 
         Args:
             keep_free: Share of the file that may stay free.
@@ -345,17 +422,20 @@ class Ledger(Protocol):
     # --- forgetting
 
     def erase(self, erasure: Erasure) -> Erased:
-        """Erase items or a key, in one commit: they are in no read of any time when this returns.
+        """Erase items or a whole key, in one commit.
 
-        Of a whole key: its tree, sets, and records of runs. Waiting runs are discarded, and no
-        event id or op of the key is accepted again; a digest of its name keeps its numbers. Of
-        items: all versions, and the records of ended runs that wrote or read one.
+        When this method returns, no read returns the erased data, whatever its *at*. For a whole
+        key, its tree, its sets and the records of its runs are erased. Waiting runs are discarded,
+        no event id or op of the key is accepted again, and a digest replaces the name of the key.
+        For items, all their versions are erased, and the records of ended runs that wrote or read
+        one of them.
 
-        Items derived from erased ones are erased too; their other sources come back if only that
-        compaction had retired them. Without anything to erase there is no commit and no receipt.
+        Items derived from erased items are erased too. Their other sources become live again if
+        only the compaction of the derived item had retired them. If there is nothing to erase, no
+        commit and no receipt are made.
 
         Raises:
-            KeyBusy: A live owner runs the key: work under way may have read the items.
+            KeyBusy: A live owner runs the key, and its work may have read the items.
             Unavailable: The store cannot be written now.
         """
         ...
@@ -363,31 +443,41 @@ class Ledger(Protocol):
     def scrub(self, *, now: int) -> list[str]:
         """Remove the remains of erasures from the store's files, and complete their receipts.
 
-        Also deletes the records of runs that have ended since an erasure. Makes no commit; takes
-        time proportional to the store.
+        Also deletes the records of runs whose erasure had to wait for their end. Makes no commit.
+        Takes time proportional to the size of the store.
 
-        Returns: The hindrances, in words, which the receipts hold too; a later call continues.
+        Returns: A sentence for each reason why remains are left; the receipts hold them too. A
+        later call continues.
         """
         ...
 
     def receipts(
         self, owners: Sequence[str], *, before: int | None = None, limit: int = 100
     ) -> list[StoredReceipt]:
-        """Return receipts by `owner_of`, the latest first, of commits below *before*."""
+        """Return up to *limit* receipts of *owners*, the latest first.
+
+        Args:
+            owners: Names that `owner_of` returns.
+            before: If given, return receipts of commits with lower numbers only.
+        """
         ...
 
     def receipt(self, receipt: str) -> StoredReceipt | None:
-        """Return a receipt, or None if there is none of that id."""
+        """Return the receipt with the id *receipt*, or None if it does not exist."""
         ...
 
     def all_versions(
         self, ref: SetRef, *, after: tuple[str, int] | None = None, limit: int = 256
     ) -> list[StoredItem]:
-        """Return every version of every item of a set, by (id, version), past *after*."""
+        """Return up to *limit* versions, live or not, of all items of a set, by (id, version).
+
+        Args:
+            after: If given, return the versions that follow this (id, version).
+        """
         ...
 
     def all_sets(self, scope: Scope) -> list[SetRef]:
-        """Return all sets of *scope*, hidden ones too, by name."""
+        """Return all sets of *scope*, including hidden ones, by name."""
         ...
 
     def stats(self) -> StoreStats:
@@ -395,15 +485,15 @@ class Ledger(Protocol):
         ...
 
     def size_bytes(self) -> int:
-        """Return the bytes of the store on the disk; 0 in RAM."""
+        """Return the number of bytes that the store takes on the disk; 0 for a store in RAM."""
         ...
 
     def salt(self) -> bytes:
-        """Return 16 random bytes, made with the store, that key every digest in it."""
+        """Return the 16 random bytes, made with the store, that are the key of all its digests."""
         ...
 
     def close(self) -> None:
-        """Write pending access times, and close. Other calls then raise `StoreClosed`."""
+        """Write pending access times, and close the store. Later calls raise `StoreClosed`."""
         ...
 
 
@@ -416,12 +506,12 @@ Outcome: TypeAlias = Literal["done", "parked", "fenced", "interrupted"]
 
 
 class Observed:
-    """Work that is observed, as a context manager; this one does nothing."""
+    """A context manager around observed work. This base class does nothing."""
 
     __slots__ = ()
 
     def answered(self, answer: R) -> R:
-        """Note the answer of the work, and return it."""
+        """Note *answer*, the result of the work, and return it."""
         return answer
 
     def __enter__(self) -> Self:
@@ -431,14 +521,14 @@ class Observed:
 
 
 class RunObserver:
-    """Observes a run from its first task in this process; this one does nothing."""
+    """Observes a run from its first task in this process on. This base class does nothing."""
 
     def action(self, name: str, attempt: int) -> Observed:
-        """Observe a call of an action; *attempt* counts from 1."""
+        """Observe a call of the action *name*. The first attempt is 1."""
         return IGNORED
 
     def called(self, call: DurableCall, outcome: str) -> None:
-        """Note that a durable call of the last action returned, raised or was replayed."""
+        """Note that *call*, a durable call of the last action, returned, raised or was replayed."""
 
     def failed(self, error: BaseException) -> None:
         """Note the error that parks the run."""
@@ -448,10 +538,14 @@ class RunObserver:
 
 
 class Observer:
-    """Observes the work on a store; this one does nothing. Its methods raise nothing."""
+    """Observes the work on a store. This base class does nothing.
+
+    The methods of an observer must not raise. In each method that returns an `Observed`, "the
+    answer" is what `Observed.answered` receives.
+    """
 
     def commit(self, batches: Sequence[Batch]) -> Observed:
-        """Observe a commit of batches, which answers with a `Commit` or an error for each."""
+        """Observe a commit. The answer is a list with a `Commit` or an error for each batch."""
         return IGNORED
 
     def transaction(self, callers: Sequence[Observed]) -> Observed:
@@ -459,23 +553,27 @@ class Observer:
         return IGNORED
 
     def accept(self, agent: str, inputs: Sequence[QueuedInput]) -> Observed:
-        """Observe that inputs are accepted; the answer is a list of `Accepted`."""
+        """Observe the acceptance of inputs. The answer is a list of `Accepted`."""
         return IGNORED
 
     def leased(self, lease: Lease | None) -> Lease | None:
-        """Note a lease that was asked for, and return it."""
+        """Note the result of a call that requested a lease, and return it.
+
+        Args:
+            lease: The lease, or None if another owner has it.
+        """
         return lease
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, limit: int) -> Observed:
-        """Observe a search, which answers with `Hits`."""
+        """Observe a search. The answer is a `Hits`."""
         return IGNORED
 
     def compaction(self, ref: SetRef, by: str) -> Observed:
-        """Observe a step of a compaction, which answers with a `Compacted`, or None."""
+        """Observe a step of a compaction of the set *ref*. The answer is a `Compacted`, or None."""
         return IGNORED
 
     def compaction_due(self, ref: SetRef) -> None:
-        """Note that the caller's commit sets off a compaction in the background."""
+        """Note that a commit of the caller has started a compaction of *ref* in the background."""
 
     def run(self, row: Run, agent: str) -> RunObserver:
         """Return the observer of a run of the agent class *agent*."""
@@ -486,31 +584,32 @@ class Observer:
 
 
 IGNORED, IGNORED_RUN, UNOBSERVED = Observed(), RunObserver(), Observer()
-"""Observe nothing."""
+"""The objects of an observer that does nothing."""
 
 
 class Lanes(Protocol):
-    """The runs of a store. A lane is the queue of one agent, named by its runner, and one key.
+    """The runs of a store. A lane is the queue of the runs of one agent for one key.
 
-    Its runs are numbered from 0 without gaps, in the order in which their inputs were accepted.
+    A runner passes the name of its agent. The runs of a lane are numbered from 0 without gaps, in
+    the order in which their inputs were accepted.
     """
 
     def accept(
         self, agent: str, inputs: Sequence[QueuedInput], *, owner: str | None = None
     ) -> list[Accepted]:
-        """Keep inputs, all of one space, durably; return an answer for each. Makes no commit.
+        """Store inputs of one space durably, and return an answer for each. Makes no commit.
 
         Args:
-            owner: Also take the leases of their keys for it, where they are free.
+            owner: If given, take the free leases of the inputs' keys for this owner.
 
         Raises:
-            IdempotencyConflict: An event id was used for another request; no input was kept.
-            InvalidInput: They are of several spaces, or of knowledge.
+            IdempotencyConflict: An event id was used for another request; no input was stored.
+            InvalidInput: The inputs belong to several spaces, or to knowledge.
         """
         ...
 
     def run(self, run: int) -> Run | None:
-        """Return a run, or None if there is none."""
+        """Return the run with the id *run*, or None if it does not exist."""
         ...
 
     def runs(  # noqa: PLR0913 - which of them, by name
@@ -524,26 +623,35 @@ class Lanes(Protocol):
         after: int | None = None,
         limit: int = 100,
     ) -> list[Run]:
-        """Return runs, the latest first, with ids below *before* and above *after*."""
+        """Return up to *limit* runs of *space*, the latest first.
+
+        Args:
+            agent, key, status: If given, return only runs that have this value.
+            before, after: If given, return only runs with ids below *before*, or above *after*.
+        """
         ...
 
     def run_statuses(self, runs: Sequence[int]) -> dict[int, RunStatus]:
-        """Return the statuses of the runs that exist, by id."""
+        """Return the statuses of those of *runs* that exist, by id."""
         ...
 
     def queued_runs(
         self, agent: str, scope: Scope, *, past_parked: bool = False, limit: int = 100
     ) -> list[Run]:
-        """Return the runs of a lane that wait or are parked, in order; or only waiting ones."""
+        """Return up to *limit* runs of a lane that wait or are parked, in order.
+
+        Args:
+            past_parked: Return only the waiting runs.
+        """
         ...
 
     def waiting_lanes(
         self, agent: str, space: str, *, past_parked: bool, limit: int = 1000
     ) -> list[Scope]:
-        """Return the scopes of lanes whose first open run waits, in the order of these runs.
+        """Return the scopes of the lanes whose first unfinished run waits, in order of these runs.
 
         Args:
-            past_parked: Ignore parked runs.
+            past_parked: Ignore parked runs, so that the first run that is not parked counts.
         """
         ...
 
@@ -552,31 +660,33 @@ class Lanes(Protocol):
         ...
 
     def durable_calls(self, run: int, ordinal: int) -> list[DurableCall]:
-        """Return the durable calls of a task, by position; see `DurableCall`."""
+        """Return the durable calls of the task *ordinal* of a run, by `DurableCall.position`."""
         ...
 
     def retry_run(
         self, run: int, *, last: bool, time: int, named: NamedRequest | None = None
     ) -> int:
-        """Let a parked run wait again; return its id. A *named* retry makes a commit.
+        """Make a parked run wait again, and return the id of the waiting run.
 
         Args:
-            last: A new run at the end of the lane takes its input over; its id is returned, and
-                the parked run is "retried".
+            last: Make a new run at the end of the lane, which takes over the input of the parked
+                run. The parked run gets the status "retried", and the new id is returned.
+            named: If given, the retry makes a commit with this op, so that a repetition changes
+                nothing and returns the same id.
 
         Raises:
-            NotFound: There is no such run.
-            StaleRun: It is not parked.
+            NotFound: The run does not exist.
+            StaleRun: The run is not parked.
         """
         ...
 
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
-        """Return outputs of an agent past a position, in order.
+        """Return up to *limit* outputs of an agent with positions above *after*, in order.
 
         Raises:
-            OutputsPruned: Some past *after* were pruned.
+            OutputsPruned: Some outputs above *after* were pruned.
         """
         ...
 
@@ -585,22 +695,26 @@ class Lanes(Protocol):
         ...
 
     def consumer_position(self, agent: str, space: str, name: str) -> int:
-        """Return the position up to which a consumer has read; make the consumer if it is new.
+        """Return the position of the last output that a consumer has read.
 
-        It begins after the outputs that were pruned; outputs past its position are kept.
+        Creates the consumer if it does not exist; its position is then the last pruned output.
+        Outputs after the position of a consumer are kept.
         """
         ...
 
     def advance_consumer(self, agent: str, space: str, name: str, position: int) -> None:
-        """Move a consumer up to *position*, never back; durable.
+        """Move a consumer forward to *position*, never back. Durable.
 
         Raises:
-            NotFound: There is no such consumer.
+            NotFound: The consumer does not exist.
         """
         ...
 
     def drop_consumer(self, agent: str, space: str, name: str) -> bool:
-        """Delete a consumer; return whether there was one. Outputs no longer wait for it."""
+        """Delete a consumer, so that outputs are no longer kept for it.
+
+        Returns whether the consumer existed.
+        """
         ...
 
     def prune_runs(
@@ -608,8 +722,8 @@ class Lanes(Protocol):
     ) -> int:
         """Delete up to *limit* runs that *retain* no longer keeps, and up to *limit* event ids.
 
-        Runs are deleted in the order in which they ended, up to the first with outputs that a
-        consumer has yet to read. Their changes of memory stay. Returns the number of runs. Makes no
-        commit.
+        Runs are deleted in the order in which they ended, up to the first run that must stay: one
+        that *retain* keeps, or one with outputs that a consumer has not read yet. Changes of
+        memory that the runs made stay. Returns the number of deleted runs. Makes no commit.
         """
         ...
