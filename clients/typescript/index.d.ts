@@ -778,13 +778,13 @@ export interface HeldList {
 
 /** An item that a search found. */
 export interface HitAnswer {
-  /** The item, as it is now (or was, with ``as_of=``). */
+  /** The item as it is now or, with ``as_of=``, as it was then. */
   item: ItemAnswer;
-  /** The sum of `parts`, each times its weight; comparable within one search only. */
+  /** The sum of `parts`. Scores are comparable within one search only. */
   score: number;
-  /** What the score is made of, by name: ``words`` ``meaning`` ``previous`` ``next`` ``speaker`` ``date`` ``when`` …, already weighted, so that they add up to `score`. */
+  /** The weighted parts of the score by name: ``words`` ``meaning`` ``previous`` ``next`` ``speaker`` ``date`` ``when`` …. Their sum is `score`. */
   parts: Record<string, number>;
-  /** How likely it is that the item bears on the question, 0..1: comparable across searches. Only where the search was given a ``min_score``; else None. */
+  /** How likely the item is to bear on the question, from 0 to 1; comparable across searches. None unless the search was given a ``min_score``. */
   relevance: number | null;
 }
 
@@ -792,39 +792,39 @@ export interface HitAnswer {
 export interface Item {
   /** The remembered data; any storable value. */
   value?: any;
-  /** Its name in its set; alveus makes one if none is given. */
+  /** The name of the item in its set; alveus makes one if none is given. */
   id?: string;
   /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
   text?: string;
   /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
   metadata?: Record<string, any>;
-  /** 0..1. */
+  /** A number from 0 to 1. */
   importance?: number;
-  /** Who said it. */
+  /** The name of the person or program that said the text. */
   speaker?: string | null;
-  /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
+  /** A role such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
   role?: string | null;
-  /** The conversation it belongs to; search looks at its neighbours there. */
+  /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
   session?: string | null;
-  /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
+  /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
   time?: string;
-  /** Ids of the items it was derived from. */
+  /** Ids of the items from which the item was derived. */
   sources?: Array<string>;
-  /** Whether it replaces its sources. */
+  /** Whether the item replaces its sources. */
   compacted?: boolean;
   /** The end of a span of time that begins at `time`; only for items that cover a span. */
   until?: string | null;
-  /** Reads of the present exclude the item from this time on, unless it is changed before. */
+  /** From this time on, reads of the present exclude the item, unless it is changed before. */
   expire_at?: string | null;
-  /** When its fact began to hold. None means that it always held. */
+  /** When the fact in the item began to hold, or None if it always held. */
   valid_from?: string | null;
-  /** When its fact ceased to hold. None means that it holds. */
+  /** When the fact in the item ceased to hold, or None if it still holds. */
   valid_to?: string | null;
   /** Given by a user instead of *expire_at*: how long the item is kept after the call, a timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none. */
   ttl_s?: number | string | null;
-  /** Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text and counts the best one; search by words reads all. Items from alveus have none: their *text* is all of them, with U+001E and a line end between two. */
+  /** Given by a user instead of *text*: up to 32 texts. Search by meaning compares each text and counts the best one; search by words reads all. Items from alveus have no *texts*: their *text* contains all texts, separated by U+001E and a line end. */
   texts?: Array<string> | null;
-  /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none. */
+  /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or else the zone of the memory. Items from alveus have none. */
   timezone?: any;
 }
 
@@ -832,45 +832,45 @@ export interface Item {
 export interface ItemAnswer {
   /** The remembered data; any storable value. */
   value: any;
-  /** Its name in its set; alveus makes one if none is given. */
+  /** The name of the item in its set; alveus makes one if none is given. */
   id: string;
   /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
   text: string;
   /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
   metadata: Record<string, any>;
-  /** 0..1. */
+  /** A number from 0 to 1. */
   importance: number;
-  /** Who said it. */
+  /** The name of the person or program that said the text. */
   speaker: string | null;
-  /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
+  /** A role such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
   role: string | null;
-  /** The conversation it belongs to; search looks at its neighbours there. */
+  /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
   session: string | null;
-  /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
+  /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
   time: string;
-  /** Time of the commit that added it. */
+  /** Time of the commit that added the item. */
   created: string;
   /** Time of the commit that made this version. */
   updated: string;
-  /** When a search or a get last returned it, or None. The time may lag; a killed process loses the times that it had noted since its last commit. */
+  /** When a search or a get last returned the item, or None. The time may lag: a killed process loses the times that it had noted since its last commit. */
   accessed: string | null;
-  /** Ids of the items it was derived from. */
+  /** Ids of the items from which the item was derived. */
   sources: Array<string>;
-  /** Whether it replaces its sources. */
+  /** Whether the item replaces its sources. */
   compacted: boolean;
   /** The end of a span of time that begins at `time`; only for items that cover a span. */
   until: string | null;
-  /** Reads of the present exclude the item from this time on, unless it is changed before. */
+  /** From this time on, reads of the present exclude the item, unless it is changed before. */
   expire_at: string | null;
-  /** When its fact began to hold. None means that it always held. */
+  /** When the fact in the item began to hold, or None if it always held. */
   valid_from: string | null;
-  /** When its fact ceased to hold. None means that it holds. */
+  /** When the fact in the item ceased to hold, or None if it still holds. */
   valid_to: string | null;
-  /** 1, 2, …: rises with each change. */
+  /** The number of the version: 1, 2, …; it rises with each change. */
   version: number;
-  /** The set it belongs to. */
+  /** The name of the set to which the item belongs. */
   set: string;
-  /** In a history: when this version stopped being the live one, if it did. */
+  /** In a history: when this version ceased to be the live one, or None. */
   retired: string | null;
   /** How many characters of the request were no text: U+FFFD replaces them. */
   replaced_characters?: number | null;
@@ -1463,39 +1463,39 @@ export interface SetAdmit {
   value: {
     /** The remembered data; any storable value. */
     value?: any;
-    /** Its name in its set; alveus makes one if none is given. */
+    /** The name of the item in its set; alveus makes one if none is given. */
     id?: string;
     /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
     text?: string;
     /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
     metadata?: Record<string, any>;
-    /** 0..1. */
+    /** A number from 0 to 1. */
     importance?: number;
-    /** Who said it. */
+    /** The name of the person or program that said the text. */
     speaker?: string | null;
-    /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
+    /** A role such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
     role?: string | null;
-    /** The conversation it belongs to; search looks at its neighbours there. */
+    /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
     session?: string | null;
-    /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
+    /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
     time?: string;
-    /** Ids of the items it was derived from. */
+    /** Ids of the items from which the item was derived. */
     sources?: Array<string>;
-    /** Whether it replaces its sources. */
+    /** Whether the item replaces its sources. */
     compacted?: boolean;
     /** The end of a span of time that begins at `time`; only for items that cover a span. */
     until?: string | null;
-    /** Reads of the present exclude the item from this time on, unless it is changed before. */
+    /** From this time on, reads of the present exclude the item, unless it is changed before. */
     expire_at?: string | null;
-    /** When its fact began to hold. None means that it always held. */
+    /** When the fact in the item began to hold, or None if it always held. */
     valid_from?: string | null;
-    /** When its fact ceased to hold. None means that it holds. */
+    /** When the fact in the item ceased to hold, or None if it still holds. */
     valid_to?: string | null;
     /** Given by a user instead of *expire_at*: how long the item is kept after the call, a timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none. */
     ttl_s?: number | string | null;
-    /** Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text and counts the best one; search by words reads all. Items from alveus have none: their *text* is all of them, with U+001E and a line end between two. */
+    /** Given by a user instead of *text*: up to 32 texts. Search by meaning compares each text and counts the best one; search by words reads all. Items from alveus have no *texts*: their *text* contains all texts, separated by U+001E and a line end. */
     texts?: Array<string> | null;
-    /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none. */
+    /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or else the zone of the memory. Items from alveus have none. */
     timezone?: any;
   };
 }
@@ -1656,39 +1656,39 @@ export interface SetSupersede {
   value: {
     /** The remembered data; any storable value. */
     value?: any;
-    /** Its name in its set; alveus makes one if none is given. */
+    /** The name of the item in its set; alveus makes one if none is given. */
     id?: string;
     /** The text that search reads, by meaning and by words. The default is a str value itself, or the ``text`` or ``content`` of a dict; other values need a text. */
     text?: string;
     /** Facts to filter by. Search also reads ``caption`` (a str or a list of them). */
     metadata?: Record<string, any>;
-    /** 0..1. */
+    /** A number from 0 to 1. */
     importance?: number;
-    /** Who said it. */
+    /** The name of the person or program that said the text. */
     speaker?: string | null;
-    /** Such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
+    /** A role such as ``user`` or ``assistant``. The default comes from the speaker: ``user`` and ``human`` have the role ``user``; ``assistant``, ``ai`` and ``bot`` have the role ``assistant``. */
     role?: string | null;
-    /** The conversation it belongs to; search looks at its neighbours there. */
+    /** The conversation to which the item belongs. Search also looks at the items before and after the item in that conversation. */
     session?: string | null;
-    /** When it happened; the default is the time of the commit. Returned times have the offset from UTC that the item was added with; the days of the item are counted in that offset. */
+    /** When the remembered event happened; the default is the time of the commit. Returned times have the offset from UTC with which the item was added, and search counts the days of the item in that offset. */
     time?: string;
-    /** Ids of the items it was derived from. */
+    /** Ids of the items from which the item was derived. */
     sources?: Array<string>;
-    /** Whether it replaces its sources. */
+    /** Whether the item replaces its sources. */
     compacted?: boolean;
     /** The end of a span of time that begins at `time`; only for items that cover a span. */
     until?: string | null;
-    /** Reads of the present exclude the item from this time on, unless it is changed before. */
+    /** From this time on, reads of the present exclude the item, unless it is changed before. */
     expire_at?: string | null;
-    /** When its fact began to hold. None means that it always held. */
+    /** When the fact in the item began to hold, or None if it always held. */
     valid_from?: string | null;
-    /** When its fact ceased to hold. None means that it holds. */
+    /** When the fact in the item ceased to hold, or None if it still holds. */
     valid_to?: string | null;
     /** Given by a user instead of *expire_at*: how long the item is kept after the call, a timedelta or text like ``"7d"`` (``s m h d w``). Items from alveus have none. */
     ttl_s?: number | string | null;
-    /** Given by a user instead of *text*: up to 32 texts. Search by meaning reads each text and counts the best one; search by words reads all. Items from alveus have none: their *text* is all of them, with U+001E and a line end between two. */
+    /** Given by a user instead of *text*: up to 32 texts. Search by meaning compares each text and counts the best one; search by words reads all. Items from alveus have no *texts*: their *text* contains all texts, separated by U+001E and a line end. */
     texts?: Array<string> | null;
-    /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or the memory's. Items from alveus have none. */
+    /** Given by a user: the zone whose offset the item keeps, as a name, an offset or a tzinfo. The default is the zone of *time*, or else the zone of the memory. Items from alveus have none. */
     timezone?: any;
   };
   at?: string | null;
