@@ -1,8 +1,9 @@
 """The interface of a connection to an SQL engine, and the look-up of migration scripts.
 
 A store's `schema.sql` makes the newest schema at once. A change of the schema raises the store's
-number `SCHEMA` by one and adds a script `migrations/NNNN_name.sql` beside `schema.sql`, which leads
-from the schema before to number NNNN. Schema 1 is the first, so no store has a script yet.
+number `SCHEMA` by one and adds a script `migrations/NNNN_name.sql` beside `schema.sql`. The script
+migrates a store from the schema before to schema NNNN. All stores have schema 1, so no script
+exists yet.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class ResultRows(Protocol):
 
     @property
     def get(self) -> Any:  # noqa: ANN401 - as the query says
-        """The first row, or its only column. None means no row."""
+        """The first row, or only its value if the row has one column; None if there is no row.
+
+        Use it only for a query that returns one row at most: `apsw` returns a list of several rows.
+        """
         ...
 
     def fetchall(self) -> list[Row]:
@@ -52,7 +56,7 @@ class Connection(Protocol):
         ...
 
     def write(self, *writes: Write) -> None:
-        """Run statements, one after the other, each for all of its bindings."""
+        """Run each statement once for each of its bindings, one statement after the other."""
         ...
 
     def changes(self) -> int:
@@ -68,7 +72,7 @@ class Connection(Protocol):
         ...
 
     def json_of(self, rows: Sequence[int], /) -> str:
-        """Return numbers of rows as JSON."""
+        """Return row numbers as a JSON array."""
         ...
 
     def query_all(self, *queries: Query) -> list[list[Row]]:
@@ -92,7 +96,7 @@ class OwnerRegistry(Protocol):
     """Records which owners of leases are alive."""
 
     def enlist(self, owner: str, /) -> None:
-        """Make *owner* count as alive until it is dismissed or this process ends."""
+        """Make *owner* count as alive until *owner* is dismissed or this process ends."""
         ...
 
     def is_alive(self, owner: str, /) -> bool:
@@ -106,11 +110,14 @@ def query(db: Connection, sql: str, *bindings: object) -> list[Row]:
 
 
 def first(db: Connection, sql: str, *bindings: object) -> Any:  # noqa: ANN401 - as the query says
-    """Return the first row of a query, or its only column. None means no row."""
+    """Return the only row of a query, or only its value if the row has one column.
+
+    Return None if there is no row.
+    """
     return db.execute(sql, bindings).get
 
 
 def migrations(folder: Path, *, after: int) -> dict[int, str]:
-    """Return the scripts in *folder* that lead past schema *after*, in order, by number."""
+    """Return the migration scripts in *folder* with numbers above *after*, by number, in order."""
     numbered = {int(file.name.split("_", 1)[0]): file for file in sorted(folder.glob("*.sql"))}
     return {n: file.read_text(encoding="utf-8") for n, file in numbered.items() if n > after}

@@ -1,8 +1,8 @@
-"""Copies all rows of a store into another one, of the same engine or another, and compares both.
+"""Copies all rows of a store into another store, whose engine may differ, and compares the two.
 
 Rows are read from one snapshot of the source and inserted unchanged, in the order of their keys. An
-interrupted copy continues after the last row in the target. An unfinished copy has the note
-`UNFINISHED_NOTE`, with the salt of its source.
+interrupted copy continues after the last row in the target. Until a copy is finished, the target
+has the note `UNFINISHED_NOTE`, whose text is the salt of the source.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from alveus.store.sql.database import SqlDatabase, explained_errors
 from alveus.store.sql.rows import note_text
 
 ROWS = 500
-"""Rows of one transaction."""
+"""The most rows that are read at a time, and that one transaction inserts."""
 
 _NOTES = "SELECT name, text FROM note"
 _PUT_NOTE = "INSERT INTO note (name, text) VALUES (?, ?)"
@@ -29,7 +29,7 @@ class CopiedTable(NamedTuple):
     """A table whose rows are copied.
 
     Attributes:
-        key: Names of the key columns, in order; they come first.
+        key: Names of the key columns, in order; *columns* begins with them.
         columns: Names of all columns.
         content: Indexes of columns that hold stored values, whose form depends on the engine.
         flags: Indexes of columns that are booleans in some engines, and numbers in others.
@@ -42,7 +42,7 @@ class CopiedTable(NamedTuple):
     flags: Sequence[int]
 
     def rows_after(self, db: Connection, key: Sequence[object] | None) -> list[Row]:
-        """Return the next rows after a key. None means the first rows."""
+        """Return up to `ROWS` rows after *key*, in order; the first rows if *key* is None."""
         names, order = ", ".join(self.columns), ", ".join(self.key)
         bindings = ", ".join("?" * len(self.key))
         where = "" if key is None else f"WHERE ({order}) > ({bindings})"
@@ -67,7 +67,11 @@ class CopiedTable(NamedTuple):
         return found[0] if found else None
 
     def insertion(self, override: str) -> str:
-        """Return the statement that inserts a row unless the row exists."""
+        """Return the statement that inserts a row unless the row exists.
+
+        Args:
+            override: See `SqlDatabase.identity_override`.
+        """
         names, bindings = ", ".join(self.columns), ", ".join("?" * len(self.columns))
         return (
             f"INSERT INTO {self.name} ({names}) {override} VALUES ({bindings}) "  # noqa: S608 - ours
@@ -125,14 +129,14 @@ TABLES = (
     _table("event_id", "agent digest", "run number request time"),
     _table("receipt", "id", "n owner asked erased state open held scrubbed"),
 )
-"""Every table in the order of copying, except notes and tables of only one engine.
+"""All copied tables, in the order of copying: all but notes, and tables that only one engine has.
 
 `change` comes before `feature`, because triggers of `feature` write to `change` on deletion.
 """
 
 
 class CopyResult(NamedTuple):
-    """The content of the source, which the target now also has.
+    """Numbers and digests of the rows of the source, and so of the target.
 
     Attributes:
         commits: The number of the last commit.
@@ -148,16 +152,16 @@ class CopyResult(NamedTuple):
 def copy_store(
     source: SqlDatabase, target: SqlDatabase, *, progress: Callable[[int], None]
 ) -> CopyResult:
-    """Copy all rows of *source* into *target*, and compare them; continue after an interruption.
+    """Copy all rows of *source* into *target*, and compare them. Continue an interrupted copy.
 
     Args:
         progress: Called with the number of rows copied or compared since the last call.
 
     Raises:
-        AccessDenied: A user of a server is not the owner of the tables.
+        AccessDenied: The user of a database server is not the owner of the tables of a store.
         InvalidInput: The target holds other data, or the source is an unfinished copy.
-        Unusable: The rows of both sides differ at the end; the message names the tables. Or a
-            schema is not the one that this program knows.
+        Unusable: The rows of the two differ after the copy; the message names the tables. Or the
+            schema of a store is not the newest that this program knows.
     """
     with explained_errors(source), source.snapshot_reader() as db:
         _check_source(source, db)
@@ -165,7 +169,7 @@ def copy_store(
         if before != "finished":
             _copy_rows(db, target, progress)
         result, differences = _compared(db, target, progress)
-        if differences and before == "unfinished":  # the source was written to in between
+        if differences and before == "unfinished":  # the source may have changed since then
             _clear(target)
             _copy_rows(db, target, progress)
             result, differences = _compared(db, target, progress)
@@ -181,7 +185,7 @@ def copy_store(
 
 
 def check_source(source: SqlDatabase) -> None:
-    """Raise the errors of `copy_store` for *source*, before a target is made for it."""
+    """Raise the error that `copy_store` would raise for *source*, before a target is made."""
     with explained_errors(source), source.reader() as db:
         _check_source(source, db)
 
@@ -195,7 +199,11 @@ def _check_source(source: SqlDatabase, db: Connection) -> None:
 
 
 def _begin(db: Connection, target: SqlDatabase) -> Literal["empty", "unfinished", "finished"]:
-    """Return the state of the target; store the copy's note in an empty one."""
+    """Return the state of the target before the copy. Store `UNFINISHED_NOTE` in an empty target.
+
+    Raises:
+        InvalidInput: The target holds other data.
+    """
     salt = note_text(db, "salt")
     with explained_errors(target), target.writing() as there:
         target.check_whole(there)
@@ -236,7 +244,7 @@ def _clear(target: SqlDatabase) -> None:
 def _compared(
     db: Connection, target: SqlDatabase, progress: Callable[[int], None]
 ) -> tuple[CopyResult, list[str]]:
-    """Return the content of the source, and the differences of the target."""
+    """Return the result for the source, and a text for each table that differs in the target."""
     counts: dict[str, int] = {}
     sums: dict[str, str] = {}
     differences: list[str] = []
@@ -266,7 +274,7 @@ def _checksum(
 
 
 def _finish(source: SqlDatabase, db: Connection, target: SqlDatabase) -> None:
-    """Copy notes, and raise the target's next set number; the target is complete then."""
+    """Complete the target: copy the notes, and let no new set get a number used in the source."""
     excluded = source.local_notes | target.local_notes
     notes = [(name, text) for name, text in query(db, _NOTES) if name not in excluded]
     last_set = source.last_set(db)

@@ -6,8 +6,8 @@ alveus's errors instead of the engine's.
 
 The statements are written for SQLite. Other engines accept the same words, or their connections
 translate them (`store/postgres/dialect.py`): ``name IS ?`` compares names that may be long, ``IN
-(SELECT value FROM carray(?))`` selects many numbers, and with ``AS names`` many names. ``journal AS
-every_commit`` and similar aliases are the rows of all spaces, where a user may see only some.
+(SELECT value FROM carray(?))`` selects many numbers, and with ``AS names`` many names. Aliases such
+as ``journal AS every_commit`` stand for the rows of all spaces, even if the user may see only some.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import ProcessBound, call_within
 
 TRIES = 4
-"""How often a call is tried if its connection breaks; all of a pool may break in turn."""
+"""How often a call is tried if its connection breaks; a pool may hold several broken ones."""
 
 TOUCHES = 1_000
 """The most access times that are written with one group of commits."""
 
 WAITING_TOUCHES = 100_000
-"""The most access times that wait for a commit. Without a commit, the oldest are dropped."""
+"""The most access times that wait for a commit. If there are more, the oldest are dropped."""
 
 _TOUCH = """
     INSERT INTO access (first, time) VALUES (?, ?)
@@ -50,7 +50,13 @@ R = TypeVar("R")
 
 
 class SetSnapshot(NamedTuple):
-    """Cached data of sets, as of one version of the database."""
+    """Cached data of sets, as of one version of the database.
+
+    Attributes:
+        version: See `SqlDatabase._version`.
+        seq: The number of the last line of the change log.
+        sets: Data of sets, by the scope or the references that a caller asked for.
+    """
 
     version: object
     seq: int
@@ -70,7 +76,7 @@ class SqlDatabase(ProcessBound, ABC):
     """An open database: the code that all engines share, and the methods that each implements."""
 
     keeps_commits = False
-    """Whether commits stay as long as the database is open."""
+    """Whether no commit can vanish while the database is open."""
 
     is_owner = True
     """Whether this user owns the tables, and so sees every row."""
@@ -78,7 +84,7 @@ class SqlDatabase(ProcessBound, ABC):
     observer: Observer = UNOBSERVED
 
     touch_sql = _TOUCH
-    """Stores when an item was last read; the item may be deleted by then."""
+    """The statement that stores when an item was last read. The item may be deleted already."""
 
     def __init__(self, *, read_only: bool) -> None:
         self._read_only = read_only
@@ -107,7 +113,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def check_open(self) -> None:
-        """Raise if the handle was closed, or if a forked child inherited it."""
+        """Raise if this handle was closed, or if this process inherited the handle by a fork."""
 
     @abstractmethod
     def reader(self) -> AbstractContextManager[Connection]:
@@ -115,7 +121,10 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def writing(self) -> GeneratorContextManager[Connection]:
-        """Give a connection inside a transaction, which commits unless the block raises."""
+        """Lend a connection inside a transaction for a ``with`` block.
+
+        The transaction commits after the block. If the block raises, it is rolled back.
+        """
 
     def commit(self, batch: Batch) -> Commit:
         """See `Ledger.commit`."""
@@ -147,7 +156,7 @@ class SqlDatabase(ProcessBound, ABC):
     def in_queue(
         self, work: Callable[[Transaction], R], *, drafts: bool = True, caller: Observed = IGNORED
     ) -> R:
-        """Run *work* in a transaction shared with waiting commits; return its result once durable.
+        """Run *work* in a transaction that waiting commits share. Return its result once durable.
 
         Args:
             drafts, caller: See `CommitTicket`.
@@ -167,7 +176,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def _commit_group(self, group: list[CommitTicket]) -> None:
-        """Do the work of a group of tickets in one transaction, and settle each ticket."""
+        """Do the work of tickets in one transaction, and give each ticket its result or error."""
 
     @abstractmethod
     def _transaction(self, db: Connection, cache: WriterCache | None = None) -> Transaction:
@@ -175,10 +184,10 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def explained(self, error: Exception) -> AlveusError | None:
-        """Return the alveus error for an error of the engine. None means a fault in alveus."""
+        """Return the alveus error for an error of the engine, or None for a fault in alveus."""
 
     def is_worth_another_try(self, error: Exception) -> bool:  # noqa: ARG002 - some engines look
-        """Return whether only the connection failed, and the call certainly changed nothing."""
+        """Return whether the call may be repeated: the connection failed, and nothing changed."""
         return False
 
     @abstractmethod
@@ -191,13 +200,13 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def _snapshot_key(self, db: Connection) -> object:
-        """Return the object within which `_version` compares: a connection, or the database."""
+        """Return the object whose `_version` values can be compared: a connection or a database."""
 
     identity_override = ""
-    """The words of an INSERT that sets numbers which the engine would otherwise assign."""
+    """The words that an INSERT needs to set numbers that the engine would otherwise assign."""
 
     local_notes: frozenset[str] = frozenset()
-    """Names of notes that describe only this database."""
+    """Names of notes that describe only this database; `copy_store` leaves them out."""
 
     @contextmanager
     def snapshot_reader(self) -> Generator[Connection]:
@@ -220,7 +229,7 @@ class SqlDatabase(ProcessBound, ABC):
 
     @abstractmethod
     def number_after(self, db: Connection, last_set: int) -> None:
-        """Make the next set's number exceed *last_set*, and other next numbers unused."""
+        """Make the next set get a number above *last_set*, and other new rows unused numbers."""
 
     @abstractmethod
     def salt(self) -> bytes:
@@ -241,7 +250,7 @@ class SqlDatabase(ProcessBound, ABC):
             self._drop_touches(dict(by_time[: WAITING_TOUCHES // 10]))
 
     def _flush_touches(self, db: Connection, *, all_of: bool = False) -> dict[int, int]:
-        """Write access times; return them, for `_drop_touches` after the commit."""
+        """Write the next access times, or all. Return them for `_drop_touches` after the commit."""
         rows = self._touch_times.copy() if all_of else self._touches()
         if rows:
             db.write((self.touch_sql, list(rows.items())))
@@ -257,8 +266,8 @@ class SqlDatabase(ProcessBound, ABC):
 def explained_errors(database: SqlDatabase) -> Generator[None]:
     """Make a block raise alveus's errors instead of the engine's.
 
-    Any other error becomes `StoreDamaged` if the file is damaged. If the file is sound, the error
-    is a fault in alveus, and is raised unchanged.
+    An error that the engine's errors do not explain becomes `StoreDamaged` if the file is damaged.
+    If the file is sound, the error is a fault in alveus, and is raised unchanged.
     """
     try:
         yield
@@ -276,7 +285,7 @@ def explained_errors(database: SqlDatabase) -> Generator[None]:
 
 
 def explaining(method: Callable[Concatenate[F, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Run *method* in `explained_errors`."""
+    """Return *method*, run in `explained_errors`."""
 
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -291,14 +300,14 @@ def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concat
 
     @explaining
     def go_on(self: F, failed: Exception, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Try again; apart, so that the common path stays short."""
+        """Try the call again. A separate function keeps the common path short."""
         for _ in range(TRIES - 1):
             if not self.is_worth_another_try(failed):
                 break
             try:
                 with self.reader() as db:
                     return method(self, db, *args, **kwargs)
-            except Exception as error:  # noqa: BLE001 - raised below, or the last of them
+            except Exception as error:  # noqa: BLE001 - raised below, unless a try succeeds
                 failed = error
         raise failed
 
@@ -315,7 +324,7 @@ def reads(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concat
 
 
 def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Give *method* a connection inside a transaction, which commits unless the method raises."""
+    """Give *method* a connection inside a transaction, which commits unless *method* raises."""
 
     @explaining
     @functools.wraps(method)
@@ -333,7 +342,7 @@ def writes(method: Callable[Concatenate[F, Connection, P], R]) -> Callable[Conca
 
 
 def queued(method: Callable[Concatenate[F, Transaction, P], R]) -> Callable[Concatenate[F, P], R]:
-    """Give *method* a transaction that is shared with the waiting commits."""
+    """Give *method* a transaction that waiting commits share; see `SqlDatabase.in_queue`."""
 
     @functools.wraps(method)
     def call(self: F, *args: P.args, **kwargs: P.kwargs) -> R:

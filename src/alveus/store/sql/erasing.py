@@ -1,4 +1,4 @@
-"""Erasing of items, keys and records of runs, as SQL, and the receipts of erasures."""
+"""Erases items, keys and records of runs with SQL, and stores the receipts of erasures."""
 
 from __future__ import annotations
 
@@ -53,12 +53,23 @@ _FORGET = """
 
 
 MAX_SEARCHED_IDS = 32
-"""Of up to so many ids, a text must contain one to be decoded."""
+"""Of up to this many erased ids, a read set must contain one as text to be decoded.
+
+For more ids, every read set is decoded.
+"""
 
 
 @dataclass(slots=True)
 class ErasedRuns:
-    """Runs whose records are deleted, and their outputs; see `Erased` for the other fields."""
+    """The runs that an erasure concerns.
+
+    Attributes:
+        runs: Runs whose records are deleted now.
+        open_runs: See `Erased.open`.
+        tree_commits: See `Erased.puts`.
+        unread, delivered: See `Erased`.
+        outputs: The deleted outputs, as (agent, id).
+    """
 
     runs: Sequence[int] = ()
     open_runs: Sequence[int] = ()
@@ -69,7 +80,7 @@ class ErasedRuns:
 
 
 def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
-    """Return the runs that wrote or read one of *versions*."""
+    """Return the runs that wrote or read one of *versions*, and all runs with the same inputs."""
     begun: set[int] = set()
     ids: dict[int, set[str]] = {}
     for version in versions:
@@ -97,7 +108,7 @@ def runs_of_items(db: Connection, versions: Iterable[VersionRow]) -> ErasedRuns:
 
 
 def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
-    """Return (commit, agent) of the steps of a run."""
+    """Return (commit, agent) of each step of a run."""
     sql = (
         "SELECT step.n, run.agent FROM step JOIN run ON run.id = ?1 WHERE step.id BETWEEN ?2 AND ?3"
     )
@@ -105,7 +116,7 @@ def _steps(db: Connection, run: int) -> list[tuple[int, int]]:
 
 
 def _gone(db: Connection, runs: Sequence[int]) -> ErasedRuns:
-    """Return the records that are deleted with *runs*."""
+    """Return *runs* with their outputs, and with how many of these consumers have read or not."""
     read: dict[int, int | None] = {}
     gone = ErasedRuns(runs)
     for run in runs:
@@ -135,7 +146,10 @@ def forget_runs(db: Connection, erased: ErasedRuns, *, number: int, time: int) -
 
 
 def forget_ended(db: Connection, runs: Sequence[int], *, number: int, time: int) -> list[int]:
-    """Delete the records of the ended runs among *runs*. Return the runs that have not ended."""
+    """Delete the records of the ended runs among *runs*. Return the runs that have not ended.
+
+    Runs with the same inputs as *runs* count among them.
+    """
     listed = db.numbers(sorted(with_heirs(runs, query(db, _HEIRS))))
     sql = "SELECT id, ended, erased FROM run WHERE id IN (SELECT value FROM carray(?)) ORDER BY id"
     there = query(db, sql, listed)
@@ -153,7 +167,7 @@ _NEW_RECEIPT = """
 
 
 def stored_receipts(db: Connection, where: str, *bindings: object) -> list[StoredReceipt]:
-    """Return the receipts that meet an SQL condition."""
+    """Return the receipts that meet the SQL condition *where*."""
     return [
         StoredReceipt(
             number,
@@ -177,7 +191,7 @@ def unfinished_receipts(db: Connection) -> list[StoredReceipt]:
 
 
 def update_receipt(db: Connection, receipt: StoredReceipt) -> None:
-    """Store the progress of a receipt."""
+    """Store the fields of a receipt that change as its erasure proceeds."""
     query(
         db,
         "UPDATE receipt SET state = ?, open = ?, held = ?, scrubbed = ? WHERE id = ?",
@@ -191,7 +205,10 @@ def update_receipt(db: Connection, receipt: StoredReceipt) -> None:
 
 
 def tidy_receipts(db: Connection, *, now: int) -> list[StoredReceipt]:
-    """Delete the records of erased runs that have ended since. Return the unfinished receipts."""
+    """Delete the records of runs that were open at their erasure and have ended since.
+
+    Return the unfinished receipts.
+    """
     found = unfinished_receipts(db)
     for kept in found:
         if kept.open_runs:
@@ -207,7 +224,11 @@ def tidy_receipts(db: Connection, *, now: int) -> list[StoredReceipt]:
 def finish_receipts(
     db: Connection, unfinished: Sequence[StoredReceipt], blockers: Sequence[str], *, now: int
 ) -> list[str]:
-    """Complete the receipts, or store the hindrances in them. Return the hindrances."""
+    """Mark the receipts as scrubbed, or store what hinders it. Return all hindrances.
+
+    Args:
+        blockers: The hindrances that concern every receipt.
+    """
     hindrances = list(blockers)
     for receipt in unfinished:
         runs = hindrances_of(receipt.open_runs)
@@ -326,7 +347,10 @@ class Eraser:
         self._lost = 0
 
     def run(self) -> Erased:
-        """Erase. If anything is erased, also write a line of the journal and a receipt."""
+        """Erase, and return the result. If the receipt exists already, return the result in it.
+
+        If anything is erased, a line of the journal and a receipt are written too.
+        """
         earlier = next(iter(stored_receipts(self._db, "id = ?", self._erasure.receipt)), None)
         if earlier is not None:
             return earlier.erased
@@ -392,7 +416,7 @@ class Eraser:
         return self._finish(number, restored, runs_to_erase)
 
     def _check_not_running(self) -> None:
-        """Raise while a live owner runs the key: an action may hold data read from the key."""
+        """Raise `KeyBusy` if a live owner has the lease: an action may hold data of the key."""
         scope = self._erasure.scope
         owner, _ = self._tx.runs.holder(scope)
         if owner is not None and self._tx.owners.is_alive(owner):
@@ -404,7 +428,7 @@ class Eraser:
             yield from (row for (row,) in query(self._db, _OF_ID, *scope, item_id, ref.name))
 
     def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[int]:
-        """Yield the rows derived from items that were purged since, and so left no links."""
+        """Yield the rows derived from items that were purged, which deleted the links to them."""
         names = ref.scope.space, ref.scope.key or "", ref.name
         for item_id in dict.fromkeys(ids):
             found = query(self._db, _STUBS, *names, stub_of(item_id, self._salt))
@@ -417,7 +441,7 @@ class Eraser:
                     yield row
 
     def _find(self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]) -> None:
-        """Find all rows to delete, the derived ones among them, and the sources to restore."""
+        """Find all rows to delete, including those derived from others, and sources to restore."""
         erased_rows = {*asked_rows, *derived_from_purged}
         derived, unvisited = sorted(erased_rows.difference(asked_rows)), list(erased_rows)
         while unvisited:
@@ -467,12 +491,12 @@ class Eraser:
         return [VersionRow(*row) for row in query(self._db, _ROWS, self._db.numbers(rows))]
 
     def _came_from_purged(self, row: int) -> bool:
-        """Whether a compaction added the row, and a version that it retired is no longer kept."""
+        """Return whether a compaction added the row, and one of its sources is no longer kept."""
         found = query(self._db, _PURGED, *rows_of(row >> ROW_BITS))
         return any(row in wire.decode_plain(added) for (added,) in found)
 
     def _can_be_restored(self, version: VersionRow) -> bool:
-        """Whether only a compaction retired the version, and its item was not changed since."""
+        """Return whether a compaction retired the version, and its item has no later version."""
         if version.end_commit is None:
             return False
         rows = query(self._db, _COMPACTIONS, self._db.numbers([version.end_commit]))
@@ -491,10 +515,10 @@ class Eraser:
         return list(dict.fromkeys(refs[v.set_id] for v in restored))
 
     def _update_compactions(self, restored_rows: set[int]) -> None:
-        """Remove the content of compactions with erased rows, and their claim on restored rows.
+        """Remove what compactions with erased rows say, and restored rows from their sources.
 
-        A compaction can still be undone if only its results were erased and its sources stay
-        retired.
+        A compaction can no longer be undone if results of it were erased, no result is left, and no
+        remaining source can be restored.
         """
         for number, _, retired_json, added_json in self._compactions:
             retired, added = wire.decode_plain(retired_json), wire.decode_plain(added_json)
@@ -578,7 +602,7 @@ class Eraser:
 
 
 class DryRunDone(Exception):
-    """Raised to end the transaction of a dry run; carries the result."""
+    """Raised to roll back the transaction of a dry run; carries the result."""
 
     def __init__(self, erased: Erased) -> None:
         self.erased = erased

@@ -1,4 +1,4 @@
-"""The reads of search, and the vectors that are stored after their items, as SQL."""
+"""What search reads, and the vectors that are stored later than their items, as SQL."""
 
 from __future__ import annotations
 
@@ -72,10 +72,10 @@ _SETS_OF_SPACE = """
 """
 
 FEATURES = 5_000
-"""Features that are read at a time."""
+"""The most features that one query reads."""
 
 SNAPSHOTS = 10_000
-"""Results of `seq_and_sets` that are cached for a connection."""
+"""The most results of `seq_and_sets` that are cached for one `SqlDatabase._snapshot_key`."""
 
 
 class SqlFinder(WholeSets, SqlDatabase):
@@ -89,7 +89,7 @@ class SqlFinder(WholeSets, SqlDatabase):
     def seq_and_sets(
         self, db: Connection, sets: Sequence[SetRef] | Scope
     ) -> tuple[int, list[SetInfo]]:
-        # Until another commit, a connection answers from the cache.
+        # The cached answers of a connection are valid until another commit.
         name = sets if isinstance(sets, Scope) else tuple(sets)
         key = self._snapshot_key(db)
         snapshot = self._snapshots.get(key)
@@ -232,7 +232,11 @@ class SqlFinder(WholeSets, SqlDatabase):
 
 
 def _waiting(db: Connection, where: str, *bindings: object) -> list[PendingVectors]:
-    """Return versions that meet an SQL condition, live ones first, then by row."""
+    """Return the versions that meet the SQL condition *where*: live versions first, then by end.
+
+    Args:
+        bindings: The limit, and the bindings of *where*.
+    """
     sql = f"{_PENDING} WHERE {where} ORDER BY feature.ended, feature.row LIMIT ?1"
     return [
         PendingVectors(number, row, text or "", metadata)

@@ -189,10 +189,10 @@ TAKEN_IDS = """
 _LIVE_AFTER = "SELECT 1 FROM feature WHERE set_id = ? AND ended = 0 AND row > ? LIMIT 1"
 
 MIN_BULK_IDS = 8
-"""Fewer ids than these are looked up one by one."""
+"""The fewest ids that one query looks up together; fewer ids are looked up one by one."""
 
 TRIM_BATCH = 256
-"""Number of the oldest items that a trim reads at a time."""
+"""The most items that a trim reads at a time, the oldest first."""
 
 
 _Redefined: TypeAlias = tuple[int, Define, Definition]
@@ -226,8 +226,8 @@ class _Version(NamedTuple):
     """An existing version, and the state of its item.
 
     Attributes:
-        live_row: The row of the item's live version. None means that the item has none.
-        size: Bytes of its value, text and metadata.
+        live_row: The row of the item's live version, or None if the item has no live version.
+        size: Bytes of this version's value, text and metadata.
     """
 
     row: int
@@ -239,7 +239,7 @@ class _Version(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Changes:
-    """The item changes of one batch, which becomes commit *number* at *time*."""
+    """Applies the item changes of one batch, which becomes commit `_number` at `_time`."""
 
     _db: Connection
     _rows: ScopeRows
@@ -265,7 +265,10 @@ class Changes:
     sets_to_compact: list[SetRef] = field(default_factory=list[SetRef])
 
     def run(self) -> list[int]:
-        """Apply definitions, item changes, capacities and limits. Return the rows that ended."""
+        """Apply definitions and item changes, then enforce capacities and limits.
+
+        Return the rows of the versions that ended.
+        """
         batch, items = self._batch, self._batch.items
         redefined = [one for define in batch.define if (one := self._define(define))]
         if batch.admission_checks:
@@ -286,7 +289,7 @@ class Changes:
         return self._ended_rows
 
     def _define(self, define: Define) -> _Redefined | None:
-        """Make or change a set. Return it if its new definition requires it to be empty."""
+        """Make or redefine a set. If it must hold no earlier items, return the redefinition."""
         set_row = self._rows.set_row(define.set)
         is_different = set_row is not None and set_row[1] != define.definition
         if (
@@ -301,7 +304,7 @@ class Changes:
         return set_row[0], define, set_row[1]
 
     def _check_redefined(self, redefined: Sequence[_Redefined]) -> None:
-        """Raise if a redefined set holds earlier items."""
+        """Raise `SetDefinitionConflict` if a redefined set holds items from before this batch."""
         for number, define, old_definition in redefined:
             until = expiry_cutoff(self._batch, self._time)  # now, because a draft depends on it
             if first(self._db, _LIVE_FROM_BEFORE, number, self._number, until):
@@ -310,7 +313,7 @@ class Changes:
                 )
 
     def _check_admission(self, checks: Sequence[AdmissionCheck]) -> None:
-        """Raise if adds were checked by other rules than the set's, or against other items."""
+        """Raise if adds were checked by other rules than the set's, or before it got new items."""
         for check in checks:
             set_row = self._rows.set_row(check.set)
             check_rules(check, None if set_row is None else set_row[1])
@@ -393,7 +396,10 @@ class Changes:
         return row
 
     def _add_all_new(self) -> bool:
-        """Add items of one set whose ids are all new. Else return False and add nothing."""
+        """Add all items at once, if the batch only adds items with new ids to one set.
+
+        Return whether the items were added; if not, nothing was changed.
+        """
         adds = self._batch.items
         ref, self._taken_ids = adds[0].set, self._find_taken_ids()
         if self._taken_ids != set():
@@ -419,7 +425,10 @@ class Changes:
         return True
 
     def _add_existing(self, number: int, add: Add, row: int) -> int:
-        """Handle an add whose id a live item already has."""
+        """Refuse an add whose id a live item has, or keep or replace the live item.
+
+        Which of these is done, *add* says. Return the row of the item's live version.
+        """
         item_id = add.record.id
         if add.existing == "error":
             raise DuplicateItem(item_id, set_name=add.set.name)
@@ -462,7 +471,7 @@ class Changes:
         return source_rows
 
     def _last_row(self, number: int, item_id: str) -> int | None:
-        """Return the row of the last version of an item, or None."""
+        """Return the row of the last version of an item, or None if the item has no version."""
         if self._gathered.has_item(number, item_id):
             self._gathered.flush()
         elif (number, item_id) in self._retired:
@@ -485,7 +494,7 @@ class Changes:
         live = self._live_among(number, [item_id for item_id, _ in change.retired])
         retired: dict[str, LiveVersion] = {}
         for item_id, version in change.retired:
-            again = None if item_id in retired else live.get(item_id)  # the second time it is stale
+            again = None if item_id in retired else live.get(item_id)  # an id given twice is stale
             retired[item_id] = self._checked(number, item_id, version, again)
         rows = [ended.row for ended in retired.values()]
         self._end_rows(number, rows)
@@ -511,7 +520,7 @@ class Changes:
         versions = self._versions(number, [*done.added, *done.retired])
         same = dict(query(self._db, _SAME_CONTENTS, self._db.numbers(done.added)))
         ending: dict[int, None] = {}
-        for row in done.added:  # it may have been compacted, and brought back
+        for row in done.added:  # its item may have been compacted and revived since
             if same.get(row) is None or same[row] in ending:
                 name = versions[row].id
                 raise CompactionChanged(done.id, f"item {name!r} has changed since")
@@ -530,7 +539,7 @@ class Changes:
         return {row[0]: _Version(*row) for row in found}
 
     def _revive(self, number: int, versions: Sequence[_Version]) -> None:
-        """Begin versions that are copies of earlier ones."""
+        """Make new live versions that are copies of *versions*."""
         for version in versions:
             self._retired.pop((number, version.id), None)
         count, old = len(versions), self._db.numbers([version.row for version in versions])
@@ -543,9 +552,10 @@ class Changes:
         self._db.execute(COUNT, (number, count, size, tokens))
 
     def _find_taken_ids(self) -> set[tuple[int, str]] | None:
-        """Return the added ids that already have a version, by one query for all.
+        """Return (set number, id) of the added ids that already have a version; one query a set.
 
-        None means that the ids were not looked up: they are few, or the batch does not only add.
+        Return None, without an answer, if the batch does not only add, or if the ids of a set are
+        few, repeated or contain a NUL.
         """
         ids_by_set: dict[SetRef, list[str]] = {}
         last_set, ids = None, list[str]()
@@ -584,7 +594,12 @@ class Changes:
         return {item_id: tuple(live) for item_id, *live in rows}
 
     def _checked(self, number: int, item_id: str, version: int, live: Row | None) -> LiveVersion:
-        """Return a row of `_LIVE` as the live version, which must have the number *version*."""
+        """Return *live*, a row of `_LIVE`, as a `LiveVersion`.
+
+        Raises:
+            StaleItem: *live* is None, or its number is not *version*. If an add of this batch
+                replaced the item, any number will do; if an add kept the item, none will.
+        """
         if live is None:
             raise StaleItem(item_id, expected=version, found=None)
         was_replaced = (number, item_id) in self._replaced_ids
@@ -652,11 +667,14 @@ class Changes:
         self._usage[number] = self._db.execute(_USAGE, (number, self._time)).get
 
     def _forget_usage(self, number: int) -> None:
-        """Read the usage of a set after all writes: copied versions are not counted."""
+        """Forget the counted usage of a set and of the key; it is read again after all writes.
+
+        Versions that SQL copies are not counted.
+        """
         self._usage[number] = self._held = None
 
     def _count_last(self, number: int, count: int) -> None:
-        """Add the items collected last to the usage."""
+        """Add the *count* items that were collected last to the usage of the set and of the key."""
         if self._held is not None:
             self._count_held(self._last_set, count, self._gathered.usage_of_last[2])
         usage = self._usage.get(number)
@@ -666,7 +684,10 @@ class Changes:
         self._usage[number] = None if has_expired else _sum(usage, self._gathered.usage_of_last)
 
     def _count_out(self, number: int, versions: Sequence[LiveVersion]) -> None:
-        """Subtract ended versions from the usage, which does not include expired items."""
+        """Subtract ended versions from the usage of the key, and of the set.
+
+        The usage of the set does not include expired items.
+        """
         self._count_held(self._last_set, -len(versions), -sum(live.size for live in versions))
         usage = self._usage.get(number)
         if usage is None:
@@ -690,7 +711,7 @@ class Changes:
             self.sets_to_compact.append(ref)
         if needs_trimming(ref, definition, usage):
             kept = self._trim(number, definition, usage, *self._gathered.until(number, self._time))
-            if definition.exceeded_capacity(*kept):  # the items of this commit are among the oldest
+            if definition.exceeded_capacity(*kept):  # this commit's items are among the oldest
                 self._gathered.flush()
                 kept = self._trim(number, definition, kept, ALL, 0)
             self._count_held(ref, kept[0] - usage[0], kept[2] - usage[2])
@@ -698,19 +719,20 @@ class Changes:
     def _trim(
         self, number: int, definition: Definition, usage: SetUsage, until: int, less: int
     ) -> SetUsage:
-        """Retire the oldest written items until the set is within its capacity.
+        """Retire the oldest written items until the set is within its capacity. Return its usage.
 
         Args:
-            until: Retire only items up to this time, *less* so many microseconds.
+            until, less: Only items whose time is *until* minus *less* microseconds, or earlier, are
+                retired.
         """
         last = (-ALL, 0)
         while definition.exceeded_capacity(*usage):
-            over = usage[0] - (definition.capacity or 0)  # else tokens or bytes limit the number
+            over = usage[0] - (definition.capacity or 0)  # if 0 or less, tokens or bytes are over
             most = min(TRIM_BATCH, over) if over > 0 else TRIM_BATCH
             oldest = query(self._db, _OLDEST, number, self._time, until, less, *last, most)
             if not oldest:
                 break
-            last = oldest[-1][3:]  # a draft does not see their end
+            last = oldest[-1][3:]  # a draft still reads the ended rows
             for row, tokens, size, *_ in oldest:
                 if not definition.exceeded_capacity(*usage):
                     break
@@ -719,7 +741,7 @@ class Changes:
         return usage
 
     def _begin_held(self) -> None:
-        """Read the usage of a key with limits before the batch first adds to the key."""
+        """Read the usage of a key that has limits, before the batch first adds to the key."""
         batch, key_usages = self._batch, self._gathered.key_usages
         held = key_usages.pop(batch.scope, None) if key_usages else None
         if batch.limits is None or batch.scope.key is None:
@@ -734,7 +756,7 @@ class Changes:
         return self._db.execute(HELD, (self._rows.scope_row_of(self._batch.scope),)).get
 
     def _count_held(self, ref: SetRef | None, items: int, size: int) -> None:
-        """Add items of a set to the key's usage; negative numbers subtract."""
+        """Add *items* items of *size* bytes to the key's usage; negative numbers subtract."""
         if self._held is not None and ref is not None and ref.scope.key is not None:
             self._held = self._held[0] + items, self._held[1] + size
 

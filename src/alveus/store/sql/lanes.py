@@ -1,4 +1,7 @@
-"""Leases, inputs, runs, steps, outputs, and pruning as SQL."""
+"""Leases, inputs, runs, steps, outputs, and pruning as SQL.
+
+A lane is the queue of the inputs that one agent has yet to handle for one key.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +76,7 @@ class InputWriter:
         self._lanes: dict[int, int] = {}
 
     def accept(self, inputs: Sequence[QueuedInput], owner: str | None) -> list[Accepted]:
-        """Store inputs of one space; see `Lanes.accept`."""
+        """Store inputs, which are all of one space; see `Lanes.accept`."""
         self._cache.trim()
         answers = [self._accept(queued, owner) for queued in inputs]
         self._flush()
@@ -93,7 +96,7 @@ class InputWriter:
                 (self._agent, queued.event_id, run, lane.next_number, queued.request, queued.time),
             )
             if not self._db.changes():
-                self._cache.last_run = run - 1  # no run took it
+                self._cache.last_run = run - 1  # the id stays unused
                 return self._repeated(queued, queued.event_id, owner)
         number, is_first = lane.next_number, lane.open_runs == 0
         self._insert(run, lane, queued)
@@ -103,7 +106,7 @@ class InputWriter:
     def _insert(
         self, run: int, lane: LaneRow, queued: QueuedInput, *, origin: int | None = None
     ) -> None:
-        """Put a run at the end of a lane."""
+        """Collect a new run at the end of *lane*, for `_flush` to write."""
         event = packed(queued.event)
         self._runs.append((run, self._agent, lane.id, lane.next_number, event, queued.time, origin))
         lane.next_number += 1
@@ -114,7 +117,7 @@ class InputWriter:
         )
 
     def take_over(self, run: int, scope: Scope, time: int) -> int:
-        """Add a new run with the input of *run* at the end of its lane; return the new run's id."""
+        """Add a new run with the input of *run* at the end of the lane. Return the new run's id."""
         event = self._db.execute("SELECT event FROM run WHERE id = ?", (run,)).get
         heir = self._cache.next_run(self._db)
         self._insert(heir, self._lane(scope), QueuedInput(scope, restored(event), time), origin=run)
@@ -153,7 +156,8 @@ class InputWriter:
         )
 
 
-# The order of joins is fixed: the most selective table comes first, and sorting uses its key.
+# CROSS JOIN fixes the order of joins: the most selective table is first, and its key gives the
+# order of the rows.
 _COLUMNS = """
     SELECT run.id, agent.name, agent.space, scope.key, number, status, event, accepted, now,
         actions, ended, error, origin, run.erased
@@ -227,15 +231,15 @@ FOREVER = 1 << 62
 
 
 class SqlLanes(SqlDatabase):
-    """`Lanes` and leases; their writes share transactions with commits."""
+    """Implements `Lanes`, and the leases of `Ledger`. Writes share transactions with commits."""
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        """See `Lanes.acquire_lease`."""
+        """See `Ledger.acquire_lease`."""
         lease = self.in_queue(lambda tx: tx.runs.acquire_lease(scope, owner))
         return self.observer.leased(lease)
 
     def release_lease(self, lease: Lease) -> None:
-        """See `Lanes.release_lease`."""
+        """See `Ledger.release_lease`."""
         self.in_queue(lambda tx: tx.runs.give_back(lease))
 
     def accept(
@@ -359,7 +363,7 @@ class SqlLanes(SqlDatabase):
         where = f"output.agent = {_AGENT} AND output.id > ? ORDER BY output.id LIMIT ?"
         sql = f"{_OUTPUT} FROM output {_OUTPUT_JOINED} WHERE {where}"
         rows = query(db, sql, space, agent, after, limit)
-        # Read last: so outputs pruned between the two reads are reported.
+        # Read after the outputs, so that outputs pruned between the two reads are reported.
         sql = "SELECT floor FROM agent WHERE space IS ? AND name IS ?"
         pruned = first(db, sql, space, agent) or 0
         if after < pruned:
@@ -427,7 +431,11 @@ def _outputs(rows: Sequence[Row]) -> list[StoredOutput]:
 
 
 def _retry(tx: Transaction, run: int, *, last: bool, time: int, named: NamedRequest | None) -> int:
-    """Let a parked run wait again, or add a run that replaces it; return its id."""
+    """Let a parked run wait again; or, if *last*, end it and add a new run at the end of its lane.
+
+    Return the id of the run that waits. If *named* was done before, change nothing, and return the
+    same id as then.
+    """
     if named is not None:
         done = adopted(tx.connection, named.op, request=named.request, label=named.label)
         if done is not None:
@@ -493,7 +501,10 @@ class Pruning:
         return [number for (number,) in rows]
 
     def run(self, tx: Transaction) -> int:
-        """Delete the chosen records, as far as every consumer has read. Return the run count."""
+        """Delete the chosen records, up to a run with an output that a consumer has yet to read.
+
+        Return the number of deleted runs.
+        """
         db = tx.connection
         last_read = first(db, "SELECT min(position) FROM consumer WHERE agent = ?", self._agent)
         pruned, removed = 0, list[int]()

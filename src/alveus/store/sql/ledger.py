@@ -124,7 +124,7 @@ _EXPIRED_ITEMS = """
 
 
 class SqlLedger(SqlDatabase):
-    """The methods of `Ledger`, except leases."""
+    """Implements the methods of `Ledger` that `SqlDatabase` and `SqlLanes` do not."""
 
     _eraser: type[Eraser] = Eraser
 
@@ -416,14 +416,20 @@ class SqlLedger(SqlDatabase):
     def _first_found(
         self, db: Connection, ref: SetRef, sql: str, *bindings: object
     ) -> list[StoredItem]:
-        """Return the items that a query finds in a set; the set's number is the first binding."""
+        """Return the items that the query *sql* finds in a set.
+
+        The first binding is the set's number, and *bindings* follow.
+        """
         for number in self._set_numbers(db, ref):
             if rows := query(db, sql, number, *bindings):
                 return [self._stored(row, ref) for row in rows]
         return []
 
     def _set_numbers(self, db: Connection, ref: SetRef) -> Iterator[int]:
-        """Yield the cached number of a set, then the current one: it may have been made again."""
+        """Yield the cached number of a set, then its current number if that differs.
+
+        The numbers differ if the set was erased and made again.
+        """
         cached = self._cache.sets.get(ref)
         if cached is not None:
             yield cached[0]
@@ -535,7 +541,7 @@ def _items(db: Connection, where: str, *bindings: object) -> list[StoredItem]:
 
 
 def table_stats(db: Connection) -> StoreStats:
-    """Return the figures of the tables; the engine adds the sizes of files."""
+    """Return the statistics that the tables give; the engine adds the sizes of files."""
     commits = db.execute("SELECT coalesce(max(n), 0) FROM journal AS every_commit").get
     keys = db.execute("SELECT count(*) FROM scope WHERE key != '' AND space != ''").get
     sets, items = db.execute("SELECT count(*), coalesce(sum(items), 0) FROM memory_set").get

@@ -1,4 +1,4 @@
-"""The past: deletes old versions, op names and changes in steps, and applies imported histories."""
+"""Deletes old versions, op names and lines of the change log; applies imported histories."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ _RAISE_START = """
     UPDATE scope SET floor = max(floor, ?2),
         since = CASE WHEN since = 0 OR ?3 = 0 THEN since + ?3 ELSE max(since, ?3) END
     WHERE id = ?1
-"""  # 0 means no time, and times before 1970 are less
+"""  # 0 means no time; times before 1970 are negative
 
 _RAISE_FIRST = "UPDATE memory_set SET floor = max(floor, ?2) WHERE id = ?1"
 
 _PURGED = "SELECT value FROM carray(?1)"
 
 _OF_ROW = (("link", "row"), ("link", "source"), ("stub", "row"), ("staged", "row"), ("item", "row"))
-"""The tables, the item table last, and their columns that refer to a version."""
+"""Each table and column that refers to a version; the item table comes last."""
 
 _RETAINED = "SELECT id, retention FROM memory_set WHERE retention IS NOT NULL"
 
@@ -108,7 +108,10 @@ _HAND_ON = """
 
 
 def oldest_needed_commit(db: Connection) -> int:
-    """Return the first commit of the oldest open run; the state at that commit is kept."""
+    """Return the first commit of a step or call of any open run; `ALL` if there is none.
+
+    The state at that commit is kept.
+    """
     found = db.execute(_NEEDED).get
     return ALL if found is None else found
 
@@ -140,7 +143,11 @@ def count_overdue(db: Connection) -> int:
 
 
 def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) -> None:
-    """Delete ended versions of one set, and all rows that refer to them."""
+    """Delete ended versions of one set, and all rows that refer to them.
+
+    Args:
+        last_commit: The last of the commits that ended the versions.
+    """
     row_numbers = db.numbers(rows)
     query(db, _MARK, number, row_numbers, (last_commit + 1) << ROW_BITS)
     firsts = query(db, f"SELECT DISTINCT first FROM item WHERE row IN ({_PURGED})", row_numbers)  # noqa: S608 - ours
@@ -157,7 +164,11 @@ def _purge(db: Connection, number: int, rows: list[int], *, last_commit: int) ->
 
 
 def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]) -> None:
-    """Remove deleted rows from the journal: their ids, and the commits that ended them."""
+    """Remove deleted rows from the journal's lists of the rows that a commit ended.
+
+    Args:
+        gone: (row, the commit that ended it).
+    """
     ids_by_commit: dict[int, set[int]] = {}
     for number, ended in gone:
         ids_by_commit.setdefault(ended, set()).add(number)
@@ -172,7 +183,11 @@ def _relist(db: Connection, what: Literal["nodes", "items"], gone: Sequence[Row]
 
 
 def expire_nodes(db: Connection, *, now: int) -> int:
-    """Delete nodes that expired by *now*; the past of their trees is complete from then on."""
+    """Delete the nodes that expired by *now*. Return their number.
+
+    The past of a tree then is complete only from the last expiry of its deleted nodes on, which is
+    stored.
+    """
     query(db, _RAISE_SINCE, now, PLACEHOLDER_EXPIRY)
     ended = query(db, _ENDED_BEFORE, now, PLACEHOLDER_EXPIRY)
     query(db, "DELETE FROM node WHERE expires <= ? AND expires != ?", now, PLACEHOLDER_EXPIRY)
@@ -182,7 +197,7 @@ def expire_nodes(db: Connection, *, now: int) -> int:
 
 
 def prune_nodes(db: Connection, *, before: int, after: int, limit: int) -> tuple[int, int | None]:
-    """Delete versions of nodes that ended before *before*; see `Ledger.prune_history`."""
+    """Delete versions of nodes that ended before the time *before*; see `Ledger.prune_history`."""
     _, last = first(db, LAST_COMMIT) or (0, 0)
     until = last_commit_at(db, min(before - 1, last - SWEEP_AFTER_US))
     until = min(until, oldest_needed_commit(db) - 1)
@@ -204,7 +219,7 @@ def prune_nodes(db: Connection, *, before: int, after: int, limit: int) -> tuple
 
 
 def raise_history_start(db: Connection, scope: int, start: tuple[int, int]) -> None:
-    """Store the commit and time from which the past of a tree is complete."""
+    """Store the commit and time from which the past of a tree is complete, if they are later."""
     db.execute(_RAISE_START, (scope, *start))
 
 
@@ -231,7 +246,7 @@ _INSERT_LINK = """
 def apply_past(
     db: Connection, gathered: PendingRows, number: int, past: Past, commit: int
 ) -> list[int]:
-    """Apply *past* to set *number*. Return the rows that ended."""
+    """Apply *past*, a part of an imported history, to set *number*. Return the rows that ended."""
     check_past(past, commit)
     gathered.flush()
     ended = set(past.ended_rows)
@@ -280,14 +295,16 @@ CHANGES_KEPT = 200_000
 """Lines of the change log that are kept. A cache that is further behind is rebuilt."""
 
 OPS_SWEPT = "ops swept"
-"""The note with the last commit whose op names were deleted."""
+"""The name of the note with the number of the commit up to which op names were deleted."""
 
 
 def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool = True) -> int:
     """Delete expired nodes, versions that sets no longer keep, old op names and old changes.
 
+    Return the number of deleted nodes, versions and op names.
+
     Args:
-        sees_all: Whether this user sees all spaces, and so may store the progress.
+        sees_all: Whether this user sees all spaces, and so may store how far op names are deleted.
     """
     done = expire_nodes(db, now=now - SWEEP_AFTER_US) + purge_items(db, now=now)
     last, _ = first(db, LAST_COMMIT) or (0, 0)
@@ -298,7 +315,11 @@ def sweep(db: Connection, *, now: int, ops_kept: int = OPS_KEPT, sees_all: bool 
 
 
 def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int:
-    """Sweep by the time of the *last* commit, up to the time *corroborated*, or as noted."""
+    """Sweep as of the time of the last commit, *last*, but at most as of *corroborated*.
+
+    If *corroborated* is None, the note `CORROBORATED_TIME_NOTE` gives the time. Without the note,
+    nothing is swept.
+    """
     if corroborated is None:
         noted = note_text(db, CORROBORATED_TIME_NOTE)
         if noted is None:
@@ -308,7 +329,7 @@ def sweep_unasked(db: Connection, *, last: int, corroborated: int | None) -> int
 
 
 def _forget_ops(db: Connection, *, until: int, sees_all: bool) -> int:
-    """Delete the op names up to a commit. Return their number; see `OPS_SWEPT`."""
+    """Delete the op names of all commits up to *until*. Return their number; see `OPS_SWEPT`."""
     since = note_text(db, OPS_SWEPT) if sees_all else None
     if until <= int(since or 0):
         return 0

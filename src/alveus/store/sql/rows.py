@@ -30,7 +30,10 @@ ITEM = (
     "id, value, text, metadata, importance, speaker, role, session, time, sources, compacted,"
     "set_id, until, expires, valid_from, valid_to FROM item"
 )
-"""The columns of an item, briefly: SQLite's statement cache reads the whole text of a statement."""
+"""Selects the columns of an item.
+
+The text is short, because SQLite's statement cache reads the whole text of each statement.
+"""
 
 _OF_ID = f"{ITEM} WHERE set_id=?1 AND id IS ?2"
 
@@ -38,7 +41,7 @@ BY_ID = (
     f"{_OF_ID} AND ended IS NULL AND version="  # noqa: S608 - ours
     "(SELECT max(version) FROM item WHERE set_id=?1 AND id IS ?2)"
 )
-"""Finds the live version of an id: only the last version may be live."""
+"""Finds the live version of the item with an id. Only an item's last version may be live."""
 
 BY_ID_AT = f"{_OF_ID} AND item.begun <= ?3 AND coalesce(item.ended > ?3, TRUE)"
 
@@ -49,7 +52,10 @@ LIVE_OF_IDS = """
             ORDER BY latest.version DESC LIMIT 1
         ) FROM (SELECT value AS asked FROM carray(?2)) AS ids)
 """
-"""As `BY_ID`, for many ids. For ``ended IS NULL`` PostgreSQL may read an index of all live rows."""
+"""The condition of `BY_ID`, for many ids.
+
+``coalesce`` prevents PostgreSQL from reading an index of all live rows for ``ended IS NULL``.
+"""
 
 BY_IDS = f"{ITEM} WHERE {LIVE_OF_IDS}"
 
@@ -71,7 +77,7 @@ REFS = f"""
     {_REFS}
     WHERE memory_set.id IN (SELECT set_id FROM item WHERE row IN (SELECT value FROM carray(?)))
 """  # noqa: S608 - ours
-"""The names of the sets of rows."""
+"""Finds the numbers and names of the sets that contain the given rows."""
 
 _SET = """
     SELECT id FROM memory_set WHERE name IS ?
@@ -127,9 +133,12 @@ FEATURE_ROW = f"""{_FEATURE} WHERE set_id = ?1 AND row = ?2
 
 
 def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
-    """Return the query for a page of a set: live rows, and for the past also rows that ended since.
+    """Return the query for a page of the items of a set, as they are now.
 
-    Each part has a limit: otherwise PostgreSQL would sort the whole set.
+    Args:
+        at: Find the items as of a given commit. Two queries find the rows that are still live and
+            the rows that ended since. Each has a LIMIT; else PostgreSQL would sort the whole set.
+        after: Find only the items that follow a given item.
     """
     order = "DESC" if newest_first else "ASC"
     first, second = ("?4", "?5") if at else ("?3", "?4")
@@ -146,7 +155,11 @@ def page_sql(*, newest_first: bool, at: bool, after: bool) -> str:
 
 
 def stored_item(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem:
-    """Return the item version that a row of `ITEM` holds."""
+    """Return the item version that a row of `ITEM` holds.
+
+    Args:
+        touched: The time of an access that is not stored yet, or None.
+    """
     accessed = row[7] if touched is None else max(touched, row[7] or 0)
     begun, ended, version, created, updated = row[2:7]
     if not (type(row[16]) is type(created) is type(updated) is int):
@@ -173,7 +186,10 @@ def stored_item(row: Row, ref: SetRef, touched: int | None = None) -> StoredItem
 
 
 def feature_changes(lines: Iterable[Row], since: int) -> Iterator[FeatureChange]:
-    """Yield the changes in lines of the change log after *since*."""
+    """Yield the changes with numbers above *since* from lines of the change log.
+
+    One line may log the changes of many consecutive rows.
+    """
     for seq, set_number, first_row, kind, rows in lines:
         before, name = seq - rows, KINDS[int(kind)]
         for past in range(max(1, since - before + 1), rows + 1):
@@ -205,7 +221,7 @@ def sets_of(connection: Connection, scope: Scope, name: str | None = None) -> li
 
 
 def definition_of(text: str) -> Definition:
-    """Return the definition in a set's column; an equal one is returned as `DEFAULT` itself."""
+    """Return the definition in a set's column. The default definition is `DEFAULT` itself."""
     return DEFAULT if text == "{}" else Definition.from_json(wire.decode_plain(text))
 
 
@@ -226,7 +242,7 @@ def info_of(scope: Scope, row: Row) -> SetInfo:
 
 
 def rows_of(commit: int) -> tuple[int, int]:
-    """Return the first and the last row that a commit can begin."""
+    """Return the first and the last row number that the rows made by *commit* can have."""
     return commit << ROW_BITS, (commit + 1 << ROW_BITS) - 1
 
 
@@ -243,7 +259,7 @@ def salt_of(connection: Connection) -> bytes:
 
 
 def hidden_id(connection: Connection, scope: Scope) -> int | None:
-    """Return the row of a forgotten key that was not used since, or None."""
+    """Return the row of *scope* if its key was forgotten and not used since, else None."""
     any_hidden = "SELECT 1 FROM scope WHERE space IS ? LIMIT 1"
     if scope.key is None or connection.execute(any_hidden, (NO_SPACE,)).get is None:
         return None
@@ -251,7 +267,10 @@ def hidden_id(connection: Connection, scope: Scope) -> int | None:
 
 
 def found_again(connection: Connection, scope: Scope) -> int | None:
-    """Restore the name of a forgotten key that is used again. Return its row, or None."""
+    """Restore the name of a forgotten key that is used again. Return its row.
+
+    Return None if the key of *scope* was not forgotten.
+    """
     number = hidden_id(connection, scope)
     if number is not None:
         rename(connection, hidden_scope(scope, salt_of(connection)), scope)
@@ -281,7 +300,12 @@ _NEXT_COMMIT = "SELECT n, time FROM journal AS every_commit WHERE n >= ? ORDER B
 
 
 def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-    """Return the commit of *op*, or None; raise if the op had another request."""
+    """Return the commit that *op* made before, or None if it made none.
+
+    Raises:
+        Forgotten: What the op made was erased since.
+        IdempotencyConflict: The op was used with another request.
+    """
     row = db.execute(BY_OP, (op,)).get
     if row is None:
         return None
@@ -295,7 +319,7 @@ def adopted(db: Connection, op: bytes, *, request: bytes | None, label: str) -> 
 
 
 def last_commit_at(db: Connection, time: int) -> int:
-    """See `Ledger.commit_at`; times rise with the numbers between two setbacks of the clock."""
+    """See `Ledger.commit_at`. Between two setbacks of the clock, times rise with the numbers."""
     low = first(db, "SELECT max(n) FROM setback WHERE time <= ?", time) or 0
     high = first(db, "SELECT min(n) - 1 FROM setback WHERE n > ?", low)
     if high is None:
@@ -314,12 +338,12 @@ def last_commit_at(db: Connection, time: int) -> int:
 
 
 def stored_compaction(db: Connection, number: int) -> Compaction | None:
-    """Return a compaction, or None."""
+    """Return the compaction with this number, or None if it does not exist."""
     return next(iter(stored_compactions(db, "compaction.id = ?", number)), None)
 
 
 def stored_compactions(db: Connection, where: str, *bindings: object) -> list[Compaction]:
-    """Return the compactions that meet an SQL condition."""
+    """Return the compactions that meet the SQL condition *where*."""
     rows = query(db, f"{_DONE} WHERE {where}", *bindings)
     refs = set_refs(db, sorted({row[1] for row in rows}))
     # A set that was forgotten between the two queries no longer has a name.
@@ -354,7 +378,12 @@ def _existing(db: Connection, rows: Sequence[int]) -> list[int]:
 def expect_notes(
     db: Connection, expects: Sequence[tuple[str, str]], cache: dict[str, str | None]
 ) -> None:
-    """Raise `EmbedderConflict` unless every note has its expected text, in *cache* or stored."""
+    """Raise `EmbedderConflict` unless every note has its expected text.
+
+    Args:
+        expects: Names and texts.
+        cache: The texts of notes that were read before; this function adds the notes that it reads.
+    """
     for name, text in expects:
         if name not in cache:
             cache[name] = note_text(db, name)
@@ -363,12 +392,15 @@ def expect_notes(
 
 
 def note_text(db: Connection, name: str) -> str | None:
-    """Return the text of a note, or None."""
+    """Return the text of a note, or None if the note does not exist."""
     return first(db, "SELECT text FROM note WHERE name IS ?", name)
 
 
 def put_note(db: Connection, name: str, text: str | None, expected: str | None) -> bool:
-    """Set a note to *text* if its current text is *expected*. Return whether it was set."""
+    """Set a note to *text* if its current text is *expected*. Return whether it was set.
+
+    In both arguments, None stands for a note that does not exist.
+    """
     if note_text(db, name) != expected:
         return False
     db.execute("DELETE FROM note WHERE name IS ?", (name,))

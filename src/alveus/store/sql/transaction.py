@@ -1,4 +1,4 @@
-"""Applies batches, and groups of batches, inside a write transaction; leases and runs."""
+"""Applies batches and groups of batches inside a write transaction; writes leases and runs."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ _LIVE_IDS = """
 _HEAD = "SELECT head FROM scope WHERE id = ?"
 
 STATUSES: tuple[RunStatus, ...] = ("waiting", "parked", "done", "discarded", "retried")
-"""The statuses by their number in the file."""
+"""The statuses of runs. The index of a status is its number in the database."""
 
 CALL_STATUSES: tuple[CallStatus, ...] = ("pending", "returned", "raised")
 
 ORDINALS = (1 << ROW_BITS) - 1
-"""The bits of a step's row that hold its ordinal; the higher bits hold its run."""
+"""The bits of a step's row number that hold the ordinal; the higher bits hold the run."""
 
 
 _RUN = """
@@ -71,12 +71,12 @@ _INSERT_CALL = """
 
 
 def task_row(run: int, ordinal: int) -> int:
-    """Return the row of a task."""
+    """Return the row number of the step of *run* that has this ordinal."""
     return run << ROW_BITS | ordinal
 
 
 def task_rows(run: int) -> tuple[int, int]:
-    """Return the first and the last row that a task of a run can have."""
+    """Return the first and the last row number that a step of *run* can have."""
     return task_row(run, 0), task_row(run, ORDINALS)
 
 
@@ -84,7 +84,7 @@ class Transaction:
     """Applies batches, one after the other, on a connection whose transaction is open.
 
     The transaction updates `cache`. After a rollback, the caller must drop the cache, or call
-    `reset`. After a commit, `begun` makes the object usable again: a new one takes longer to make.
+    `reset`. After a commit, `begun` makes this object usable again, faster than a new one is made.
     """
 
     def __init__(self, connection: Connection, cache: WriterCache, owners: OwnerRegistry) -> None:
@@ -93,7 +93,7 @@ class Transaction:
         self._gather()
 
     def begun(self) -> Self:
-        """Return this object for a new transaction, without collected rows."""
+        """Return this object, ready for a new transaction. No collected rows may be left."""
         self.cache.limit_size()
         self.rows.begin()
         self._look_up_last()
@@ -117,7 +117,7 @@ class Transaction:
         self._look_up_last()
 
     def apply(self, batch: Batch) -> Commit:
-        """Apply one batch, whole, or return the earlier commit of its op."""
+        """Apply all of a batch. If its op or step was applied before, return the earlier commit."""
         before = self.cache.number or 0
         try:
             answer = self.apply_unflushed(batch)
@@ -129,7 +129,7 @@ class Transaction:
         return answer
 
     def apply_unflushed(self, batch: Batch) -> Commit:
-        """Apply one batch; inserted rows are collected, and not written yet.
+        """Apply one batch as `apply` does, but collect the inserted rows without writing them.
 
         Raises:
             `Connection.taken`: Collected rows conflict with each other, or with existing rows.
@@ -173,7 +173,7 @@ class Transaction:
         )
 
     def lookups(self, batch: Batch) -> list[Query]:
-        """Return the queries that a batch will make, as far as they are known in advance."""
+        """Return the queries that applying *batch* will make, as far as known in advance."""
         queries, scope = self.runs.lookups(batch), self.cache.scopes.get(batch.scope)
         if scope is None:
             return queries
@@ -183,12 +183,12 @@ class Transaction:
         return queries + lookups(self._db, scope, batch.state, live)
 
     def changes_of(self, batch: Batch, *, number: int, time: int) -> Changes:
-        """Return the item changes of a batch, which becomes commit *number*."""
+        """Return the item changes of *batch*, to be run; the batch becomes commit *number*."""
         row = number << ROW_BITS
         return Changes(self._db, self.rows, self.pending_rows, batch, number, time, row)
 
     def _time(self, batch: Batch, number: int) -> int:
-        """Return the time of a commit; store a setback of the clock."""
+        """Return the time of commit *number*. Store a setback if it is before the last commit's."""
         if batch.corroborated is not None:
             self.cache.corroborated = batch.corroborated
         last = self.cache.time if number > 1 else None
@@ -198,7 +198,10 @@ class Transaction:
         return time
 
     def _repeated_commit(self, batch: Batch, number: int) -> Commit | None:
-        """Return the earlier commit of the batch's op; if there is none, claim the op."""
+        """Return the commit that applied the batch's op, step or call before, or None.
+
+        A step that was not applied before is stored.
+        """
         if batch.op is not None:
             if batch.op in self.pending_rows.ops:
                 self.pending_rows.flush()
@@ -208,12 +211,12 @@ class Transaction:
         return None
 
     def _ended(self, ended: dict[str, list[int]]) -> str | None:
-        """Return the rows that a commit ended, as JSON."""
+        """Return the rows that a commit ended, by kind, as JSON; None if it ended none."""
         found = {what: rows for what, rows in ended.items() if rows}
         return json.dumps(found) if found else None
 
     def _check(self, batch: Batch, scope: int, number: int) -> RunRow | None:
-        """Return the run that the batch reports on, or None. Raise if the batch is not allowed."""
+        """Raise if the batch is not allowed. Return the run that the batch reports on, or None."""
         check_batch(batch, number - 1)
         check_leases(batch, self.runs.holder, self.owners.is_alive)
         run = None if batch.run is None else self.runs.check(batch, batch.run)
@@ -232,12 +235,12 @@ class Transaction:
         """Make the item changes of a batch. Return the rows that ended."""
         try:
             return changes.run()
-        except LimitReached:  # after all changes, because fresh ids were not looked up
+        except LimitReached:  # checked only now: fresh ids were not looked up
             self._refuse_live(batch, number - 1)
             raise
 
     def _refuse_live(self, batch: Batch, before: int) -> None:
-        """Raise `DuplicateItem` if a fresh id was live at commit *before*, and still is."""
+        """Raise `DuplicateItem` if an id added as fresh was live at commit *before* and is now."""
         fresh: dict[SetRef, list[str]] = {}
         for change in batch.items:
             if isinstance(change, Add) and change.fresh:
@@ -252,7 +255,10 @@ class Transaction:
                 raise DuplicateItem(taken[0], set_name=ref.name)
 
     def _duplicate_error(self, batch: Batch, before: int) -> DuplicateItem | InvalidInput:
-        """Return the error for a fresh id that was live at commit *before*, or added twice."""
+        """Return the error for a batch that adds an id twice, or adds a known id as fresh.
+
+        A known id is one that had a version by commit *before*.
+        """
         seen: set[tuple[SetRef, str]] = set()
         for change in batch.items:
             if not isinstance(change, Add):
@@ -271,7 +277,10 @@ class Transaction:
 
 @dataclass(slots=True, eq=False)
 class RunWriter:
-    """Writes leases and the progress of runs, without a cycle to the transaction."""
+    """Writes leases and the progress of runs.
+
+    It does not refer to its `Transaction`, so that the two need no garbage collector.
+    """
 
     _db: Connection
     _cache: RunCache
@@ -279,7 +288,10 @@ class RunWriter:
     _owners: OwnerRegistry
 
     def holder(self, scope: Scope) -> tuple[str | None, int]:
-        """Return the owner of the lease of *scope*, if any, and the epoch of the lease."""
+        """Return the owner of the lease of *scope*, or None, and the epoch of the lease.
+
+        The epoch is 0 if nobody ever had the lease.
+        """
         lease = self._cache.leases.get(scope)
         if lease is None:
             lease = self._db.execute(*_holder(scope)).get or (None, 0)
@@ -287,7 +299,7 @@ class RunWriter:
         return lease
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        """Give *owner* the lease. Return None while a live owner has it."""
+        """Give *owner* the lease of *scope*. Return None if another owner has it and is alive."""
         last, epoch = self.holder(scope)
         if not epoch and found_again(self._db, scope) is not None:
             del self._cache.leases[scope]
@@ -309,13 +321,13 @@ class RunWriter:
             self.release_lease(lease.scope, lease.epoch)
 
     def release_lease(self, scope: Scope, epoch: int) -> None:
-        """Release the current lease."""
+        """Release the lease of *scope*, whose epoch is *epoch*."""
         sql = "UPDATE lease SET owner = NULL WHERE space IS ? AND key IS ?"
         query(self._db, sql, scope.space, scope.key or "")
         self._cache.leases[scope] = (None, epoch)
 
     def lookups(self, batch: Batch) -> list[Query]:
-        """Return the queries that a batch will make, as far as they are known in advance."""
+        """Return the queries on leases and runs that `Transaction.lookups` returns for *batch*."""
         leases = [lease.scope for lease in batch.fences]
         if batch.state or batch.epoch is not None:
             leases.append(batch.scope)
@@ -326,7 +338,7 @@ class RunWriter:
         return queries
 
     def get(self, number: int) -> RunRow:
-        """Return a run, or raise `NotFound`."""
+        """Return the run with this number. Raise `NotFound` if it does not exist."""
         run = self._find(number)
         if run is None:
             raise no_run(number)
@@ -350,7 +362,10 @@ class RunWriter:
         return run
 
     def repeated_commit(self, progress: Progress, number: int) -> Commit | None:
-        """Return the commit that already stored a step or completed a call; else store the step."""
+        """Return the commit that stored this step or completed this call before, or None.
+
+        A step that was not stored before is stored.
+        """
         if isinstance(progress, Step):
             commit = self._add_step(progress, number)
         elif isinstance(progress, DurableCall) and not progress.truncate:
@@ -366,7 +381,10 @@ class RunWriter:
         return Commit(commit, time, adopted=True, result=stored)
 
     def _add_step(self, step: Step, number: int) -> int | None:
-        """Store a step, or return the number of the commit that already stored it."""
+        """Return the number of the commit that stored *step* before.
+
+        If there is none, store the step and return None. If its run does not exist, store nothing.
+        """
         task_row_id, gathered = task_row(step.run, step.ordinal), self._gathered
         run = self._find(step.run)
         if run is None:
@@ -384,7 +402,7 @@ class RunWriter:
         return None
 
     def check(self, batch: Batch, progress: Progress) -> RunRow:
-        """Return the run that a batch reports on, checked by `check_run`."""
+        """Return the run that a batch reports on. Raise the errors of `check_run`."""
         run = self.get(progress.run)
         check_run(batch, progress, status=run.status, scope=run.scope, has_begun=run.has_begun)
         return run
@@ -446,7 +464,7 @@ def _holder(scope: Scope) -> Query:
 
 @lru_cache
 def _names(actions: tuple[str, ...]) -> str:
-    """Return names of actions as JSON; cached, as the same few names repeat."""
+    """Return names of actions as JSON. The result is cached, as the same few names repeat."""
     return json.dumps(actions, ensure_ascii=False)
 
 
@@ -454,7 +472,10 @@ R = TypeVar("R")
 
 
 def answers_of(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
-    """Do the work of a group. Return a result, or the error that refuses it, for each ticket."""
+    """Do the work of a group of tickets.
+
+    Return for each ticket its result, or the error that refuses the ticket.
+    """
     if is_alone(group):
         return [answer_of(tx, group[0])]
     db = tx.connection
@@ -484,7 +505,7 @@ def answer_of(tx: Transaction, ticket: CommitTicket) -> object:
 
 
 def answers_together(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
-    """Do the work of a group with few statements.
+    """Do the work of a group of tickets with few statements. Return the result of each.
 
     Raises:
         AlveusError, `Connection.taken`: A ticket is refused; the transaction must be undone.
@@ -502,12 +523,12 @@ def answers_together(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence
 
 
 def answers_one_by_one(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
-    """Do the work of a group, each ticket in a savepoint."""
+    """Do the work of each ticket in a savepoint. Return the results, or errors that refuse it."""
     return [_in_savepoint(tx, partial(answer_of, ticket=ticket)) for ticket in group]
 
 
 def _in_savepoint(tx: Transaction, work: Callable[[Transaction], R]) -> R | AlveusError:
-    """Do the work in a savepoint. Return its result, or the error that refuses it."""
+    """Do *work* in a savepoint. Return its result, or its error, whose changes are undone."""
     db = tx.connection
     db.execute("SAVEPOINT batch")
     try:

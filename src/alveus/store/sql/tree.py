@@ -25,7 +25,7 @@ from alveus.values import wire
 from alveus.values.storable import Path, Value
 
 MAX_NODES = 1 << 20
-"""The most nodes that one batch may make: their ids lie between two commit numbers."""
+"""The most nodes that one batch may make: 20 bits of an id number the nodes of one commit."""
 
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 
@@ -35,7 +35,7 @@ GATHERED_BYTES = 8 * 1024 * 1024
 """The most bytes of packed values that are collected before their rows are written."""
 
 FEW = 4
-"""Fewer nodes of one object than these are looked up one by one."""
+"""The fewest nodes of one object that one query looks up; fewer are looked up one by one."""
 
 MOST_FORESEEN = 100
 """The most nodes that are looked up one by one in advance."""
@@ -64,11 +64,11 @@ _BELOW = """
     )
     SELECT id, begun, place, path FROM below
 """
-"""All nodes below an object; the order of the join prevents a scan of the whole tree."""
+"""Finds all nodes below an object. The order of the join prevents a scan of the whole tree."""
 
 
 def unescaped(name: str) -> str:
-    """Return the name that was passed to `escaped`."""
+    """Undo `escaped`: return the name that *name* was made from."""
     return _ESCAPE.sub(r"\1", name) if "\\" in name else name
 
 
@@ -78,7 +78,7 @@ def joined(path: Path) -> str:
 
 
 def split(text: str) -> Path:
-    """Return the path that was passed to `joined`."""
+    """Undo `joined`: return the path that *text* was made from."""
     return tuple(map(unescaped, _NAME.findall(text)))
 
 
@@ -91,7 +91,11 @@ def apply_tree(
     number: int,
     live: LiveNodes,
 ) -> list[int]:
-    """Apply deltas, and keep the known *live* nodes up to date. Return the removed rows."""
+    """Apply *deltas* to the tree of *scope*. Return the rows of the nodes that were removed.
+
+    Args:
+        live: The cached live nodes of the tree, which this function updates.
+    """
     if not deltas:
         return []
     if scope in pending_rows.node_scopes:
@@ -118,7 +122,10 @@ def lookups(
 def _looked_up_together(
     deltas: Sequence[TreeDelta], live: LiveNodes
 ) -> dict[Path, dict[str, None]]:
-    """Return the names of nodes that one query per object looks up, by their object."""
+    """Return the names of the nodes that are looked up by one query per object.
+
+    The keys are the paths of the objects that contain the nodes.
+    """
     if len(deltas) < FEW:
         return {}
     names_by_parent: dict[Path, dict[str, None]] = {}
@@ -141,7 +148,7 @@ def _latest_of(db: Connection, scope: int, above: Path, names: Iterable[str]) ->
 
 
 class TreeWriter:
-    """Writes deltas. Rows are looked up, ended and inserted many at a time."""
+    """Writes the deltas of one batch. Rows are looked up, ended and inserted many at a time."""
 
     def __init__(
         self, db: Connection, pending_rows: PendingRows, scope: int, number: int, live: LiveNodes
@@ -156,7 +163,7 @@ class TreeWriter:
         self._live_nodes = live
 
     def run(self, deltas: Sequence[TreeDelta]) -> list[int]:
-        """Apply deltas in order. Return the removed rows."""
+        """Apply *deltas* in order. Return the rows of the nodes that were removed."""
         self._look_up(deltas)
         for delta in deltas:
             if isinstance(delta, (Put, Create)):
@@ -172,7 +179,7 @@ class TreeWriter:
         return self._removed_rows
 
     def _look_up(self, deltas: Sequence[TreeDelta]) -> None:
-        """Look up the nodes of the deltas, with one query for each object that contains many."""
+        """Look up the nodes of objects with many changed nodes, with one query for each object."""
         for above, names in _looked_up_together(deltas, self._live_nodes).items():
             self._live_nodes.update(dict.fromkeys([(*above, name) for name in names]))
             nodes = self._db.execute(*_latest_of(self._db, self._scope, above, names))
@@ -219,7 +226,7 @@ class TreeWriter:
             self._objects.add(path)
 
     def _gather(self, row: Row, size: int) -> None:
-        """Collect a row to insert; write the rows once their values have many bytes."""
+        """Collect a row to insert. Write all collected rows once they exceed `GATHERED_BYTES`."""
         self._gathered.add(INSERT_NODE, row)
         self._gathered_bytes += size
         if self._gathered_bytes > GATHERED_BYTES:
@@ -263,8 +270,11 @@ class TreeWriter:
         self._flush()
 
     def _replace(self, row: int, begin_commit: int, position: int) -> None:
-        """End a version whose position the next version takes."""
-        if begin_commit == self._number:  # made by this very commit: it never existed
+        """End the version *row* of a node that gets a new version.
+
+        The new version keeps *position*, by which the fields of an object are sorted.
+        """
+        if begin_commit == self._number:  # made by this very commit, so nobody ever saw it
             self._flush()
             self._db.execute("DELETE FROM node WHERE id = ?", (row,))
         else:
@@ -272,7 +282,11 @@ class TreeWriter:
             self._replaced_rows[position] = row
 
     def _remove(self, row: int, begin_commit: int, position: int) -> None:
-        """End a node; if this commit replaced it before, end the version from before the commit."""
+        """End the live version of a node that is removed, and record the removed row.
+
+        A version that this very commit made is deleted. If it replaced a version from before the
+        commit, the row of that version is recorded.
+        """
         if begin_commit != self._number:
             self._gathered.add(END_NODE, (self._number, row))
             self._removed_rows.append(row)
@@ -303,9 +317,10 @@ _FEW_ENDED = f"{_FEW} AND ended > ?3 AND begun <= ?3 LIMIT ?5"
 
 
 def read_node(db: Connection, scope: int, path: Path, *, at: int | None, now: int) -> Node | None:
-    """Return the node at *path* after commit *at*.
+    """Return the node at *path* after commit *at*, or today's node if *at* is None.
 
-    The ancestors are not read: they exist as long as the node does, and expire no earlier.
+    Return None if no node exists, or if it expired by *now*. The ancestors are not read: they exist
+    as long as the node does, and expire no earlier.
     """
     parent, name = joined(path[:-1]), escaped(path[-1])
     row = first(db, _NODE, scope, parent, name)
@@ -329,7 +344,12 @@ def commits_of_node(db: Connection, scope: int, path: Path) -> list[int]:
 
 
 def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | None) -> list[Row]:
-    """Return position, name, expiry and column *value* of the fields of an object, in order."""
+    """Return position, name, expiry and column *value* of the fields of an object, in order.
+
+    Args:
+        parent: The path of the object, as `joined` returns it.
+        at: The commit after which the object is read, or None for the last.
+    """
     columns = f"SELECT place, name, expires, {value} FROM node WHERE scope = ? AND parent IS ?"  # noqa: S608 - ours
     if at is None:
         rows = query(db, f"{columns} AND ended IS NULL", scope, parent)
@@ -343,7 +363,10 @@ def fields_of(db: Connection, value: str, scope: int, parent: str, at: int | Non
 def few_fields_of(
     db: Connection, scope: int, parent: str, *, at: int | None, most: int
 ) -> dict[str, Node | None] | None:
-    """Return the fields of an object by name, if they are few; see `Ledger.few_fields`."""
+    """Return the fields of an object by name, or None if there are more than *most*.
+
+    See `Ledger.few_fields`.
+    """
     bindings = (scope, parent, LARGEST if at is None else at, SMALL_BYTES, most + 1)
     asked = [_FEW_LIVE] if at is None else [_FEW_LIVE, _FEW_ENDED]
     rows = [row for found in db.query_all(*[(sql, bindings) for sql in asked]) for row in found]
@@ -383,7 +406,7 @@ def names_of(
 def key_range(
     column: str, *, prefix: str, after: str | None, newest_first: bool
 ) -> tuple[str, list[str]]:
-    """Return SQL conditions that limit a column to a range of texts, and their bindings."""
+    """Return SQL conditions that limit *column* to a range of texts, and their bindings."""
     bounds: list[tuple[str, str]] = []
     if prefix:
         bounds.append((">=", prefix))
@@ -417,15 +440,15 @@ MAX_KEPT_NODES = 512
 """The most nodes of one tree that are cached."""
 
 MAX_OBJECTS = 16
-"""The most objects of one tree whose fields are cached, besides those nodes."""
+"""The most results of `Ledger.few_fields` that are cached for one tree, besides its nodes."""
 
 
 class RecentTree:
-    """The cached part of a tree after commit *number*. Threads may share it, and add to it.
+    """The cached part of a tree after commit *number*. Threads may share the object and add to it.
 
     Attributes:
-        nodes: Values without expiry, and None for paths without a node.
-        few: Results of `Ledger.few_fields` by path and limit, if no field expires.
+        nodes: Nodes that do not expire, by path; None for a path without a node.
+        few: Results of `Ledger.few_fields` in which no field expires, by path and limit.
     """
 
     __slots__ = ("few", "nodes", "number")
@@ -436,7 +459,10 @@ class RecentTree:
         self.few: dict[tuple[Path, int], dict[str, Node | None] | None] = {}
 
     def keep_node(self, path: Path, node: Node | None, *, now: int) -> None:
-        """Cache the node read at *path*; by *now* a node there may have expired."""
+        """Cache the node that was read at *path*, or None, if the answer holds at any time.
+
+        None is cached only if *now* is 0 or less: later, a node may be missing since it expired.
+        """
         is_certain = now <= 0 if node is None else _is_kept(node)
         if is_certain:
             if len(self.nodes) >= MAX_KEPT_NODES:
@@ -444,14 +470,17 @@ class RecentTree:
             self.nodes[path] = node
 
     def keep_few(self, path: Path, most: int, fields: dict[str, Node | None] | None) -> None:
-        """Cache the fields read of the object at *path*."""
+        """Cache the result of `Ledger.few_fields` for *path*, if each field is small and lasts."""
         if fields is None or all(node is not None and _is_kept(node) for node in fields.values()):
             if len(self.few) >= MAX_OBJECTS:
                 self.few.clear()
             self.few[path, most] = fields
 
     def after(self, deltas: Iterable[TreeDelta], number: int) -> RecentTree | None:
-        """Return the cache after the next commit. None means that its changes are not known."""
+        """Return the cache after commit *number*, which is the next and applies *deltas*.
+
+        Return None if the changes are not simple puts, so that their result is unknown.
+        """
         new, nodes = RecentTree(number), self.nodes.copy()
         kept: dict[Path, dict[str, Node]] = {}
         dropped: set[Path] = set()
@@ -484,13 +513,13 @@ class RecentTrees:
         self._trees: dict[Scope, RecentTree] = {}
 
     def read_head(self, scope: Scope, number: int) -> None:
-        """Record that *number* is the last commit of a tree."""
+        """Record that *number* is the last commit of a tree. Drop the cache of another commit."""
         known = self._trees.get(scope)
         if known is None or known.number != number:
             self._keep(scope, RecentTree(number))
 
     def at(self, scope: Scope, number: int | None) -> RecentTree | None:
-        """Return the cache of a tree after commit *number*, or None if that is not cached."""
+        """Return the cache of a tree after commit *number*, or None if there is no such cache."""
         known = self._trees.get(scope)
         return known if known is not None and known.number == number else None
 

@@ -89,8 +89,8 @@ class RunRow:
     """A run that has not ended.
 
     Attributes:
-        has_sensory: Whether one of its steps may hold sensory memory.
-        next_ordinal: The ordinal after its last step.
+        has_sensory: Whether a step of the run may hold sensory memory.
+        next_ordinal: The ordinal of the run's next step.
     """
 
     agent: int
@@ -102,13 +102,16 @@ class RunRow:
 
 
 NODE_WRITES = (END_NODE, INSERT_NODE)
-"""Ends come first, as a name has one live version."""
+"""The statements that write nodes. Versions end first, as a name may have one live version."""
 
 _ORDER = (
     INHERIT_LINKS, INHERIT_STUBS, INSERT_LINK, INSERT_ACCESS, *NODE_WRITES, MOVE_HEAD, BEGIN_RUN,
     INSERT_STEP, INSERT_OUTPUT, END_RUN, END_SENSORY,
 )  # fmt: skip
-"""The order of the statements: after items, and rows before the rows that refer to them."""
+"""The statements of `PendingRows.rows`, in the order of writing, which is after the items.
+
+Rows are written before the rows that refer to them.
+"""
 
 _Added: TypeAlias = tuple[int, int, int, int, int, int]
 """Items that one call added: set, commit, first row, count, tokens, bytes."""
@@ -116,16 +119,19 @@ _Added: TypeAlias = tuple[int, int, int, int, int, int]
 
 @dataclass(slots=True, eq=False)
 class PendingRows:
-    """Rows that a transaction will write, many with one statement; before one is read, or ended.
+    """Collects the rows that a transaction inserts, to write many with one statement.
+
+    The rows must be flushed before one of them is read, or ended.
 
     Attributes:
         runs: The cached runs; a run that ended leaves the cache when its end is written.
         rows: The rows by statement.
         node_scopes: Scopes of the pending nodes.
-        heads: The last commit that changed the tree of a scope.
-        key_usages: Items and bytes of keys with limits, once all rows are inserted.
+        heads: The last commit that changed the tree of a scope, by scope.
+        key_usages: The items and bytes that keys with limits will have once all rows are written.
         item_ids: The ids of all pending items, by set.
         item_scopes: Scopes of the batches that changed items since the last flush.
+        ops: The op names of the pending commits.
     """
 
     connection: Connection
@@ -143,7 +149,7 @@ class PendingRows:
     _added: list[_Added] = field(default_factory=list[_Added])
 
     def add(self, statement: str, *rows: Row) -> None:
-        """Add rows of a statement in `_ORDER`."""
+        """Collect *rows*, the bindings with which *statement* of `_ORDER` will run."""
         if rows:
             self.rows.setdefault(statement, []).extend(rows)
 
@@ -153,8 +159,8 @@ class PendingRows:
         """Add a version that a commit begins in set *number*.
 
         Args:
-            version: Its row, the row of its first version, its number, and when the item was
-                created and updated.
+            version: The version's row, the row of the item's first version, the version's number,
+                and when the item was created and updated.
         """
         self._add_versions(number, commit, [(version, r)])
         self.item_ids.setdefault(number, set()).add(r.id)
@@ -162,7 +168,10 @@ class PendingRows:
     def add_items(
         self, number: int, commit: int, records: list[ItemRecord], row: int, now: int
     ) -> None:
-        """Add the first versions of items, made by one commit at one time, from *row* on."""
+        """Add the first versions of items that one commit adds to set *number* at time *now*.
+
+        The versions get the rows from *row* on.
+        """
         rows = [row + index for index in range(len(records))]  # a range would drop a row's type
         versions = [(row, row, 1, now, now) for row in rows]
         self._add_versions(number, commit, list(zip(versions, records, strict=True)))
@@ -197,7 +206,7 @@ class PendingRows:
         self._added.append((number, commit, versions[0][0][0], len(versions), tokens, size))
 
     def has_item(self, number: int, item_id: str) -> bool:
-        """Return whether an item with this id is pending, in a set."""
+        """Return whether an item with this id is pending in set *number*."""
         return number in self.item_ids and item_id in self.item_ids[number]
 
     @property
@@ -213,13 +222,13 @@ class PendingRows:
     def until(self, number: int, now: int) -> tuple[int, int]:
         """Return a time, and microseconds to subtract from it.
 
-        All written items of a set up to then are older than the pending ones.
+        All written items of set *number* up to the resulting time are older than its pending items.
         """
         rows = [row for row in self._items if row[1] == number]
         times = [row[6] for row in rows]
         if not times:
             return 1 << 62, 0
-        is_version = any(row[3] != row[0] for row in rows)  # maybe older than its time
+        is_version = any(row[3] != row[0] for row in rows)  # it may sort before items of its time
         return min([now if time is None else time for time in times]), int(is_version)
 
     def add_commit(self, row: Row) -> None:
@@ -250,13 +259,13 @@ class PendingRows:
             self.connection.write(*writes)
 
     def flush_nodes(self) -> None:
-        """Write the nodes."""
+        """Write the pending nodes only."""
         writes = [(sql, self.rows.pop(sql)) for sql in NODE_WRITES if sql in self.rows]
         self.node_scopes.clear()
         self.connection.write(*writes)
 
     def _item_writes(self) -> list[Write]:
-        """Return the statements that insert, count and log items and features."""
+        """Return the statements that insert, count and log the pending items and features."""
         lines: list[Row] = []
         counts: dict[int, tuple[int, int, int]] = {}
         last = None
@@ -297,7 +306,7 @@ def _size(rows: Sequence[Row]) -> int:
 
 
 CACHED = 20_000
-"""The most runs, lanes and leases that are cached, of each."""
+"""The most runs that are cached; as many lanes and as many leases may be cached."""
 
 LAST_RUN = """
     SELECT max(id) FROM
@@ -331,7 +340,12 @@ USES_PER_LOOK = 32
 
 @dataclass(slots=True)
 class LaneRow:
-    """A lane: the number of its next run, and the number of its open runs."""
+    """A lane, which is the queue of one agent and key.
+
+    Attributes:
+        next_number: The number that the lane's next run gets.
+        open_runs: How many runs of the lane have not ended.
+    """
 
     scope: Scope
     id: int
@@ -341,7 +355,7 @@ class LaneRow:
 
 @dataclass
 class RunCache:
-    """The runs in a writer's cache; cleared with the rest of the cache."""
+    """The part of a `WriterCache` about agents, lanes, runs and leases."""
 
     last_run: int | None = None
     agents: dict[tuple[str, str], int] = field(default_factory=dict[tuple[str, str], int])
@@ -360,7 +374,7 @@ class RunCache:
                 each.clear()
 
     def next_run(self, db: Connection) -> int:
-        """Return the id of a new run; ids are never reused, even after pruning."""
+        """Return the id for a new run. Ids are never reused, even after pruning."""
         last = first(db, LAST_RUN) if self.last_run is None else self.last_run
         self.last_run = last + 1
         return last + 1
@@ -380,7 +394,7 @@ LiveNode: TypeAlias = tuple[int, int, int, int]
 """A live version of a node: row, position, whether it is an object, and its first commit."""
 
 LiveNodes: TypeAlias = "dict[Path, LiveNode | None]"
-"""Live versions of a tree's nodes by path. None means that no node exists."""
+"""Live versions of a tree's nodes by path; None for a path where no node exists."""
 
 
 @dataclass
@@ -388,10 +402,10 @@ class WriterCache:
     """Data read from the database that are still current; replaced when another connection wrote.
 
     Attributes:
-        version: SQLite's number of the state that was read. None means no state.
-        number: The last commit. None means not looked up.
-        time: The time of that commit.
-        corroborated: The last `Batch.corroborated`.
+        version: SQLite's number of the state that was read, or None if no state was read.
+        number: The number of the last commit, or None if it was not looked up.
+        time: The time of the last commit.
+        corroborated: The last `Batch.corroborated` that was not None, if any.
         nodes: Live nodes by scope; also cleared when a sweep may have deleted some.
         expected: The notes that the last batch expected, which are unchanged.
     """
@@ -417,7 +431,7 @@ class WriterCache:
         return WriterCache(scopes=self.scopes, sets=self.sets, notes=self.notes, runs=runs)
 
     def trim(self, scope: int) -> None:
-        """Drop the nodes of a scope, or of all scopes, if they are too many."""
+        """Drop the nodes of *scope* if they are too many, and all nodes if the scopes are."""
         if len(self.nodes[scope]) > MAX_NODES_PER_TREE:
             del self.nodes[scope]
         if len(self.nodes) > MAX_CACHED_TREES:
@@ -468,7 +482,7 @@ class ScopeRows:
         return self._cache.sets[ref]
 
     def begin(self) -> None:
-        """Begin a transaction: sets made in the last one no longer count as new."""
+        """Begin a transaction: sets made in the last transaction no longer count as new."""
         self._new_sets.clear()
 
     def is_first_used(self, number: int) -> bool:
@@ -478,7 +492,11 @@ class ScopeRows:
         return is_new
 
     def define(self, define: Define) -> None:
-        """Make a set, or with *replace* change its definition."""
+        """Make a set, or if *define.replace* is true, change the definition of an existing set.
+
+        Raises:
+            SetDefinitionConflict: The set exists with another definition, which may not be changed.
+        """
         set_row = self.set_row(define.set)
         if set_row is not None and not define.replace:
             if set_row[1] != define.definition:
