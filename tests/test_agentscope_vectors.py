@@ -220,8 +220,8 @@ def test_a14_fewer_than_none(abc):
         abc.get_memory(recent_n=-1)
 
 
-def test_a15_places_count_inside_what_is_looked_at(abc):
-    """Both: with the last two, place 0 is the first of those."""
+def test_a15_positions_count_inside_what_is_looked_at(abc):
+    """Both: with the last two, position 0 is the first of those."""
     assert abc.get_memory(recent_n=2, filter_func=lambda i, _: i == 0) == [B]
 
 
@@ -241,7 +241,7 @@ def test_a17_what_is_returned_is_a_copy(abc):
     assert abc.get_memory() == [A, B, C]
 
 
-def test_a18_places_that_are_not_there(abc, caplog):
+def test_a18_positions_that_are_not_there(abc, caplog):
     """Both: a warning, and nothing is deleted."""
     with caplog.at_level(logging.WARNING):
         assert abc.delete(-1) == 0
@@ -250,15 +250,15 @@ def test_a18_places_that_are_not_there(abc, caplog):
     assert abc.size() == 3
 
 
-def test_a19_several_places(abc):
-    """Both: messages of several places are deleted."""
+def test_a19_several_positions(abc):
+    """Both: messages of several positions are deleted."""
     assert abc.delete([0, 2]) == 2
     assert abc.get_memory() == [B]
 
 
 @pytest.mark.parametrize("kind", [tuple, set, iter])
 def test_a20_any_iterable(make, kind):
-    """AgentScope: places are an int or a list.
+    """AgentScope: positions are an int or a list.
 
     alveus: or any iterable, as its documentation says.
     """
@@ -268,14 +268,14 @@ def test_a20_any_iterable(make, kind):
     assert memory.get_memory() == [B]
 
 
-def test_a21_what_is_no_place(make):
+def test_a21_what_is_no_position(make):
     """AgentScope: nothing is said of it where the memory is empty. alveus: a TypeError."""
     with pytest.raises(TypeError, match="index"):
         make().delete("x")
 
 
 def test_a22_export_without_a_target(abc):
-    """AgentScope: a NotImplementedError; a list that is asked for is the memory's own.
+    """AgentScope: a NotImplementedError; a list that is asked for is the memory's list.
 
     alveus: a ValueError, and a copy.
     """
@@ -313,7 +313,7 @@ def test_a24_load_a_file(abc, make, tmp_path):
 def test_a25_load_over_what_is_held(abc, make, tmp_path):
     """AgentScope: the old messages are lost, and the new ones.
 
-    alveus: the new ones take the place of the old, or nothing is changed.
+    alveus: the new ones replace the old, or nothing is changed.
     """
     abc.export(file_path=tmp_path / "messages.json")
     other = make()
@@ -328,7 +328,7 @@ def test_a25_load_over_what_is_held(abc, make, tmp_path):
 
 
 def test_a26_load_messages(make):
-    """Both: a list is added; one message takes the place of what is held."""
+    """Both: a list is added; one message replaces what is held."""
     memory = make()
     memory.load([A, B, C])
     assert memory.size() == 3
@@ -402,7 +402,7 @@ def embedded(make: Any) -> TemporaryMemory:
 
 
 def test_a33_the_nearest(make):
-    """Both: score, place and message."""
+    """Both: score, position and message."""
     memory = embedded(make)
     hits = memory.retrieve_by_embedding([1, 0.1], lambda a, b: float(np.dot(a, b)))
     assert [(hit["score"], hit["index"]) for hit in hits] == [(1.0, 0)]
@@ -553,7 +553,7 @@ def ids(messages: Any) -> list[str]:
     return [message["id"] for message in messages]
 
 
-def test_a46_a_place_that_is_not_there(make):
+def test_a46_a_position_that_is_not_there(make):
     """AgentScope: an IndexError. alveus: the same, with missing="raise"; nothing is deleted."""
     memory = make(missing="raise")
     memory.add([A, B])
@@ -568,7 +568,7 @@ def test_a46_a_place_that_is_not_there(make):
         make(missing="ignore")
 
 
-def test_a47_an_iterator_of_places(make):
+def test_a47_an_iterator_of_positions(make):
     """AgentScope: the check consumes it, and nothing is deleted. alveus: it is deleted."""
     memory = make()
     memory.add([A, B])
@@ -750,7 +750,7 @@ def test_a71_names_with_hyphens(tmp_path):
 
 
 def test_a72_two_writers(tmp_path):
-    """AgentScope: in SQL their places collide. alveus: one order, the same for both, no gaps."""
+    """AgentScope: in SQL their positions collide. alveus: one order, the same for both, no gaps."""
     path = tmp_path / "app.db"
     with Memory.open(path, embedder="words") as one, Memory.open(path, embedder="words") as two:
         talks = [opened.key("ada").conversation("talk") for opened in (one, two)]
@@ -772,7 +772,7 @@ def test_a73_a_summary_in_another_process(tmp_path):
         assert talk.size() == 2
 
 
-def test_a74_items_of_ones_own(key):
+def test_a74_items_of_the_user(key):
     """AgentScope: the id of an invocation is lost. alveus: every item is kept."""
     message = Msg("u", "x", role="user", invocation_id="i")
     assert Msg.from_dict(message.to_dict()) == message
@@ -1187,7 +1187,7 @@ def test_the_memory_of_the_document(make, tmp_path, monkeypatch):
 
 
 def test_the_first_of_one_id_stays_where_it_is(make):
-    """Of two messages with one id in a call the first is added, at its place."""
+    """Of two messages with one id in a call the first is added, at its position."""
     memory = make()
     memory.add([A, B, {**A, "content": "other"}])
     assert said(memory.get_memory()) == ["A", "B"]
@@ -1227,7 +1227,7 @@ def test_what_is_missing_of_a_message_is_made():
 
 
 def test_two_delete_at_once(make):
-    """A place is that of the moment: both delete, nothing is deleted twice, and nobody fails."""
+    """A position is that of the moment: both delete, nothing is deleted twice, and nobody fails."""
     memory = make()
     memory.add([Msg("u", str(n)) for n in range(80)])
     with ThreadPoolExecutor(2) as pool:
@@ -1269,7 +1269,7 @@ def test_embeddings_of_messages_without_an_id(make):
 
 
 def test_in_a_batch_all_is_of_one_commit(tmp_path):
-    """Messages that take the place of others in a batch: with its commit, or not at all."""
+    """Messages that replace others in a batch: with its commit, or not at all."""
     with Memory.open(tmp_path / "app.db", embedder="words") as opened:
         ada = opened.key("ada")
         memory = TemporaryMemory(memory=ada)

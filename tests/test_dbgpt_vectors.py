@@ -186,7 +186,7 @@ async def test_d1_importance_without_a_scorer():
 async def test_d2_a_rating_of_8():
     """DB-GPT: 1.2, the rating times the layer's weight.
 
-    alveus: 0.778, the rating's place between 1 and 10; with profile="dbgpt" as there.
+    alveus: 0.778, the rating's position between 1 and 10; with profile="dbgpt" as there.
     """
     memory = with_scorer(ShortTermMemory(), 8)
     assert await memory.score_memory_importance([frag("a")]) == [pytest.approx(7 / 9)]
@@ -727,7 +727,7 @@ async def test_d51_a_second_read():
 async def test_d52_a_clone_without_a_name():
     """DB-GPT: an error, "name is required.".
 
-    alveus: a clone has a name of its own, and holds nothing.
+    alveus: a clone has a separate name, and holds nothing.
     """
     with Store.open(embedder="words") as store:
         memory = LongTermMemory(memory=store.key("ada"))

@@ -10,7 +10,7 @@ import pytest
 from alveus import Memory
 from alveus.server.tokens import TokenFile
 from alveus.transfer import Target, import_file
-from alveus.transfer.mem0 import MemoryPlace, uuid_of
+from alveus.transfer.mem0 import Mem0Location, uuid_of
 from test_server import ServedHere
 
 ADD, ALL, SEARCH, ONE = "/v3/memories/add/", "/v3/memories/", "/v3/memories/search/", "/v1/memories"
@@ -432,14 +432,14 @@ def test_an_id_is_that_of_the_item_wherever_it_is(served, tmp_path):
         memory.key("bob").set("notes").add("Not shown.", id=same)
         memory.key("bob").add("Bob's.", id=same)
     (shown,) = served.ask("POST", ALL, {"filters": {"agent_id": "bot"}})[1]["results"]
-    assert shown["id"] == MemoryPlace("agent:bot", "facts", "n-1").packed
+    assert shown["id"] == Mem0Location("agent:bot", "facts", "n-1").packed
     for each, text in ((shown["id"], "Two."), (same, "Bob's."), (same.upper(), "Bob's.")):
         assert served.ask("GET", f"{ONE}/{each}/")[1]["memory"] == text
     with Memory.open(tmp_path / "memory.db", embedder="words") as memory:
         memory.key("ada").add("Ada's.", id=same)
     status, told = served.ask("DELETE", f"{ONE}/{same}/")
     assert (status, "several memories" in told["detail"]) == (400, True)
-    bobs = MemoryPlace("bob", "default", same).packed
+    bobs = Mem0Location("bob", "default", same).packed
     assert bobs in told["detail"]
     either = {"OR": [{"user_id": "ada"}, {"agent_id": "bot"}]}
     for ids, texts in (
@@ -597,7 +597,7 @@ def test_what_is_not_served_is_refused_by_name(served):
     for wrong in ("nothing", "m%2F1", "WzFd", "WyIiLCIiLCIiXQ", "%C3%A4"):
         for place in (f"{ONE}/{wrong}/", f"{ONE}/{wrong}/history/"):
             assert "is no id of a memory" in refused("GET", place)
-    for gone in (NOBODYS, NOBODYS.upper(), MemoryPlace("ada", "default", "x").packed):
+    for gone in (NOBODYS, NOBODYS.upper(), Mem0Location("ada", "default", "x").packed):
         assert served.ask("GET", f"{ONE}/{gone}/")[0] == 404
         assert served.ask("GET", f"{ONE}/{gone}/history/")[0] == 404
     for method, path in UNSERVED:

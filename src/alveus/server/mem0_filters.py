@@ -9,7 +9,7 @@ from typing import Any, TypeAlias, cast
 
 from alveus.errors import InvalidInput
 from alveus.memory.remote.codecs import value_of
-from alveus.transfer.mem0 import ENTITIES, KINDS, MARKS, Entity, MemoryPlace, entity_name
+from alveus.transfer.mem0 import ENTITIES, KINDS, MARKS, Entity, Mem0Location, entity_name
 
 Where: TypeAlias = dict[str, Any]
 """A filter of mem0 or of alveus."""
@@ -101,7 +101,7 @@ def _among(operand: object, key: str) -> Where:
     for each in ids:
         if not isinstance(each, str):
             raise InvalidInput('memory_ids must be a list of ids, or {"in": [ids]}')
-        location = MemoryPlace.unpacked(each)
+        location = Mem0Location.unpacked(each)
         if location is None or location.key == key:
             chosen.append(each.lower() if location is None else location.item_id)
     return {"$id": {"in": chosen}}

@@ -48,8 +48,8 @@ from alveus.transfer.mem0 import (
     MARKS,
     SETS,
     Entity,
+    Mem0Location,
     Mem0Memory,
-    MemoryPlace,
     end_of,
     entity_name,
     uuid_of,
@@ -235,21 +235,21 @@ def _open(caller: Caller, key: str, access: Access) -> KeyMemory:
     return caller.key(_space(caller), key, access)
 
 
-def _located(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
+def _located(caller: Caller, memory_id: str, access: Access) -> Mem0Location:
     """Return the location of a mem0 id; its item may have been deleted.
 
     Raises:
         InvalidInput: The id is invalid, or items of several keys have it.
         NotFound: No item that the token may read has or had this id.
     """
-    packed, item_id = MemoryPlace.unpacked(memory_id), uuid_of(memory_id)
+    packed, item_id = Mem0Location.unpacked(memory_id), uuid_of(memory_id)
     if packed is not None:
         return packed
     if item_id is None:
         raise InvalidInput(f"{memory_id!r:.80} is no id of a memory, such as answers name: a UUID")
     memory, space = caller.memory(_space(caller), access), _space(caller)
     found = [
-        MemoryPlace(ref.scope.key or "", ref.name, item_id)
+        Mem0Location(ref.scope.key or "", ref.name, item_id)
         for ref in memory.store.sets_of_item(space, item_id)
         if ref.name in SETS and (ref.scope.key or "").startswith(caller.token.keys)
     ]
@@ -264,7 +264,7 @@ def _located(caller: Caller, memory_id: str, access: Access) -> MemoryPlace:
     return found[0]
 
 
-def _found(caller: Caller, memory_id: str, access: Access) -> tuple[MemoryPlace, MemorySet, Item]:
+def _found(caller: Caller, memory_id: str, access: Access) -> tuple[Mem0Location, MemorySet, Item]:
     """Return a memory with its location and its set.
 
     Raises:
@@ -320,13 +320,13 @@ def _expiry(day: date | None) -> datetime | None:
 
 def _shown(key: str, item: Item) -> Document:
     fields = Mem0Memory.of_item(key, item).fields()
-    at = MemoryPlace(key, item.set_name or "", item.id or "")
+    at = Mem0Location(key, item.set_name or "", item.id or "")
     return {"id": at.id, **cast("Document", wired(fields))}
 
 
 def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) -> Document:
     answer = {"event": event, "memory": text, "data": {"memory": text}}
-    return {"id": MemoryPlace(key, set_name, item_id).id, **answer}
+    return {"id": Mem0Location(key, set_name, item_id).id, **answer}
 
 
 @router.get("/v1/ping")
@@ -538,7 +538,7 @@ def history(caller: Asking, memory_id: str) -> list[Document]:
     return rows
 
 
-def _history_row(at: MemoryPlace, old: Item | None, new: Item | None, event: str) -> Document:
+def _history_row(at: Mem0Location, old: Item | None, new: Item | None, event: str) -> Document:
     shown = _shown(at.key, cast("Item", new or old))
     return {
         "id": f"{at.id}:{event}:{new.version if new is not None else 0}",
@@ -635,8 +635,8 @@ def batch_delete(caller: Asking, body: Mem0Deletions) -> Document:
     return {"message": f"Successfully deleted {len(located)} memories"}
 
 
-def _retire(caller: Caller, located: Iterable[MemoryPlace]) -> None:
-    by_key: dict[str, list[MemoryPlace]] = {}
+def _retire(caller: Caller, located: Iterable[Mem0Location]) -> None:
+    by_key: dict[str, list[Mem0Location]] = {}
     for at in located:
         by_key.setdefault(at.key, []).append(at)
     for key, inside in by_key.items():
@@ -661,7 +661,7 @@ def delete_all(
     given: Where = {entity: name for entity, name in named if name is not None}
     chosen = given if filters is None else {"AND": [read_filters(filters), given]}
     found = _listed(caller, chosen, "write", ended=True)
-    _retire(caller, [MemoryPlace(key, item.set_name or "", item.id or "") for key, item in found])
+    _retire(caller, [Mem0Location(key, item.set_name or "", item.id or "") for key, item in found])
     return {"message": "Memories deleted successfully!"}
 
 

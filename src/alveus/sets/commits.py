@@ -23,7 +23,7 @@ from alveus.store import (
     TreeDelta,
 )
 from alveus.store.ledger import UNOBSERVED
-from alveus.store.running_keys import refuse_own_tree
+from alveus.store.running_keys import refuse_tree_in_run
 from alveus.values.ids import derived_ids, new_id
 from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked
@@ -245,7 +245,7 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     if not (draft.items or draft.define or state or op):
         return None
     if state:
-        refuse_own_tree(engine.store, draft.scope)
+        refuse_tree_in_run(engine.store, draft.scope)
     now, corroborated = engine.clock.times()
     batch = Batch(
         scope=draft.scope,

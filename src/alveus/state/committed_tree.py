@@ -24,7 +24,7 @@ from alveus.state.tree_values import (
     ttl_us,
 )
 from alveus.store import Batch, Clear, Create, Delete, Ledger, Node, Put, Refresh, Scope, TreeDelta
-from alveus.store.running_keys import refuse_own_tree
+from alveus.store.running_keys import refuse_tree_in_run
 from alveus.store.scope import NameRange
 from alveus.store.times import FOREVER, AsOf, check_tree, moment_of
 from alveus.values import wire
@@ -174,7 +174,7 @@ class CommittedTree:
             IdempotencyConflict: The idempotency key was used for another request.
             Unavailable: The store cannot be written now.
         """
-        refuse_own_tree(self.ledger, self.scope)
+        refuse_tree_in_run(self.ledger, self.scope)
         backoff = Backoff(self.scope, self.wait_s)
         request_digest = (
             self._digest([checked(part, nan=True) for part in request]) if self.op else None

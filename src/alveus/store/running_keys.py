@@ -64,7 +64,7 @@ def draft_of(store: object, scope: Scope) -> object | None:
     return None
 
 
-def refuse_own_tree(store: object, scope: Scope) -> None:
+def refuse_tree_in_run(store: object, scope: Scope) -> None:
     """Raise `InvalidInput` if an action would wait for its key, to change its exact tree."""
     if _holds(store, scope):
         raise InvalidInput(
@@ -73,7 +73,7 @@ def refuse_own_tree(store: object, scope: Scope) -> None:
         )
 
 
-def refuse_own_run(store: object, scope: Scope) -> None:
+def refuse_in_run(store: object, scope: Scope) -> None:
     """Raise `InvalidInput` if an action would wait for another run of its key."""
     if _holds(store, scope):
         raise InvalidInput(
@@ -82,7 +82,7 @@ def refuse_own_run(store: object, scope: Scope) -> None:
         )
 
 
-def refuse_own_runner(owner: str, what: str) -> None:
+def refuse_in_runner(owner: str, what: str) -> None:
     """Raise `InvalidInput`, which names the call *what*, if an action would wait for its runner."""
     if any(name == owner for _, _, name, _ in _RUNNING.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

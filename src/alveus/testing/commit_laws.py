@@ -226,7 +226,7 @@ class CommitLaws(Laws):
         store.release_lease(lease)
         refused(store, StaleRun, batch(under=lease))
 
-    def test_an_epoch_is_that_of_its_own_key(self, store: Store) -> None:
+    def test_an_epoch_belongs_to_its_key(self, store: Store) -> None:
         """The lease of another key does not count, not even under an equal name in another space.
 
         A commit under the valid lease is accepted. Outside a run, no lease is needed.

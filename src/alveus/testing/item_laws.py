@@ -434,7 +434,7 @@ def texts(store: Store) -> list[str | None]:
 class UpsertLaws(Laws):
     """Laws of `Add.existing` and `Replace.upsert`."""
 
-    def test_an_upsert_takes_the_place_of_what_is_there(self, store: Store) -> None:
+    def test_an_upsert_replaces_what_is_there(self, store: Store) -> None:
         """An upsert makes the next version of an item, with its position and creation time."""
         write(store, add("i", "one"))
         write(store, Replace(NOTES, 1, record("i", "two")))
@@ -639,7 +639,7 @@ class SetLaws(Laws):
         assert [found.ref.name for found in store.set_infos(ADA)] == sorted(WORDS)
         assert [found.ref for found in store.set_infos(HANDBOOK)] == [BOOK]
 
-    def test_numbers_of_sets_are_their_own(self, store: Store) -> None:
+    def test_numbers_of_sets_are_unique(self, store: Store) -> None:
         """The number of a set is unique in the store and never changes."""
         refs = [SetRef(scope, name) for scope in (ADA, BOB, HANDBOOK) for name in ("a", "b")]
         for ref in refs:

@@ -206,7 +206,7 @@ class PastLaws(Laws):
         store.commit(batch(history_start=(5, 0)))
         assert (info(store).history_start, store.history_start(ADA)) == (7, (7, start + 7))
 
-    def test_a_batch_that_is_refused_moves_no_floor(self, store: Store) -> None:
+    def test_a_refused_batch_moves_no_start(self, store: Store) -> None:
         """A refused batch moves the start of no set and no tree."""
         write(store, add("i"), Put(("a",), 1))
         past = Past(NOTES, history_start=5, undone_compactions=[99])
@@ -228,7 +228,7 @@ class PastLaws(Laws):
 
     # --- effects
 
-    def test_effects_say_how_nodes_got_their_places(self, store: Store) -> None:
+    def test_effects_say_how_nodes_got_their_positions(self, store: Store) -> None:
         """A replaced value keeps its position. A commit made the rows that it began."""
         one = write(store, Put(("a",), 1), Put(("b",), 1)).number
         two = write(store, Put(("c",), 1), Put(("a",), 2)).number

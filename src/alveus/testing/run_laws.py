@@ -303,7 +303,7 @@ class LaneLaws(Laws):
         found = store.stats()
         assert (found.runs_waiting, found.runs_parked, found.runs_ended) == (3, 1, 3)
 
-    def test_a_parked_run_waits_again_in_its_place(self, store: Store) -> None:
+    def test_a_parked_run_waits_again_at_its_position(self, store: Store) -> None:
         """A retried run keeps its position, error, steps and contents, and continues there."""
         run, later = accept(store), accept(store)
         lease = leased(store)
@@ -752,7 +752,7 @@ class ProgressLaws(Laws):
         with pytest.raises(InvalidInput):
             Batch(scope=ADA, time=NOW, release=True)
 
-    def test_places_have_bounds(self) -> None:
+    def test_positions_have_bounds(self) -> None:
         """Positions in a run are bounded numbers."""
         for bad in (-1, 1 << 20):
             with pytest.raises(TooLarge):

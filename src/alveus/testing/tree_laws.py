@@ -133,7 +133,7 @@ class TreeLaws(Laws):
         assert fields(store) == ["a", "b"]
         assert node(store, "a") == Node(is_object=False, value=2)
 
-    def test_an_object_in_place_of_a_value_keeps_its_position(self, store: Store) -> None:
+    def test_an_object_that_replaces_a_value_keeps_its_position(self, store: Store) -> None:
         """An object that replaces a value is empty, and takes fields at once."""
         write(store, Put(("a",), 1), Put(("b",), 1))
         write(store, Create(("a",)), Put(("a", "x"), 1))
@@ -340,7 +340,7 @@ class TreeLaws(Laws):
             assert node(store, "a", at=at) is None
             assert fields(store, at=at) == []
 
-    def test_the_past_has_its_own_order(self, store: Store) -> None:
+    def test_the_past_keeps_its_order(self, store: Store) -> None:
         """In the past, a deleted and re-added field has its old position."""
         first = write(store, Put(("a",), 1), Put(("b",), 1)).number
         write(store, Delete(("a",)))
@@ -394,7 +394,7 @@ class ExpiryLaws(Laws):
         assert store.children(ADA, ("o",), at=None, now=SOON) == []
         assert tree(store, ADA, now=SOON) == []
 
-    def test_what_had_expired_is_deleted_by_who_puts_in_its_place(self, store: Store) -> None:
+    def test_a_put_deletes_what_had_expired(self, store: Store) -> None:
         """A put over an expired node makes a new node at the end, without the old expiry."""
         write(store, Put(("a",), 1, SOON), Put(("b",), 1))
         write(store, Delete(("a",)), Put(("a",), 2), time=SOON)

@@ -116,7 +116,7 @@ def entity_name(name: str, value: object) -> str:
     return value
 
 
-class MemoryPlace(NamedTuple):
+class Mem0Location(NamedTuple):
     """The key, the set and the id of an item with a memory of mem0."""
 
     key: str
@@ -135,7 +135,7 @@ class MemoryPlace(NamedTuple):
         return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
     @classmethod
-    def unpacked(cls, memory_id: str) -> MemoryPlace | None:
+    def unpacked(cls, memory_id: str) -> Mem0Location | None:
         """Return the location in a packed id. None for any other id."""
         try:
             padded = memory_id.encode() + b"=" * (-len(memory_id) % 4)

@@ -212,7 +212,7 @@ class DurableLaws(RunnerLaws):
         assert type(caught[0]) is type(caught[1]) is type(make(name))
         assert str(caught[0]) == str(caught[1])
 
-    def test_an_error_that_cannot_be_made_again_is_told(self, hall: Hall) -> None:
+    def test_an_error_that_cannot_be_made_again_is_reported(self, hall: Hall) -> None:
         """An error that cannot be made again is reported with its class name and message."""
         world, caught = World(), list[Exception]()
 

@@ -94,7 +94,7 @@ class FailureLaws(RunnerLaws):
         assert 'raise Broken("no such tent")' in told["traceback"]
         assert hall.run(behind.run).status == "waiting"
 
-    def test_a_parked_input_tries_again_when_it_is_told_to(self, hall: Hall) -> None:
+    def test_a_parked_input_tries_again_on_request(self, hall: Hall) -> None:
         """A repeated event id returns the error of its parked run.
 
         Only on request it runs again.
@@ -614,7 +614,7 @@ class RecoveryLaws(RunnerLaws):
         assert (hall.memory.key("ada").short_term.get("by"), hall.texts("ada")) == (2, ["by 2"])
         assert [output.value for output in following.outputs()] == [2]
 
-    def test_inputs_outlive_whoever_accepted_them(self, hall: Hall) -> None:
+    def test_inputs_outlive_their_runner(self, hall: Hall) -> None:
         """Inputs survive their runner. Any other runner takes them in order."""
         gate = ActionGate()
 

@@ -97,7 +97,7 @@ class InputLaws(RunnerLaws):
         named = hall.start(Agent("one", actions=[count]), name="named")
         assert (named.name, named.handle("ada", 1).number) == ("named", 0)
 
-    def test_whoever_does_not_wait_long_enough_is_told(self, hall: Hall) -> None:
+    def test_a_wait_that_is_too_short_ends_with_an_error(self, hall: Hall) -> None:
         """After a timeout, the run continues. Its ticket or event id gives the outputs later."""
         gate = ActionGate()
         wait = stopping(gate)
@@ -163,7 +163,7 @@ class InputLaws(RunnerLaws):
 
     # --- what may come in
 
-    def test_an_input_may_be_an_event_of_an_own_class(self, hall: Hall) -> None:
+    def test_an_input_may_be_an_event_of_a_users_class(self, hall: Hall) -> None:
         """An input may be a user's event, with its id or a new id, its key and its time."""
         seen: list[Any] = []
 

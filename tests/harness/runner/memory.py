@@ -36,7 +36,7 @@ class RunMemoryLaws(RunnerLaws):
 
     # --- one commit per action
 
-    def test_an_action_sees_its_own_writes_at_once(self, hall: Hall) -> None:
+    def test_an_action_sees_its_writes_at_once(self, hall: Hall) -> None:
         """An action reads its writes by value, id, list and search.
 
         So do later actions of the run.

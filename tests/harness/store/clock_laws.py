@@ -139,7 +139,7 @@ class ClockStepLaws(Laws):
                 assert one.created == store.time_of_commit(one.begin_commit)
         assert before == len(times)
 
-    def test_live_items_are_told_by_the_commits_that_added_them(self, store: Store) -> None:
+    def test_live_items_are_counted_by_their_commits(self, store: Store) -> None:
         """Live items are counted by the commit that added them, whatever updated them since."""
         write(store, add("a"), add("b"), time=NOW)
         write(store, add("c"), time=NOW + 1)

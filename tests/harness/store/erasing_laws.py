@@ -553,7 +553,7 @@ class ErasingRunLaws(Laws):
         assert len(erased.puts) == 1
         assert store.outputs("helper", "app") == []
 
-    def test_an_item_is_told_by_its_set_and_owner(self, store: Store) -> None:
+    def test_an_item_is_known_by_its_set_and_owner(self, store: Store) -> None:
         """An item with the same id in another set or knowledge does not count as read."""
         looked = (
             '{"items":[[null,"other",["i"]],["handbook","notes",["i"]]],'

@@ -236,7 +236,7 @@ class LineageLaws(Laws):
         refused(store, NotFound, Compact(NEVER, [], [], HOW))
         assert store.set_info(NEVER) is None
 
-    def test_a_compaction_adds_to_its_own_set(self) -> None:
+    def test_a_compaction_adds_to_its_set(self) -> None:
         """A compaction adds to the set that it compacts."""
         with pytest.raises(InvalidInput, match="notes"):
             compact(("i", 1), added=[derived("d", to=OTHERS)])
@@ -389,7 +389,7 @@ class LineageLaws(Laws):
         assert (error.what, error.capacity) == expected
         write(store, compact(("0", 1), ("1", 1), added=[]), add("2", "short"))
 
-    def test_a_set_at_its_mark_is_told(self, store: Store) -> None:
+    def test_a_set_at_its_mark_is_reported(self, store: Store) -> None:
         """An add reports a set at its mark. Items compacted in the same commit do not count."""
         strategy = Definition(capacity=10, compaction={"name": "merge"}, high_water=0.5)
         write(store, Define(NOTES, strategy), Define(OTHERS, Definition(capacity=1)))
@@ -518,7 +518,7 @@ class RetentionLaws(Laws):
         assert present(store.effects(two)).ended_items == []
         assert store.sweep(now=AGES) == 0
 
-    def test_a_set_that_is_not_told_keeps_everything(self, store: Store) -> None:
+    def test_a_set_without_a_retention_keeps_everything(self, store: Store) -> None:
         """A set without a retention keeps everything, until a new definition."""
         write(store, add("i"))
         write(store, Retire(NOTES, "i", 1))

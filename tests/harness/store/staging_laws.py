@@ -147,7 +147,7 @@ class StagingLaws(Laws):
         store.drop_staged_vectors()
         assert len(store.versions_to_stage([number], limit=9)) == len(["i", "j"])
 
-    def test_a_swap_puts_staged_vectors_in_place(self, store: Store) -> None:
+    def test_a_swap_replaces_vectors(self, store: Store) -> None:
         """A swap replaces vectors and notes.
 
         Items without staged vectors wait. Search is informed.

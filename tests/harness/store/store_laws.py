@@ -262,7 +262,7 @@ class HandleLaws(Laws):
             CALLS[call](store)
 
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
-    def test_a_forked_child_is_told_to_open_its_own(self, store: Store) -> None:
+    def test_a_forked_child_must_open_another(self, store: Store) -> None:
         """Every call in a forked child raises.
 
         The parent continues, also after the child's close.
@@ -438,7 +438,7 @@ class OutputLaws(Laws):
 
     # --- consumers
 
-    def test_a_new_consumer_stands_at_the_floor(self, store: Store) -> None:
+    def test_a_new_consumer_begins_at_the_first_output(self, store: Store) -> None:
         """A new consumer starts at the first kept output, or at 0 before any pruning."""
         assert store.consumer_position("helper", "app", "mail") == 0
         end(store, accept(store), ["1"])
@@ -553,7 +553,7 @@ class OutputLaws(Laws):
         assert events(store, floor) == ["3"]
         assert events(store, agent="other") == []
 
-    def test_the_floor_is_past_every_output_that_was_pruned(self, store: Store) -> None:
+    def test_the_first_position_is_past_every_pruned_output(self, store: Store) -> None:
         """The first kept position is after every pruned output, whatever the order of sending."""
         slow, quick = accept(store), accept(store, BOB)
         lease = leased(store)

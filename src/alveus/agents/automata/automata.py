@@ -33,7 +33,7 @@ from alveus.memory.keys import KeyMemory
 from alveus.memory.memory import Memory
 from alveus.runs.runner import LocalRunner, Outputs, Runs, Ticket
 from alveus.store import Retain
-from alveus.store.running_keys import refuse_own_run
+from alveus.store.running_keys import refuse_in_run
 from alveus.store.scope import Scope
 from alveus.text.messages import Message
 from alveus.values.forks import HandleLock
@@ -194,7 +194,7 @@ class Automata:
             runner.run_until_idle()
 
     def _prompt(self, given: object, event_id: str | None, *, once: bool) -> Any:  # noqa: ANN401 - as above
-        refuse_own_run(self._on.engine.store, Scope(self._on.space, self._on.key))
+        refuse_in_run(self._on.engine.store, Scope(self._on.space, self._on.key))
         waits = self._cycle.waiting
         name = str(Stamp.new()) if event_id is None else checked_name(event_id, "an event id")
         event, waiting = Prompted.of(given, name, once=once), waits.setdefault(name, Waiting())

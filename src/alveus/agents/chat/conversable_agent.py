@@ -39,7 +39,7 @@ from alveus.runs.agent import Agent, action
 from alveus.runs.durable_calls import LOOK_S, Interrupted
 from alveus.runs.runner import LocalRunner
 from alveus.runs.task import RunnerContext
-from alveus.store.running_keys import refuse_own_run
+from alveus.store.running_keys import refuse_in_run
 from alveus.store.scope import Scope
 from alveus.values.events import Event, OutputEvent
 from alveus.values.ids import new_id
@@ -490,7 +490,7 @@ class Exchange:
     async def hold(self, event_id: str | None) -> AgentMessage:
         """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
         run_memory, key = self.recipient.run_memory, self.recipient.conv_id
-        refuse_own_run(run_memory.engine.store, Scope(run_memory.space, key))
+        refuse_in_run(run_memory.engine.store, Scope(run_memory.space, key))
         # A runner per exchange, since nobody closes an agent. The name contains conversation and
         # agent,
         # so that a runner continues interrupted exchanges of this conversation only.

@@ -41,7 +41,7 @@ from alveus.runs.runner.tickets import LOOK_S, Output, Outputs, Runs, Ticket, Ti
 from alveus.runs.runner.watcher import Watcher, forget
 from alveus.runs.task import RunnerHooks, RunnerSetup
 from alveus.store import Accepted, QueuedInput, Retain, Run
-from alveus.store.running_keys import refuse_own_run, refuse_own_runner
+from alveus.store.running_keys import refuse_in_run, refuse_in_runner
 from alveus.store.scope import Scope
 from alveus.values import wire
 from alveus.values.events import Event, InputEvent, plain
@@ -192,7 +192,7 @@ class LocalRunner(ProcessBound):
         checked_wait(wait_s)
         _check_on_parked(on_parked, event_id)
         queued = _input_of(self._setup, key, value, event_id)
-        refuse_own_run(self._store, queued.scope)
+        refuse_in_run(self._store, queued.scope)
         ticket = self._accept([queued], call=False, on_parked=on_parked)[0]
         return ticket.result(wait_s)
 
@@ -349,7 +349,7 @@ class LocalRunner(ProcessBound):
         FORKS.check_handle(self._generation)
         deadline = None if wait_s is None else time.monotonic() + wait_s
         scheduler, scope = self._executor.scheduler, Scope(self._setup.space, ticket.key)
-        refuse_own_run(self._store, scope)
+        refuse_in_run(self._store, scope)
         while not ticket.done:
             lane = scheduler.lanes.get(scope)
             if deadline is None and lane is not None and self._executor.once(lane):
@@ -365,7 +365,7 @@ class LocalRunner(ProcessBound):
         FORKS.check_handle(self._generation)
         self._registry.stir.set()
         scope = Scope(self._setup.space, ticket.key)
-        refuse_own_run(self._store, scope)
+        refuse_in_run(self._store, scope)
         lane = self._executor.scheduler.lanes.get(scope)
         stuck = None if lane is None else lane.stuck
         if stuck is not None and stuck.number < ticket.number and (wait_s is None or left_s <= 0):
@@ -426,7 +426,7 @@ class LocalRunner(ProcessBound):
 
     def _run_until_idle(self, stop: Flag) -> None:
         """Work until then, or until *stop* is set and the current action has ended."""
-        refuse_own_runner(self.owner, "wait until all is done")
+        refuse_in_runner(self.owner, "wait until all is done")
         self.start()
         while not stop.is_set():
             if self._registry.failure is not None:
@@ -481,7 +481,7 @@ class LocalRunner(ProcessBound):
             InvalidInput: *wait_s* is no number of seconds, or an action of this runner calls this.
         """
         checked_wait(wait_s)
-        refuse_own_runner(self.owner, "close its runner: set the stop= of serve()")
+        refuse_in_runner(self.owner, "close its runner: set the stop= of serve()")
         if FORKS.is_inherited(self._generation):
             return  # the parent's, whose threads do not exist here
         begins = False
