@@ -44,8 +44,8 @@ class MemorySet(SetWrites):
     def compact(self, compaction: Given | None = None) -> Compacted | None:
         """Do one step of compaction now; return the step, or None if there was nothing to do.
 
-        One step is one commit. A strategy without `n` has nothing to do while the set is below its
-        low-water mark.
+        One step is one commit. If the strategy has no `n`, it has nothing to do while the set is
+        below its low-water mark.
 
         Args:
             compaction: A strategy to use instead of the set's strategy.
@@ -59,7 +59,11 @@ class MemorySet(SetWrites):
         return self._writer.compact(self._ref, compaction)
 
     def compactions(self, *, before: int | None = None, limit: int = 100) -> list[CompactionInfo]:
-        """Return the compactions of the set, latest first; *before* is an id, for older ones."""
+        """Return the compactions of the set, latest first.
+
+        Args:
+            before: Return only compactions older than the one with this id. By default all.
+        """
         counted(limit, "limit", most=1000)
         if before is not None:
             counted(before, "before", least=0, most=LAST_ID)
@@ -88,14 +92,18 @@ class MemorySet(SetWrites):
     def undo(self, compaction: int, *, idempotency_key: str | None = None) -> Undone:
         """Restore the items that a compaction retired, and remove the items that replaced them.
 
-        One commit. Each restored item has its id, value, times and importance again, and a new
-        version. Items erased since cannot be restored; the result names them. With an
-        *idempotency_key* a second call changes nothing and returns the result of the first.
+        The undo is one commit. Each restored item has its id, value, times and importance again,
+        and a new version. Items that were erased after the compaction cannot be restored; the
+        result names them. With an *idempotency_key* a second call changes nothing and returns the
+        result of the first.
+
+        Args:
+            compaction: The id of the compaction, as `Compacted` and `CompactionInfo` have it.
 
         Raises:
-            NotFound: The set has no such compaction.
-            CompactionChanged: It was undone before, its retired items are no longer kept, or an
-                item that it added was changed, deleted or compacted since.
+            NotFound: The set has no compaction with this id.
+            CompactionChanged: The compaction was undone before, the set no longer keeps the items
+                that it retired, or an item that it added was changed, deleted or compacted since.
         """
         counted(compaction, "a compaction's id", least=0, most=LAST_ID)
         plan = partial(self._planned_undo, compaction)
@@ -129,7 +137,10 @@ class MemorySet(SetWrites):
         return PlannedWrite([Undo(self._ref, compaction, done.erased)], answer)
 
     def _explained(self, error: CompactionChanged, done: Compaction) -> CompactionChanged:
-        """Return the error; it names the later compaction to undo first, if there is one."""
+        """Return an error that names the later compaction to undo first.
+
+        If there is no later compaction of an item that *done* added, return *error*.
+        """
         before: int | None = None
         while page := self._writer.compactions(self._ref, before=before, limit=100):
             for later in page:
@@ -154,12 +165,12 @@ class MemorySet(SetWrites):
         return ItemOrigins(self._writer, self._ref, f"set {self.name!r} of {self._owner}")
 
     def sources(self, id: str) -> list[Item]:
-        """Return the items that an item was derived from, as they were then, oldest first.
+        """Return the items from which an item was derived, as they were then, oldest first.
 
         Items that are not live have `retired` set. Erased items are left out.
 
         Raises:
-            NotFound: The set never had such an item.
+            NotFound: The set never had an item with this id.
         """
         return self.inside.sources(id)
 
@@ -167,7 +178,7 @@ class MemorySet(SetWrites):
         """Return an item and all its ancestors as a graph.
 
         Raises:
-            NotFound: The set never had such an item.
+            NotFound: The set never had an item with this id.
         """
         return self.inside.lineage(id)
 
@@ -175,7 +186,7 @@ class MemorySet(SetWrites):
 class KnowledgeSet(MemorySet):
     """A set that belongs to no key: all memories with the same knowledge share it.
 
-    It changes only by explicit calls: it has no capacity and is never compacted.
+    The set changes only by explicit calls: it has no capacity and is never compacted.
     """
 
     _upkeep = False

@@ -55,7 +55,7 @@ FIRST_READ = 16
 """Versions that a page visits first; each further step visits twice as many."""
 
 FEW_HOLES = 64
-"""Replaced versions that an index may contain before the batch builds it anew."""
+"""An index is built anew if its ended versions outnumber the live items by more than this."""
 
 ItemPosition: TypeAlias = tuple[int, int]
 """The position of an item in its set; see `position_of`."""
@@ -65,9 +65,10 @@ class DraftedSet:
     """The gathered changes of one set.
 
     Attributes:
-        live: The batch's version of each item by id; None marks a retired item.
-        hidden: Committed versions that the batch ended: their ids and expiries, by row.
-        checked: The line of the change log up to which `hidden` includes endings by others.
+        live: The batch's version of each changed item, by id; None for a retired item.
+        hidden: The id and the expiry of each committed version that the batch ended, by row.
+        checked: The line of the change log up to which `note_gone` recorded that others ended
+            versions in `hidden`, too.
     """
 
     def __init__(self, rows: dict[int, StoredItem]) -> None:
@@ -87,7 +88,12 @@ class DraftedSet:
         self._unindexed_ends: list[int] = []
 
     def take(self, item_id: str, new: StoredItem | None, *, before: StoredItem | None) -> None:
-        """Record a change from version *before* to version *new*; None means no item."""
+        """Record a change of an item from version *before* to version *new*.
+
+        Args:
+            new: None if the change retires the item.
+            before: None if the change adds the item.
+        """
         earlier = self.live.get(item_id)
         if earlier is not None:  # the batch may not have read its earlier version: it had expired
             self._drop(earlier)
@@ -121,24 +127,28 @@ class DraftedSet:
             self._unindexed_ends.append(old.row)
 
     def put(self, stored: StoredItem) -> None:
-        """Replace a live version by *stored*: the same version with its vectors."""
+        """Replace a live version by *stored*, which is the same version with its vectors."""
         self.live[stored.record.id] = self._rows[stored.row] = stored
 
     def more(self, now: int) -> int:
-        """Return the number of unexpired items minus the number of committed ones."""
+        """Return the number of unexpired items minus the number that is committed."""
         live = len(self._order) - bisect_right(self._expiries, now)
         hidden = len(self.hidden) - bisect_right(self._hidden_expiries, now)
         gone = self._gone - bisect_right(self._gone_expiries, now)
         return live - (hidden - gone)
 
     def note_gone(self, gone: Sequence[int | None], seq: int) -> None:
-        """Record the expiries of `hidden` versions that others ended too, up to line *seq*."""
+        """Record which `hidden` versions others ended, too, up to line *seq* of the change log.
+
+        Args:
+            gone: The expiry of each of these versions.
+        """
         self._gone = len(gone)
         self._gone_expiries = sorted(expires for expires in gone if expires is not None)
         self.checked = seq
 
     def past(self, after: ItemPosition | None, *, newest_first: bool) -> Iterator[StoredItem]:
-        """Yield the versions after a position, in page order; expired versions too.
+        """Yield the versions after the position *after*, in page order, with expired versions.
 
         Another thread of the action may add versions meanwhile.
         """
@@ -161,10 +171,10 @@ class DraftedSet:
     def runs(
         self, seq: int, now: int, *, newest_first: bool
     ) -> dict[ItemPosition | None, ItemPosition]:
-        """Return known runs of hidden items: from the position before a run to its end.
+        """Return the known runs of hidden items: each run's end by the position before the run.
 
-        The runs are valid up to line *seq* of the change log. The caller adds the runs it finds.
-        After the clock was set back, expired items in a run may be live again.
+        The runs are valid at line *seq* of the change log; at another line, or after the clock was
+        set back, no run is known. The caller adds the runs that it finds to the dict.
         """
         known_seq, known_now, runs = self._runs.get(newest_first, (seq, now, {}))
         if known_seq != seq or now < known_now:
@@ -175,9 +185,10 @@ class DraftedSet:
     # --- search ---------------------------------------------------------------------------------
 
     def index(self, now: int, valid_at: int | None, *, dimensions: int) -> SetIndex | None:
-        """Return an index of the unexpired items that are valid; None if there are none.
+        """Return an index of the items that are valid and have not expired, or None without items.
 
-        The index is kept and extended until an item in it ends. Serves one thread at a time.
+        The index is kept and brought up to date by the next call. While some items are invalid or
+        expired, each call builds another index. Only one thread at a time may call this.
         """
         if not self._order:
             return None
@@ -215,21 +226,23 @@ class DraftedSet:
 # --- the batch --------------------------------------------------------------------------------
 
 MIN_KNOWN_RUN = 16
-"""Number of ended items of a set from which pages record where runs of them end."""
+"""Least number of hidden items in a set for which reads of pages record the runs of them."""
 
 MOST_READ = 256
-"""Items that one read of a page fetches while it looks for unchanged items."""
+"""Number of items to which a read of a page grows while it looks for unchanged items."""
 
 
 class Draft(Writer):
     """A writer that gathers changes. Reads see the latest commits and the gathered changes.
 
+    A batch with an op id may be a repetition: the same batch was committed before.
+
     Attributes:
-        open: Whether the block of the batch is running.
-        before: For a batch that was committed before: the commit that preceded it. A repetition
-            reads this commit, so that it decides as the first run did.
-        mutex: Held by a call whose reads and writes belong together. Threads of an action share its
-            batch.
+        open: True while the block of the batch is running.
+        before: In a repetition, the moment before the first commit of the batch; otherwise None. A
+            repetition reads the state at this moment, so that it decides as the first run did.
+        mutex: Held by a call whose reads and writes belong together, because the threads of an
+            action share one batch.
     """
 
     def __init__(self, engine: Engine, scope: Scope, op: bytes | None) -> None:
@@ -257,7 +270,7 @@ class Draft(Writer):
         self._drafted_terms: dict[SetRef, ItemsByTerm] = {}
 
     def now(self) -> int:
-        """See `Writer.now`; a repetition uses the time of the first run."""
+        """See `Writer.now`. A repetition uses the time of the first commit."""
         return super().now() if self.before is None else self.before.time
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
@@ -298,7 +311,7 @@ class Draft(Writer):
         return change.result
 
     def keep(self, items: Sequence[ItemChange], define: Sequence[Define] = ()) -> None:
-        """Gather changes, and the compactions that make room for them: all of them, or none.
+        """Gather changes, and the compactions that make room for them. After an error, gather none.
 
         Raises:
             SetFull: A set is full and its compaction cannot make room.
@@ -343,9 +356,9 @@ class Draft(Writer):
             self._append(item)
 
     def _is_repetition(self) -> bool:
-        """Return whether another process committed this batch while its block was running.
+        """Return whether this call finds that another process has committed this batch.
 
-        After that, the block reads the state before that commit.
+        From then on the block reads the state before that commit, and further calls return False.
         """
         if self._op is None or self.before is not None:
             return False
@@ -355,7 +368,7 @@ class Draft(Writer):
         return first is not None
 
     def _was_overtaken(self) -> bool:
-        """Return whether the last read of the block may include that commit of this batch."""
+        """Return whether the last read of the block may include this batch's earlier commit."""
         return not self._planning and self._is_repetition()
 
     def _planned(self, call: WriteCall, new_id: NewId) -> PlannedWrite:
@@ -394,7 +407,7 @@ class Draft(Writer):
         return self.get(change.set, [id_of(change)], at=None)[0]
 
     def _drafted_item(self, ref: SetRef, item_id: str) -> StoredItem | None:
-        """Return the batch's version of an item; None if the batch has none or ended it."""
+        """Return the batch's version of an item, or None if the batch has none or retired it."""
         drafted = self._sets.get(ref)
         return None if drafted is None else drafted.live.get(item_id)
 
@@ -447,7 +460,7 @@ class Draft(Writer):
     # --- reads --------------------------------------------------------------------------------
 
     def drafted(self, ref: SetRef) -> dict[str, StoredItem | None]:
-        """Return the gathered versions of a set by id; None marks a retired item."""
+        """Return the gathered versions of the items of a set, by id; None for a retired item."""
         self._check_open()
         drafted = self._sets.get(ref)
         return {} if drafted is None else dict(drafted.live)
@@ -480,7 +493,10 @@ class Draft(Writer):
         return list(islice(merged, query.limit))
 
     def _committed_page(self, ref: SetRef, query: PageQuery) -> list[StoredItem]:
-        """Return committed items that the batch did not change; for the past, all items of then."""
+        """Return a page of the committed items that the batch did not change.
+
+        For a query of the past, return a page of all items at that moment.
+        """
         after, limit, newest_first, at = query
         before = query._replace(at=self.before if at is None else at)
         drafted = self._sets.get(ref)
@@ -508,7 +524,10 @@ class Draft(Writer):
             most = max(most, min(2 * most, MOST_READ))
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """See `Writer.versions`: committed versions; in a repetition, those before the batch."""
+        """See `Writer.versions`. Gathered versions are left out.
+
+        In a repetition, the versions that the batch committed are left out, too.
+        """
         self._check_open()
         committed = super().versions(ref, item_id)
         self._was_overtaken()  # if so, leave out the items that the batch committed
@@ -522,7 +541,7 @@ class Draft(Writer):
         ]
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """See `Writer.info`; the item count includes the batch's changes."""
+        """See `Writer.info`. The definition and the item count include the batch's changes."""
         self._check_open()
         info, drafted = super().info(ref), self._sets.get(ref)
         defined = next((d.definition for d in reversed(self.define) if d.set == ref), None)
@@ -536,7 +555,10 @@ class Draft(Writer):
         return replace(info, items=info.items + more)
 
     def count(self, ref: SetRef) -> int:
-        """See `Writer.count`; in a repetition, items before the batch and its changes."""
+        """See `Writer.count`. The count includes the batch's changes.
+
+        In a repetition, the other items are counted before the batch's first commit.
+        """
         now = super().count(ref)
         self._was_overtaken()
         if self.before is None:
@@ -555,7 +577,7 @@ class Draft(Writer):
         return count
 
     def _more(self, ref: SetRef, drafted: DraftedSet) -> int:
-        """Return the item count of the batch's view minus the committed count."""
+        """Return the item count with the batch's changes minus the committed count."""
         store, before = self._engine.store, self.before
         seq = store.seq() if before is None else -1
         if drafted.checked != seq:  # others may have ended items that the batch changed
@@ -568,7 +590,7 @@ class Draft(Writer):
         return drafted.more(self.now())
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
-        """See `Writer.compact`. A batch makes room itself if its sets are "sync"."""
+        """See `Writer.compact`. A batch always raises; it makes room only in "sync" sets."""
         _ = compaction
         raise Unusable(
             f"inside a batch, or an action, set {ref.name!r} is not compacted by a call; give it "
@@ -576,7 +598,7 @@ class Draft(Writer):
         )
 
     def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """See `Writer.sources`."""
+        """See `Writer.sources`. Raises `Unusable` for items that the batch added."""
         if any(row >= AFTER_ALL for row in rows):
             raise Unusable("an item of this batch has no lineage before the batch is committed")
         return super().sources(rows)
@@ -593,7 +615,7 @@ class Draft(Writer):
         return sorted({*super().sets(scope), *names})
 
     def origins(self, ref: SetRef) -> list[Scope]:
-        """See `Writer.origins`; knowledge may also have sources in the key of the batch."""
+        """See `Writer.origins`. An item of knowledge may also have sources in the batch's key."""
         return list(dict.fromkeys((*super().origins(ref), self.scope)))
 
     def hidden(self, scope: Scope) -> list[str]:
@@ -604,7 +626,10 @@ class Draft(Writer):
     # --- admission -----------------------------------------------------------------------------
 
     def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
-        """See `Writer.rules`. The batch looks the rules up once: no commit reports a change."""
+        """See `Writer.rules`. The first call for a set with rules reads them from the store.
+
+        A batch has to read them, because no commit is refused before its end if they changed.
+        """
         if ref not in self._rules_checked:
             self._rules_checked.add(ref)
             info = self.info(ref)
@@ -641,7 +666,7 @@ class Draft(Writer):
         return last_row, matches
 
     def is_whole(self, set_name: str) -> bool:
-        """Return whether a gathered change depends on all items of a set."""
+        """Return whether a gathered change depends on all items of the set with this name."""
         return any(ref.name == set_name for ref in self._whole)
 
     def recheck(self) -> None:
@@ -715,13 +740,13 @@ class Draft(Writer):
 
 
 class DraftView:
-    """A read view of sets for compactions in a batch; an action does not record its reads."""
+    """A read view of sets for compactions in a batch. An action does not record these reads."""
 
     def __init__(self, draft: Draft, engine: Engine) -> None:
         self._draft, self._engine = draft, engine
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """See `View.info`; expired items do not count."""
+        """See `View.info`. Expired items do not count."""
         info, engine = Draft.info(self._draft, ref), self._engine
         if info is None or info.next_expiry is None or info.next_expiry > (now := engine.clock()):
             return info

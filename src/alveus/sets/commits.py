@@ -29,7 +29,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked
 
 Refusal: TypeAlias = DuplicateItem | SetFull | SetMoved | StaleItem
-"""Errors of a refused batch. A new batch from a fresh read may pass."""
+"""The errors with which a store refuses a batch. A new batch from a fresh read may pass."""
 
 
 class BatchSource(ABC):
@@ -37,7 +37,7 @@ class BatchSource(ABC):
 
     @abstractmethod
     def batch(self) -> Batch | None:
-        """Return the batch; None if nothing changes."""
+        """Return a new batch for the current store, or None if there is nothing to change."""
 
     @abstractmethod
     def can_retry(self, error: Refusal) -> bool:
@@ -45,9 +45,10 @@ class BatchSource(ABC):
 
 
 def commit_with_retries(engine: Engine, scope: Scope, source: BatchSource) -> Commit | None:
-    """Commit the batch of *source*; return None if nothing changes.
+    """Commit the batch of *source*; return its commit, or None if there is nothing to change.
 
-    Waits while a run holds the key. After a set was full, each further batch makes room in the set.
+    Waits while a run holds the key. After a commit failed because a set was full, each further
+    batch makes room in its sets.
 
     Raises:
         KeyBusy: A run held the key longer than the memory's wait time.
@@ -118,7 +119,10 @@ class CommitWriter(Writer):
         return commit.result if commit is not None and commit.adopted else source.planned.result
 
     def _added_jointly(self, call: WriteCall) -> Value:
-        """Add items in one commit with the adds of other threads; None if nothing was written."""
+        """Add items in one commit with the adds of other threads; return their ids.
+
+        Return None if this call cannot share a commit. Nothing was written then.
+        """
         engine = self._engine
         if not isinstance(call, AddCall) or not call.is_simple():
             return None
@@ -147,10 +151,13 @@ def answer_once(
     idempotency_key: str | None,
     plain: Value,
 ) -> Value:
-    """Return the result of *act*, or the stored result of the same earlier request.
+    """Call *act* and return its result, or return the stored result of an earlier equal request.
 
-    The result is a commit after the commits of *act*. If the process stops between them, a
-    repetition calls *act* again: *act* must continue where it stopped.
+    A separate commit stores the result, after the commits of *act*. If the process stops before
+    that commit, a repetition calls *act* again: *act* must continue where it stopped.
+
+    Args:
+        plain: The request as JSON. A request with the same key must be equal.
 
     Raises:
         InvalidValue: *plain* cannot be stored; nothing was done.
@@ -166,7 +173,7 @@ def answer_once(
 
 
 class _SimpleAdd:
-    """A call that only adds items. The leading thread makes its batch; see `JointAdd`."""
+    """A call that only adds items, as a `JointAdd`. Another thread may commit its batch."""
 
     def __init__(self, engine: Engine, scope: Scope, call: AddCall) -> None:
         self._engine, self._scope, self._call = engine, scope, call
@@ -189,7 +196,7 @@ class _SimpleAdd:
 
 @dataclass(slots=True)
 class _CallSource(BatchSource):
-    """Plans one call, from a fresh read each time."""
+    """The batches of one call. Each new batch is planned from a fresh read of the store."""
 
     engine: Engine
     scope: Scope
@@ -198,7 +205,10 @@ class _CallSource(BatchSource):
     planned: PlannedWrite = field(init=False)
 
     def earlier(self) -> Commit | None:
-        """Return the commit of the same call under its idempotency key; None if there is none."""
+        """Return the commit that the same call made before under its idempotency key.
+
+        Return None if there is no such commit, or the call has no idempotency key.
+        """
         return None if self.named is None else self.engine.done(self.named)
 
     def batch(self) -> Batch | None:
@@ -225,7 +235,7 @@ class _CallSource(BatchSource):
         )
 
     def can_retry(self, error: Refusal) -> bool:
-        """See `BatchSource.can_retry`; every plan judges by the current rules."""
+        """See `BatchSource.can_retry`. Each plan judges the items by the current rules."""
         return isinstance(error, SetMoved) or (
             self.planned.retry and isinstance(error, (StaleItem, DuplicateItem))
         )
@@ -241,7 +251,10 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
     state: Sequence[TreeDelta],
     calls: Sequence[Value],
 ) -> Commit | None:
-    """Commit the changes of a block; None if there are none. Waits while a run holds the key."""
+    """Commit the changes that a batch gathered; return None if there are none.
+
+    Waits while a run holds the key.
+    """
     if not (draft.items or draft.define or state or op):
         return None
     if state:
@@ -266,7 +279,10 @@ def commit_draft(  # noqa: PLR0913 - the parts of a batch, by name
 
 @dataclass(slots=True)
 class _DraftSource(BatchSource):
-    """Commits the changes of a block after a check against items that others added since."""
+    """The changes that a batch gathered, as a source of batches.
+
+    After a refusal, the gathered changes are checked against the items that others added since.
+    """
 
     draft: Draft
     gathered: Batch
@@ -279,7 +295,7 @@ class _DraftSource(BatchSource):
         return replace(self.gathered, admission_checks=tuple(checks.values()))
 
     def can_retry(self, error: Refusal) -> bool:
-        """See `BatchSource.can_retry`; gathered changes are checked against the current sets."""
+        """See `BatchSource.can_retry`. Gathered changes are checked against the current sets."""
         draft = self.draft
         if (
             not isinstance(error, SetMoved)

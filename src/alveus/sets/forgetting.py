@@ -40,10 +40,10 @@ from alveus.values.storable import Value, as_dict, as_list, checked_name, choice
 from alveus.values.wire import fields_as_json
 
 Scrub: TypeAlias = Literal["now", "later"]
-"""When to scrub the files; None means now, if the store is small."""
+"""When `forget` scrubs the files of the store."""
 
 SMALL = 200_000_000
-"""Largest store, in bytes, that is scrubbed at once. This takes a few seconds at most."""
+"""Size in bytes below which a store is scrubbed at once. The scrub takes a few seconds at most."""
 
 PAGE = 256
 
@@ -70,7 +70,7 @@ class HasCopies(Protocol):
         """Return copies that may contain the erased data.
 
         Args:
-            scrubbed: The time of the scrub; None means that none was made.
+            scrubbed: The time at which the files were scrubbed, or None if they were not.
         """
         ...
 
@@ -103,15 +103,16 @@ class Receipt:
     Attributes:
         id: The id of the receipt. The store keeps the receipt if data was erased.
         time: The time of the erasing.
-        commit: The commit that erased; None if no data existed, or for a dry run.
+        commit: The number of the commit that erased the data; None if no data existed, or for a dry
+            run.
         request: Digests of the key, of sets and of ids in the request.
         counts: The number of erased records by kind; kinds without records are left out.
         derived: Number of items erased because they were derived from erased items.
-        restored: Number of sources of these items that are live again.
+        restored: Number of sources of the derived items that are live again.
         lost: Number of derived items that cannot be made again, because their sources were purged.
         unread: Number of erased outputs that a consumer had not read.
-        state: "scrubbed": the data is gone from every file of the store. "pending": from every
-            read.
+        state: "scrubbed" if every file of the store is free of the data. "pending" if the files
+            may still contain the data, but no read returns it.
         blocked_by: The causes that block the scrub, in words.
         open: Unfinished runs that contain erased data. `Memory.scrub` deletes their records after
             they end.
@@ -150,10 +151,14 @@ class Receipt:
         set: str = "default",
         ids: Sequence[str] = (),
     ) -> bool:
-        """Return whether this receipt is for forgetting *key*, or *ids* of a set, and still holds.
+        """Return whether *key*, or the items *ids* of a set, were forgotten with this receipt.
 
-        It holds if the store keeps the same receipt and has no data of the request from before.
-        Without a key, *space* is the name of a knowledge.
+        The answer is True if the receipt is for this request, the store keeps the same receipt, and
+        the store has no data of the request from before the commit that erased it.
+
+        Args:
+            space: The space of the key; without a key, the name of a knowledge.
+            ids: Ids of items. Without ids, the request is to forget all of the key.
         """
         checked_name(space, "a space")
         if key is not None:
@@ -198,7 +203,11 @@ def _digest(store: Store, scope: Scope, *names: str) -> str:
 def hashed_request(
     store: Store, scope: Scope, items: Sequence[tuple[SetRef, Sequence[str]]] | None
 ) -> dict[str, Value]:
-    """Return the digests of a request for a receipt; *items* None means a whole key."""
+    """Return the digests of a request, for its receipt.
+
+    Args:
+        items: The sets and the ids of their items, or None to forget a whole key.
+    """
     owner: Value = None if scope.key is None else _digest(store, scope)
     if items is None:
         return {"kind": "key", "key": owner}
@@ -223,7 +232,10 @@ class HowForgotten(NamedTuple):
     idempotency_key: str | None = None
 
     def name(self, engine: Engine, scope: Scope, plain: Value) -> NamedRequest | None:
-        """Return the name of a request; None without an idempotency key."""
+        """Return the name under which a request runs once.
+
+        Return None if there is no idempotency key, or for a dry run.
+        """
         if self.idempotency_key is None or self.dry_run:
             return None
         return engine.named(scope, self.idempotency_key, ["forget", plain])
@@ -266,7 +278,7 @@ def forget_items(
 def _chosen(
     store: Store, refs: Sequence[SetRef], ids: list[str] | None, where: Where | None
 ) -> list[tuple[SetRef, list[str]]]:
-    """Return the chosen ids by set; includes ids of quarantined items."""
+    """Return the sets with chosen items, each with the ids; includes quarantined items."""
     existing = {ref for scope in {ref.scope for ref in refs} for ref in store.all_sets(scope)}
     hidden = existing.intersection(map(quarantine_of, refs))
     if ids is None:
@@ -288,7 +300,7 @@ def _versions(store: Store, ref: SetRef) -> Iterator[StoredItem]:
 
 
 def _matching(store: Store, ref: SetRef, chosen: Filter | None) -> list[str]:
-    """Return the ids of items with any matching version."""
+    """Return the ids of items of which at least one version matches."""
     item_ids = (
         version.record.id
         for version in _versions(store, ref)
@@ -338,7 +350,10 @@ def _receipt_id(named: NamedRequest) -> str:
 
 
 def _scrub(engine: Engine, how: HowForgotten) -> tuple[str, ...]:
-    """Scrub if a scrub is due; return the causes that blocked it. The data stays erased."""
+    """Scrub the files if *how* asks for it; return the causes that blocked the scrub.
+
+    The data stays erased even if the scrub is blocked.
+    """
     if how.scrub == "now" or (how.scrub is None and engine.store.size_bytes() < SMALL):
         try:
             engine.store.scrub(now=engine.clock())
@@ -350,7 +365,7 @@ def _scrub(engine: Engine, how: HowForgotten) -> tuple[str, ...]:
 def _repeated(
     engine: Engine, scope: Scope, named: NamedRequest | None, how: HowForgotten
 ) -> Receipt | None:
-    """Return the current receipt of a repeated request; None if the request is new."""
+    """Return the current receipt of a repeated request, or None if the request is new."""
     done = None if named is None else engine.done(named)
     if named is None or done is None:
         return None
@@ -365,7 +380,10 @@ def _repeated(
 def _empty_receipt(
     engine: Engine, scope: Scope, receipt: str, request: str, erased: Erased
 ) -> Receipt:
-    """Return a receipt that the store does not keep: no data existed, or it was a dry run."""
+    """Return a receipt for a request that erased nothing: no data existed, or it was a dry run.
+
+    The store does not keep the receipt.
+    """
     waits = [one for one in engine.store.receipts(_owners(scope)) if one.scrubbed is None]
     unstored = StoredReceipt(
         receipt,
@@ -380,7 +398,10 @@ def _empty_receipt(
 
 
 def _unsure(store: Store, scope: Scope) -> list[int]:
-    """Return runs of a key with a failed task: the reads of this task were not recorded."""
+    """Return the ids of runs of a key in which a task failed.
+
+    The reads of a failed task were not recorded.
+    """
     failed = (run for status in UNDONE for run in _runs(store, scope, status))
     return [
         run.id
@@ -400,10 +421,7 @@ def _runs(store: Store, scope: Scope, status: RunStatus) -> Iterator[Run]:
 
 
 def _tell(engine: Engine, erased: Erased) -> None:
-    """Drop erased data from RAM, and check the capacity of sets with restored items.
-
-    Restored items may bring a set to its mark again.
-    """
+    """Drop erased data from RAM, and queue compactions of sets that restored items overfill."""
     engine.recent_hits.clear()
     engine.alike.clear()
     if erased.commit is not None and erased.marks:
@@ -420,7 +438,11 @@ def _owners(scope: Scope) -> list[str]:
 
 
 def _erased(engine: Engine, erasure: Erasure) -> Erased:
-    """Erase as soon as no run holds the key."""
+    """Erase the data as soon as no run holds the key.
+
+    Raises:
+        KeyBusy: A run held the key longer than the memory's wait time.
+    """
     backoff = Backoff(erasure.scope, engine.wait_s)
     while True:
         try:
@@ -433,10 +455,10 @@ def _erased(engine: Engine, erasure: Erasure) -> Erased:
 
 
 def receipt_of(store: Store, stored: StoredReceipt, hindrances: Sequence[str] = ()) -> Receipt:
-    """Return the receipt of a stored one, in the form that callers get.
+    """Return a stored receipt in the form that callers get.
 
     Args:
-        hindrances: Causes that blocked the last scrub.
+        hindrances: Causes that blocked the scrub of this call.
     """
     erased = stored.erased
     return Receipt(
@@ -502,10 +524,10 @@ def receipts_of(
 
 
 def receipt_named(store: Store, receipt: str) -> Receipt:
-    """Return a receipt by its id.
+    """Return the receipt with an id.
 
     Raises:
-        NotFound: The store has no receipt of this id.
+        NotFound: The store has no receipt with this id.
     """
     stored = store.receipt(checked_name(receipt, "a receipt's id"))
     if stored is None:
@@ -531,16 +553,17 @@ def _unfinished(store: Store, owners: Sequence[str]) -> Iterator[StoredReceipt]:
 
 
 def is_bare(done: Effects) -> bool:
-    """Return whether a commit has no kept changes of its key."""
+    """Return whether the store keeps no changes of a commit in the commit's key."""
     changes = (*done.begun_items, *done.ended_items, *done.compactions)
     has_changes = any(change.set.scope == done.scope for change in changes)
     return not (has_changes or done.put_nodes or done.removed_paths or done.undone_compactions)
 
 
 class ForgottenKeys:
-    """Commits after number *after* whose keys were forgotten later; read at the first use.
+    """The keys that were forgotten in commits after number *after*; read at the first use.
 
-    If such a key is used again, these commits have its name as before.
+    If a forgotten key is used again, the commits from before the forgetting have its name again.
+    `cover` finds them.
     """
 
     def __init__(self, store: Store, *, after: int = 0) -> None:
@@ -548,7 +571,12 @@ class ForgottenKeys:
         self._commits: dict[str, dict[str, int]] = {}
 
     def cover(self, number: int, scope: Scope) -> bool:
-        """Return whether a bare commit is of a forgotten key, or is the forgetting commit."""
+        """Return whether the key of a bare commit was forgotten by this commit or a later one.
+
+        Args:
+            number: The number of the commit.
+            scope: The key or knowledge of the commit; knowledge is never covered.
+        """
         if scope.key is None:
             return False
         (owner,) = _owners(scope)
@@ -558,7 +586,7 @@ class ForgottenKeys:
         return number <= self._commits[owner].get(request, 0)
 
     def _read(self, owner: str) -> Iterator[tuple[str, int]]:
-        """Yield forgotten keys and forgetting commits; of one request, the last comes last."""
+        """Yield the stored request and the commit number of each forgetting, the latest last."""
         found: list[tuple[str, int]] = []
         before: int | None = None
         while page := self._store.receipts([owner], before=before, limit=PAGE):
@@ -570,7 +598,7 @@ class ForgottenKeys:
 
 
 def refuse_forgotten(run: Any) -> None:  # noqa: ANN401 - a run, of the store or of a listing
-    """Raise `Forgotten` for a run whose records were erased."""
+    """Raise `Forgotten` if the records of a run were erased."""
     if run.forgotten:
         raise Forgotten(
             f"what run {run.id} was given and did was forgotten; only its number is kept"

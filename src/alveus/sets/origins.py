@@ -31,12 +31,13 @@ def check_sources(sources: object) -> None:
 
 
 def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[ItemChange]:
-    """Return *changes* with each item linked to its named sources.
+    """Return *changes* with each item linked to the sources that it names by id.
 
     A replaced item keeps its sources and its links to them.
 
-    A source is an item of the same set, live or retired, or an earlier item of *changes*. Otherwise
-    it is an item of the only other set of the key that has the id; otherwise of knowledge.
+    A source is looked up in four steps: among the earlier items of *changes*, in the set *ref*, in
+    the other sets of the key, and in the sets of knowledge. The first step that finds the id ends
+    the search. Live and retired items count.
 
     Args:
         ref: The set of the call. Items that go to another set, such as a quarantine, are linked as
@@ -44,7 +45,8 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
 
     Raises:
         NotFound: A source does not exist.
-        InvalidInput: An item names itself, or an id that several sets have.
+        InvalidInput: An item names itself as a source, or names an id that two sets of the same
+            step have.
     """
     if all(isinstance(change, Add) and not change.record.sources for change in changes):
         return list(changes)
@@ -72,7 +74,7 @@ def linked(writer: Writer, ref: SetRef, changes: Sequence[ItemChange]) -> list[I
 
 
 def known_links(writer: Writer, ref: SetRef, record: ItemRecord) -> list[Link]:
-    """Return links to the existing sources of an item; missing sources are left out."""
+    """Return links to the sources of an item. Sources that do not exist are left out."""
     return [
         Link(refs[0], name)
         for name in dict.fromkeys(record.sources)
@@ -101,7 +103,11 @@ def _link(writer: Writer, ref: SetRef, item_id: str, name: str, new_ids: set[str
 
 
 def _sets_with(writer: Writer, ref: SetRef, name: str) -> Iterator[SetRef]:
-    """Yield the nearest sets that have, or had, an item of an id."""
+    """Yield the sets that have, or had, an item with the id *name*.
+
+    The set *ref* is searched first, then the other sets of its key, then knowledge. The search ends
+    after the first of these with a match.
+    """
     if _has(writer, ref, name):
         yield ref
         return
@@ -135,10 +141,10 @@ class CompactionInfo:
         commit: The number of its commit.
         strategy: The name and settings of its strategy.
         by: Its executor: "sync", "background", "external" or "call".
-        retired: Number of retired items; erased ones do not count.
-        added: Ids of the items that replace retired ones; erased ones are left out.
+        retired: Number of retired items, without items that were erased since.
+        added: Ids of the items that replace retired items, without items that were erased since.
         erased: Number of retired and added items that were erased since.
-        undone: The commit that undid it; None means not undone.
+        undone: The number of the commit that undid the compaction, or None if it was not undone.
         notes: Further facts, such as the number of summaries by a model.
     """
 
@@ -160,9 +166,10 @@ class Undone:
 
     Attributes:
         restored: Ids of the restored items.
-        missing: Known ids of retired items that were erased since.
-        removed: Ids of the removed items that had replaced the restored ones.
-        erased: Number of items erased since, with known ids or not.
+        missing: Ids of retired items that were erased after the compaction, as far as known.
+        removed: Ids of the removed items. They had replaced the restored items.
+        erased: Number of items that were erased after the compaction, even if their ids are
+            unknown.
     """
 
     restored: tuple[str, ...]
@@ -176,10 +183,10 @@ class Ancestor:
     """A version of an item in a lineage.
 
     Attributes:
-        version: The version; 0 if it was erased.
-        depth: Steps from the requested item, by the shortest path.
-        retired: True if the version is not live: retired, or replaced by a later one.
-        erased: True if the item was erased; nothing else is known.
+        version: The number of the version; 0 if the item was erased.
+        depth: Number of steps from the requested item, by the shortest path.
+        retired: True if the version is not live: it was retired, or replaced by a later version.
+        erased: True if the item was erased; nothing else is known about the item then.
     """
 
     id: str
@@ -199,7 +206,7 @@ class Lineage:
     Attributes:
         nodes: The item first, then its ancestors, nearest first.
         edges: Pairs of indexes in `nodes`: (derived item, source).
-        cut: True if the farthest nodes are left out, because the lineage has too many.
+        cut: True if the farthest nodes are left out, because the lineage has too many nodes.
     """
 
     nodes: tuple[Ancestor, ...]
@@ -224,7 +231,10 @@ class Lineage:
         return tuple(self.nodes[source] for derived, source in self.edges if derived == at)
 
     def text(self) -> str:
-        """Return the lineage drawn as a tree, a line per node; a repeated node is only named."""
+        """Return the lineage drawn as a tree with a line per node.
+
+        Where a node occurs again, its sources are not drawn again.
+        """
         lines = [
             f"{drawn}{_line(node)}{' …' if again else ''}" for drawn, node, again in self._rows()
         ]
@@ -291,7 +301,7 @@ MOST_NODES = 10_000
 """Most items in a lineage."""
 
 MaySee: TypeAlias = Callable[[Scope], bool]
-"""Returns whether the caller may read items of a key, or of knowledge."""
+"""A function that returns whether the caller may read items of a key, or of knowledge."""
 
 
 class ItemOrigins(NamedTuple):
@@ -302,15 +312,15 @@ class ItemOrigins(NamedTuple):
     title: str
 
     def sources(self, id: str, *, may_see: MaySee | None = None) -> list[Item]:
-        """Return the items that an item was derived from, as they were then, oldest first.
+        """Return the items from which an item was derived, as they were then, oldest first.
 
         Items that are not live have `retired` set. Erased items are left out.
 
         Args:
-            may_see: Decides which items of other keys, or knowledge, are returned. None means all.
+            may_see: Decides which items are returned, by their key or knowledge. By default all.
 
         Raises:
-            NotFound: The set never had such an item.
+            NotFound: The set never had an item with this id.
         """
         root = self._last(id)
         rows = [source for _, source in self.writer.sources([root.row])]
@@ -325,11 +335,11 @@ class ItemOrigins(NamedTuple):
         """Return an item and all its ancestors as a graph.
 
         Args:
-            may_see: Decides which items of other keys, or knowledge, are shown. Hidden ones look
-                like erased items, and their sources are left out. None means that all are shown.
+            may_see: Decides which items are shown, by their key or knowledge. Other items look like
+                erased items, and their sources are left out. By default all items are shown.
 
         Raises:
-            NotFound: The set never had such an item.
+            NotFound: The set never had an item with this id.
         """
         root = self._last(id)
         nodes, edges = [_ancestor(root, 0)], list[tuple[int, int]]()

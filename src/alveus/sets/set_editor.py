@@ -29,7 +29,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Value, checked_name
 
 JudgeItems: TypeAlias = Callable[[Sequence[Item], Sequence[ItemRecord]], list[AdmissionCheck]]
-"""Returns the admission checks of items, judged by their records."""
+"""A function that judges items by their records and returns the admission checks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +41,8 @@ class SetEditor:
     the gathered changes, and its changes are gathered too.
 
     Attributes:
-        item_type: The item type of a new set; None means any items.
-        purges: Whether the set keeps no earlier versions, because no caller reads them.
+        item_type: The type of items in a new set; None allows items of any type.
+        purges: True if the set keeps no earlier versions, because no caller reads them.
     """
 
     writer: Writer
@@ -56,14 +56,14 @@ class SetEditor:
         return [stored for stored in items if stored is not None]
 
     def one(self, item_id: str) -> StoredItem | None:
-        """Return the live item of an id, or None."""
+        """Return the live item with an id, or None if there is none."""
         return self.writer.get(self.ref, [item_id], at=None)[0]
 
     def live(self, item_id: str) -> StoredItem:
-        """Return the live item of an id.
+        """Return the live item with an id.
 
         Raises:
-            NotFound: There is no live item of this id.
+            NotFound: There is no live item with this id.
         """
         stored = self.one(checked_name(item_id, "an item's id"))
         if stored is None:
@@ -72,19 +72,24 @@ class SetEditor:
         return stored
 
     def items(self, *, newest_first: bool = False, most: int = PAGE) -> Iterator[StoredItem]:
-        """Yield the live items in order of time; the items of one page are of one moment.
+        """Yield the live items in order of time.
+
+        The items are read page by page, each page from the state at one moment.
 
         Args:
-            most: Number of items that the caller needs; a page has at most this number and `PAGE`.
+            most: Number of items that the caller needs. The first page has at most this number.
         """
         return self.writer.walk(self.ref, newest_first=newest_first, page=min(most, PAGE))
 
     def retired(self, items: Iterable[StoredItem]) -> list[ItemChange]:
-        """Return the changes that retire items; the commit fails if an item changed since."""
+        """Return the changes that retire items. A commit of them fails if an item changed since."""
         return [Retire(self.ref, stored.record.id, stored.version) for stored in items]
 
     def replaced(self, pairs: Sequence[tuple[StoredItem, Item]]) -> list[ItemChange]:
-        """Return the changes that replace items by others of their ids; see `retired`."""
+        """Return the changes that replace stored items by new items with the same ids.
+
+        A commit of the changes fails if a stored item changed since.
+        """
         records = self.writer.records([(stored.record.id, item) for stored, item in pairs])
         return [
             Replace(self.ref, stored.version, record)
@@ -102,8 +107,8 @@ class SetEditor:
         """Return changes of this set in the form that `commit` takes, with a result.
 
         Args:
-            admission_checks: The checks of the changes by the rules of admission. None means that
-                the rules have accepted all these items before.
+            admission_checks: The checks of the changes by the rules of admission. By default, the
+                items count as accepted by the rules: they were checked before.
         """
         if admission_checks is None:
             admission_checks = self.writer.rules_check(self.ref) if changes else []
@@ -111,7 +116,11 @@ class SetEditor:
         return PlannedWrite(changes, result, define, retry=retry, admission_checks=admission_checks)  # pyright: ignore[reportArgumentType] - stored under an idempotency key only
 
     def definitions(self) -> list[Define]:
-        """Return the definition of a new set, and the setting that purges earlier versions."""
+        """Return the definition to commit with a change of the set.
+
+        A new set needs a definition; a set that keeps earlier versions although `purges` is True
+        needs a new one. Otherwise return an empty list.
+        """
         info = self.writer.info(self.ref)
         if info is None:
             retention = "purge" if self.purges else "keep"
@@ -128,15 +137,15 @@ class SetEditor:
         *,
         idempotency_key: str | None = None,
     ) -> Any:  # noqa: ANN401 - the result of the plan
-        """Commit a plan, or gather its changes in the batch; return its result.
+        """Commit a plan, or gather its changes in the batch; return the result of the plan.
 
         Args:
             name: The name of the call. The name and *arguments* identify the call in a batch, and
                 under an *idempotency_key*.
 
         Raises:
-            StaleItem, DuplicateItem: Others changed the items that the plan read until the memory's
-                wait time ended, or the plan allows no retry.
+            StaleItem, DuplicateItem: Others changed the items that the plan had read. Either the
+                plan allows no retry, or the retries failed until the memory's wait time ended.
         """
 
         def passed() -> Value:
@@ -146,7 +155,7 @@ class SetEditor:
         return self.writer.write(call, idempotency_key=idempotency_key)
 
     def change(self, name: str, arguments: Sequence[Value], changes: Sequence[ItemChange]) -> None:
-        """Commit changes without replanning; see `commit`.
+        """Commit changes that are not planned again after a conflict; see `commit`.
 
         Raises:
             StaleItem, DuplicateItem: Others changed these items; nothing was changed.
@@ -157,9 +166,10 @@ class SetEditor:
     def replace_all(
         self, name: str, arguments: Sequence[Value], items: Sequence[Item], *, is_judged: bool
     ) -> list[str]:
-        """Replace all items of the set by *items*; return their ids, in order.
+        """Replace all items of the set by *items*; return the ids of *items*, in order.
 
-        A batch takes an id once per call: in a batch, a separate call retires the earlier items.
+        One call in a batch may name an id only once. In a batch, a separate call therefore retires
+        the earlier items first.
 
         Args:
             is_judged: Whether to check the items by the set's rules of admission. Items that were
@@ -182,7 +192,11 @@ class SetEditor:
         return self.plan(changes, [record.id for record in records], admission_checks=checks)
 
     def _judged(self, items: Sequence[Item], records: Sequence[ItemRecord]) -> list[AdmissionCheck]:
-        """Return the checks of items by the set's rules; raise `Rejected` for a rejected item."""
+        """Return the admission checks of items by the rules of the set.
+
+        Raises:
+            Rejected: A rule rejects an item, or sends it to quarantine.
+        """
         pairs = list(zip(items, records, strict=True))
         judgement = judged(self.writer, self.ref, pairs)
         for at, verdict in enumerate(judgement.verdicts):
@@ -192,5 +206,5 @@ class SetEditor:
 
 
 def owner_text(scope: Scope) -> str:
-    """Return the owner of a set, as messages name it."""
+    """Return the name of a key or knowledge for messages, such as "key 'ada'"."""
     return f"knowledge {scope.space!r}" if scope.key is None else f"key {scope.key!r}"

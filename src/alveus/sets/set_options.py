@@ -51,16 +51,16 @@ class SetChanges(TypedDict, total=False):
 
     Attributes:
         capacity: Most items in the set.
-        compaction: The action at the capacity. "trim" retires the oldest items, "reject" refuses
-            the add, both in the commit of the add. Or a strategy: a `Trim`, `Summarize`, `Merge`,
-            or a user's.
-        capacity_tokens, capacity_bytes: Most tokens of all texts, and most bytes in all.
-        high_water, low_water: Shares of a capacity. A strategy starts at high_water (0.9; with `n`:
-            above 1) and brings the set down to low_water (0.7).
+        compaction: The action at the capacity. "trim" retires the oldest items in the commit of the
+            add; "reject" refuses the add. A strategy makes room by its plan: a `Trim`, `Summarize`
+            or `Merge`, or a user's strategy.
+        capacity_tokens, capacity_bytes: Most tokens of all texts, and most bytes of all items.
+        high_water, low_water: Shares of a capacity. A strategy starts above high_water (0.9; 1 for
+            a strategy with `n`) and brings the set down to low_water (0.7).
         execution: The executor: "background", a thread of this process; "sync", the add that finds
             the set full; "external", `alveus compact` or a `Compactor`.
         retention: How long retired items are kept, for history and undo.
-        signals: Weights of its searches.
+        signals: Weights of the signals in searches of the set.
         admission: Rules that check each add, in every process.
     """
 
@@ -107,7 +107,11 @@ def fits(stored: StoredItem, chosen: Filter | None) -> bool:
 
 
 def checked_ids(ids: str | Sequence[str]) -> list[str]:
-    """Return ids as a list, checked."""
+    """Return one id or several ids as a list.
+
+    Raises:
+        InvalidInput: *ids* is not an id, or a list or tuple of ids.
+    """
     if isinstance(ids, str):
         return [checked_name(ids, "an item's id")]
     if not isinstance(ids, (list, tuple)):
@@ -116,9 +120,9 @@ def checked_ids(ids: str | Sequence[str]) -> list[str]:
 
 
 def definition(options: Mapping[str, object], start: Definition = Definition()) -> Definition:  # noqa: B008 - frozen
-    """Return *start* with the given options, checked.
+    """Check *options* and return *start* with these options changed.
 
-    A capacity of None removes the limit. The compaction is given in the stored form.
+    A capacity of None removes the limit. The compaction must be in the stored form.
     """
     changed = checked_options(options)
     new = replace(start, **changed)  # pyright: ignore[reportArgumentType]  checked above
@@ -131,7 +135,7 @@ def definition(options: Mapping[str, object], start: Definition = Definition()) 
 
 
 def checked_options(options: Mapping[str, object]) -> dict[str, object]:
-    """Return options of a set in the form of a definition, each checked by itself."""
+    """Check each option of a set by itself; return the options in the form of a definition."""
     return {
         name: _CHECKS[name](value, name) if name in _CHECKS else value
         for name, value in options.items()
@@ -193,10 +197,10 @@ _CHECKS: Mapping[str, Callable[[object, str], object]] = {
 
 
 def refuse_upkeep(options: Mapping[str, object]) -> None:
-    """Refuse options that make a knowledge set change by itself.
+    """Refuse options that would make a knowledge set change without an explicit call.
 
     Raises:
-        InvalidInput: Such an option is given.
+        InvalidInput: One of *options* is not None.
     """
     for name, value in options.items():
         if value is not None:

@@ -66,7 +66,9 @@ class SetReads:
         self._define = self._definition_to_make()
 
     def _definition_to_make(self) -> tuple[Define, ...]:
-        """Return the definition to commit with the next add; nothing if the set has it already.
+        """Return the definition to commit with the next add.
+
+        Return () if the set was opened without options, or its definition has all of them already.
 
         Raises:
             SetDefinitionConflict: The set contains items and has another definition.
@@ -123,7 +125,7 @@ class SetReads:
 
     @property
     def definition(self) -> Definition:
-        """The definition of the set; of an empty set, the definition that the next add commits."""
+        """The definition of the set. For an empty set, the definition that the next add commits."""
         info = self._writer.info(self._ref)
         if info is None and self._options:
             return definition(self._options)
@@ -150,7 +152,10 @@ class SetReads:
     def get(
         self, ids: str | builtins.list[str] | tuple[str, ...], *, as_of: AsOf | None = None
     ) -> Item | builtins.list[Item | None] | None:
-        """Return the item of an id, or None; for several ids, return a list in their order."""
+        """Return the item with an id, or None if it does not exist.
+
+        For a list of ids, return a list of the same length and order: an item or None for each id.
+        """
         id_list = checked_ids(ids)
         stored_items = self._writer.get(self._ref, id_list, at=self._at(as_of))
         if as_of is None:
@@ -171,14 +176,16 @@ class SetReads:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> builtins.list[Item]:
-        """Return all items, or all that match *where*, by time; only *limit* cuts the list.
+        """Return all items, or all items that match *where*, in order of time.
+
+        The list is complete unless *limit* cuts it.
 
         Args:
-            after: Id of the last item of the previous page; a deleted item works too.
-            valid_at: Only facts that are valid then; by default all facts.
+            after: Id of the last item of the previous page. The item may have been deleted since.
+            valid_at: Return only facts that are valid at this time; by default all facts.
 
         Raises:
-            NotFound: The set has neither an item *after* nor its history.
+            NotFound: The set has no item with the id *after*, and keeps no version of the item.
             HistoryPruned: The state at *as_of* is no longer kept.
         """
         chosen, at, when = Filter.parse(where), self._at(as_of), valid_time(valid_at)
@@ -220,8 +227,8 @@ class SetReads:
         Facts that are not valid are left out.
 
         Args:
-            valid_at: When the facts must be valid: by default now (or at *as_of*); "any" includes
-                all.
+            valid_at: The time at which the facts must be valid: by default now, or *as_of* if it is
+                given. "any" includes all facts.
 
         Raises:
             HistoryPruned: The state at *as_of* is no longer kept.
@@ -268,15 +275,17 @@ class SetReads:
 
         Args:
             as_of: Search the state of the set at a moment of the past.
-            valid_at: When facts must be valid: by default now (or at *as_of*); "any" includes all.
-            min_score: Leave out hits whose relevance (0..1, comparable across searches) is lower.
-                Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of the
-                ten best for a question without an answer, 12 of 100. 0 leaves out none and adds its
-                relevance to each `Hit`.
-            reranker: Reorders the best hits: 50 unless its `candidates` says otherwise, and never
-                fewer than *limit*. A `Hit` then has the reranker's score. If the reranker fails,
-                the hits keep their order, and `Hits` has the reason. The default is the reranker of
-                `Memory.open`, if any; None searches without.
+            valid_at: The time at which facts must be valid: by default now, or *as_of* if it is
+                given. "any" includes all facts.
+            min_score: Leave out hits whose relevance is lower. A relevance is a number from 0 to 1
+                and can be compared across searches; each `Hit` has its relevance if *min_score* is
+                given, even if it is 0. Measured on LoCoMo with minilm: 94 of 100 items that answer
+                a question have a relevance of 0.5 or more; of the ten best items for a question
+                without an answer, 12 of 100 have it.
+            reranker: Reorders the best hits: as many as its `candidates` says, by default 50, and
+                never fewer than *limit*. A `Hit` then has the reranker's score. If the reranker
+                fails, the hits keep their order, and `Hits` has the reason. The default is the
+                reranker of `Memory.open`, if there is one. None means a search without a reranker.
 
         Raises:
             HistoryPruned: The state at *as_of* is no longer kept.
@@ -294,13 +303,15 @@ class SetReads:
         return hits
 
     def points(self, *, where: Where | None = None, limit: int | None = None) -> MapPoints:
-        """Return all items, or all that match *where*, as points; near points mean similar items.
+        """Return all items, or all items that match *where*, as points in a plane.
 
-        The plane shows the two directions in which these items differ most. The call reads the
-        vector of each item; uncommitted items of a batch are left out.
+        Near points mean similar items. The plane shows the two directions in which these items
+        differ most. The call reads the vector of each item; uncommitted items of a batch are left
+        out.
 
         Args:
-            limit: Most points; of more items, an even sample. None means all items.
+            limit: Most points. If there are more items, the points are an even sample of them. By
+                default all items have a point.
 
         Raises:
             InvalidInput: The memory's embedder has no vectors, such as "words".
@@ -321,7 +332,10 @@ class SetReads:
         return self.points(where=where, limit=limit).plot(colour=colour)
 
     def _renew_read(self, items: Sequence[StoredItem]) -> None:
-        """Renew items that were read, if this set was opened so. A failure never fails the read."""
+        """Renew items that were read, if the set was opened with ``Ttl(…, refresh="read")``.
+
+        If a renewal fails, the read still succeeds.
+        """
         if self._ttl is not None and self._ttl.refresh == "read":
             with suppress(Unavailable, StoreReadOnly):
                 self._writer.renew(items, ttl_us(self._ttl.after))

@@ -57,7 +57,7 @@ from alveus.values.storable import (
 )
 
 SIMPLE_ITEMS = 16
-"""Most items of a call that shares a commit with other threads; more gain nothing."""
+"""Most items of a call that shares a commit with other threads; larger calls gain nothing."""
 
 _SOURCES = attrgetter("sources")
 
@@ -66,18 +66,18 @@ OnExisting: TypeAlias = Literal["error", "keep", "update"]
 
 
 def _lasting(item: Item, life: timedelta) -> Item:
-    """Return an item with this lifetime, unless it has an expiry."""
+    """Return *item* with the lifetime *life*. An item with an expiry is returned unchanged."""
     return replace(item, ttl=life) if item.ttl is item.expire_at is None else item
 
 
 @dataclass(frozen=True, slots=True)
 class AddCall:
-    """Adds items to a set.
+    """A call that adds items to a set.
 
     Attributes:
         definitions: Returns the definitions to commit with the add.
-        judged: Whether the rules of the set check the items; items that were in a set before are
-            not checked.
+        judged: True if the rules of the set check the items; False for items that were in a set
+            before.
         life: The lifetime of items without an expiry; not part of the request's digest.
     """
 
@@ -178,7 +178,10 @@ class AddCall:
     def _changes(
         self, item: Item, record: ItemRecord, stored: StoredItem | None
     ) -> list[ItemChange]:
-        """Return the change that adds an item, or replaces its earlier version *stored*."""
+        """Return the change that adds an item, or replaces its earlier version *stored*.
+
+        Return an empty list if the earlier version is kept.
+        """
         if stored is None:
             fresh = item.id is None
             return [Add(self.editor.ref, record, fresh, existing=self.on_existing)]
@@ -189,7 +192,13 @@ class AddCall:
     def _ids(
         self, record: ItemRecord, verdict: Verdict, held: QuarantineDraft, at: int
     ) -> list[Value]:
-        """Return the id under which a judged item can be found; none for a skipped item."""
+        """Return the id under which a judged item can be found, in a list.
+
+        The list is empty for a skipped item.
+
+        Raises:
+            Rejected: A rule rejects the item, and rejected items are not skipped.
+        """
         match verdict.outcome:
             case "accept":
                 return [record.id]
@@ -253,7 +262,7 @@ def _added(answer: Value) -> Added:
 
 
 def check_adding(items: Sequence[Item], on_existing: object) -> None:
-    """Raise for items or options that no set accepts."""
+    """Raise `InvalidInput` for items or options that no set accepts."""
     choice(on_existing, "on_existing", "error", "keep", "update")
     for item in items:
         if item.id is not None:
@@ -290,9 +299,10 @@ class SetWrites(SetReads):
     ) -> str:
         """Add one item; return its id.
 
-        In a set with rules of admission, this may be the id of an equal item, or the id of the item
-        in `quarantine`; `admit` returns the verdict beforehand. With an *idempotency_key* a second
-        call changes nothing and returns the id of the first.
+        If the set has rules of admission, the returned id may be the id of an equal item in the
+        set, or the id of the new item in `quarantine`. `admit` returns the verdict of the rules
+        beforehand. With an *idempotency_key* a second call changes nothing and returns the id that
+        the first call returned.
 
         Args:
             value: A storable value, or an `Item`.
@@ -322,8 +332,8 @@ class SetWrites(SetReads):
         """Add items in one commit, all or none; return their ids in order.
 
         Args:
-            on_rejected: "skip" leaves out rejected items; the returned list names them and the
-                reasons (`Added.skipped`).
+            on_rejected: "skip" leaves out rejected items; `skipped` of the returned list has their
+                positions and the reasons.
 
         Raises:
             Rejected: A rule rejects an item, and *on_rejected* is "error".
@@ -338,7 +348,8 @@ class SetWrites(SetReads):
     def add_back(self, items: Sequence[Item], *, on_existing: OnExisting = "error") -> list[str]:
         """Add items that were in a set before, as an import of an export does.
 
-        Like `add_many`, but rules of admission do not check the items: they did at the first add.
+        This works like `add_many`, but the rules of admission do not check the items. They checked
+        them at the first add.
         """
         if type(items) not in (list, tuple) or not all(isinstance(item, Item) for item in items):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput("add_back takes a list of Items, as a set or an export has them")
@@ -366,23 +377,23 @@ class SetWrites(SetReads):
 
     @property
     def _life(self) -> timedelta | None:
-        """The lifetime of items without an expiry; None means that they never expire."""
+        """The lifetime of items without an expiry, or None if these items never expire."""
         return None if self._ttl is None else self._ttl.after
 
     def _definitions(self) -> Sequence[Define]:
         """Return the definitions to commit with an add now.
 
-        Others may have added to the set since it was opened. If they forgot the set with its
-        definition, the set is defined again with the options of the opening.
+        Others may have added to the set since it was opened. If they have forgotten the set with
+        its definition, the set is defined again with the options with which it was opened here.
         """
         if self._define or (self._options and self._writer.info(self._ref) is None):
             self._define = self._definition_to_make()
         return self._define
 
     def admit(self, value: object) -> Verdict:
-        """Return the verdict of the set's rules on a value or an `Item`; store nothing.
+        """Return the verdict of the set's rules on a value or an `Item`, without storing anything.
 
-        Adds by others may change the verdict afterwards.
+        A later add may get another verdict if others add items meanwhile.
         """
         item = item_from(value)
         info = self._writer.info(self._ref)
@@ -415,14 +426,15 @@ class SetWrites(SetReads):
         Other fields stay. A new *value* without *text* replaces the text, too.
 
         With an *idempotency_key* a second call changes nothing and returns the version that the
-        first made. If the set no longer keeps that version, it returns the current item.
+        first call made, or the current item if the set no longer keeps that version.
 
         Args:
             fields: The fields to change, as in `add`.
 
         Raises:
-            NotFound: There is no live item of this id.
-            HistoryPruned: A repetition: the version is no longer kept, and the item does not exist.
+            NotFound: There is no live item with this id.
+            HistoryPruned: In a second call with the same key: the set no longer keeps the version
+                that the first call made, and the item was deleted.
             StaleItem: The item's version is not *if_version*.
             Rejected: A rule of the set rejects the new version.
         """
@@ -457,7 +469,7 @@ class SetWrites(SetReads):
         new_versions: list[Item],
         _new_id: NewId,
     ) -> PlannedWrite:
-        """Plan to change an item; put its new version into *new_versions*."""
+        """Plan the change of an item, and put the new version of the item into *new_versions*."""
         editor, stored = self._editor, self._editor.live(item_id)
         if if_version is not None and stored.version != if_version:
             raise StaleItem(item_id, expected=if_version, found=stored.version)
@@ -478,12 +490,14 @@ class SetWrites(SetReads):
     def _version_made(self, item_id: str, version: object, new_versions: Sequence[Item]) -> Item:
         """Return the version of an item that a call made, even if the item changed later.
 
+        If the version is neither kept nor in *new_versions*, return the live version.
+
         Args:
-            version: The version; None means the live one.
-            new_versions: The versions that this very call made.
+            version: The number of the version, or None for the live version.
+            new_versions: The versions that this call made itself; none for a repetition.
 
         Raises:
-            HistoryPruned: The version is not live, and the set no longer keeps it.
+            HistoryPruned: There is no live version either.
         """
         live = self._writer.get(self._ref, [item_id], at=None)[0]
         if live is not None and version in (live.version, None):
@@ -510,21 +524,22 @@ class SetWrites(SetReads):
         idempotency_key: str | None = None,
         **fields: Unpack[ItemChanges],
     ) -> str:
-        """Replace a fact by a new one from *at* on; return the id of the new item.
+        """Replace a fact by a new fact from *at* on; return the id of the new item.
 
-        One commit: the old item gets a version that is valid until *at* (by default now). The new
-        item is valid from then on and has the old one as its source. Search and recent find the
-        valid item; ``valid_at=`` finds the item that was valid at a time.
+        One commit changes both items: the old item gets a version that is valid until *at* (by
+        default now); the new item is valid from then on and has the old item as its source.
+        `search` and `recent` find the item that is valid now; with ``valid_at=`` they find the item
+        that was valid at that time.
 
         Args:
-            new_id: The id of the new item.
+            new_id: The id of the new item; by default a new id is made.
             fields: Further fields of the new item, as in `add`, except *valid_from*.
 
         Raises:
-            NotFound: There is no live item of this id.
-            DuplicateItem: *new_id* exists.
+            NotFound: There is no live item with this id.
+            DuplicateItem: An item with the id *new_id* exists.
             Rejected: A rule of the set rejects the new item. Rules for duplicates do not apply.
-            InvalidInput: The old item becomes valid after *at*, or ended before.
+            InvalidInput: The old item becomes valid after *at*, or its validity ended before *at*.
         """
         checked_name(id, "an item's id")
         asked = None if at is None else microseconds(at, "at")
@@ -564,7 +579,7 @@ class SetWrites(SetReads):
         if_version: int | None = None,
         idempotency_key: str | None = None,
     ) -> int:
-        """Retire items by id, or all that match *where*; return the number of retired items.
+        """Retire items by id, or all items that match *where*; return the number of retired items.
 
         Reads of the present no longer return them; `history`, ``as_of=`` and undo keep them.
         Missing ids are not counted.
@@ -608,9 +623,9 @@ class SetWrites(SetReads):
         """Let expiring items live for *ttl* from now on; return the number of renewed items.
 
         The call makes no version and no commit; the change is durable when the call returns. An
-        item stays unchanged if it never expires, would gain less than a tenth of *ttl*, or does not
-        exist. A set opened with ``ttl=Ttl(after=…, refresh="read")`` does the same to the items
-        that `get` and `search` return.
+        item is not renewed if it never expires, or would gain less than a tenth of *ttl*; missing
+        items are ignored. If the set was opened with ``ttl=Ttl(after=…, refresh="read")``, `get`
+        and `search` renew the items that they return in the same way.
         """
         life = ttl_us(ttl)
         return self._writer.renew(self._editor.get(checked_ids(ids)), life)
@@ -619,10 +634,11 @@ class SetWrites(SetReads):
         """Retire the last *n* items by time, or fewer, and return them, oldest first.
 
         No two calls return the same item, in any process. With an *idempotency_key* a second call
-        changes nothing and returns the result of the first.
+        changes nothing and returns the result of the first call.
 
         Raises:
-            HistoryPruned: A repetition, and the set no longer keeps the returned items.
+            HistoryPruned: In a second call with the same key: the set no longer keeps a returned
+                item.
         """
         most = min(counted(n, "n", least=0), sys.maxsize)
         popped = dict[tuple[str, int], Item]()
@@ -657,30 +673,31 @@ class SetWrites(SetReads):
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Erase items for good: by id, or all with a version that matches *where*.
+        """Erase items for good: by id, or all items with a version that matches *where*.
 
-        This erases every version of the items, items derived from them, and the records of ended
-        runs that wrote or read them. Sources whose only summary was erased are live again.
+        The call erases every version of the items, the items derived from them, and the records of
+        ended runs that wrote or read them. If a summary is erased, sources that have no other
+        summary are live again.
 
         Args:
             scrub: "now" also removes the data from the files; "later" leaves that to
-                `Memory.scrub`. None means now if the store is under 200 MB.
-            dry_run: Only count.
-            idempotency_key: A second call with it erases nothing, not even new items, and returns
-                the same receipt in its current state.
+                `Memory.scrub`. By default "now" if the store is under 200 MB, otherwise "later".
+            dry_run: True to count what would be erased, and erase nothing.
+            idempotency_key: A second call with the same key erases nothing, not even new items, and
+                returns the same receipt in its current state.
 
         Raises:
-            Unusable: Inside a batch or an action: forgetting is a separate commit.
+            Unusable: The call is inside a batch or an action; forgetting is a separate commit.
         """
         engine = self._writer.alone("forget")
         how = HowForgotten(scrub, dry_run, idempotency_key)
         return forget_items(engine, self._ref, ids, where, how)
 
     def redefine(self, **changes: Unpack[SetChanges]) -> Definition:
-        """Change the definition of a set; other settings stay. A capacity of None lifts the limit.
+        """Change settings of the set; return the new definition. Settings that are not given stay.
 
-        If the set exceeds a smaller capacity, the next add makes room. New rules of *admission*
-        apply to later adds; an empty list removes all rules.
+        A capacity of None removes the limit. If the set exceeds a smaller capacity, the next add
+        makes room. New rules of *admission* apply to later adds; an empty list removes all rules.
         """
         new = definition(self._redefining(changes), start=self.definition)
         planned = PlannedWrite([], None, [Define(self._ref, new, replace=True)])
@@ -705,7 +722,11 @@ def _check_version(if_version: object) -> None:
 
 
 def _ended(item: Item, at: datetime) -> Item:
-    """Return an item that is valid until *at*."""
+    """Return *item* with the end of its validity at *at*.
+
+    Raises:
+        InvalidInput: The item becomes valid after *at*, or its validity ended before *at*.
+    """
     if item.valid_from is not None and at < item.valid_from:
         raise InvalidInput(
             f"item {item.id!r} begins to hold at {item.valid_from:%Y-%m-%d %H:%M}, after at=; "

@@ -1,4 +1,4 @@
-"""The destination of changes of a memory, and the reads that see them.
+"""Writers: they take the changes of a memory's sets, and their reads see these changes.
 
 `CommitWriter` makes each call a commit; a batch, or a run in an action, gathers calls instead.
 """
@@ -58,7 +58,7 @@ from alveus.values.times import UTC_ZONE, Zone
 _FIRST = attrgetter("first")
 
 PAGE = 256
-"""Most items that a walk over a set reads at a time."""
+"""Most items that `SetReader.walk` reads at a time."""
 
 MOST_RULES = 4_096
 """Number of sets whose rules are cached."""
@@ -69,12 +69,12 @@ NewId: TypeAlias = Callable[[], str]
 
 
 class PageQuery(NamedTuple):
-    """A page of a set.
+    """A request for a page of the items of a set.
 
     Attributes:
         after: The position of the last item before the page; see `position_of`.
         limit: Most items of the page.
-        at: None means now.
+        at: The moment whose state is read; None for the present.
     """
 
     after: tuple[int, int] | None = None
@@ -88,11 +88,11 @@ class PlannedWrite:
     """The changes and the result of one call.
 
     Attributes:
-        retry: True if the plan must be made again after its reads became stale.
-        admission_checks: The checks of the added items; if the sets changed since, the plan is made
-            again.
-        whole: True if the plan depends on all items of the sets in *admission_checks*; it is then
-            never adjusted.
+        retry: True if a new plan must be made after others changed the items that this plan read.
+        admission_checks: The checks of the added items. If the sets changed since, a new plan is
+            made.
+        whole: True if the plan depends on all items of the sets in *admission_checks*. The commit
+            of a batch with the plan then fails if others changed one of these sets.
     """
 
     items: Sequence[ItemChange]
@@ -104,7 +104,7 @@ class PlannedWrite:
 
 
 class WriteCall(Protocol):
-    """A call that changes sets, as a value; after a refusal it is planned again."""
+    """A call that changes sets, as a value. After the store refused the plan, it is made again."""
 
     @property
     def name(self) -> str:
@@ -112,7 +112,7 @@ class WriteCall(Protocol):
         ...
 
     def arguments(self) -> Value:
-        """Return the arguments; a repetition under one idempotency key has the same."""
+        """Return the arguments. A repetition under an idempotency key must have equal arguments."""
         ...
 
     def plan(self, new_id: NewId) -> PlannedWrite:
@@ -125,8 +125,8 @@ class PlannerCall:
     """A call that a function plans.
 
     Attributes:
-        passed: The arguments as the caller passed them, or a function that returns them: only a
-            batch and an idempotency key need them.
+        passed: The arguments as the caller passed them, or a function that returns the arguments.
+            Only a batch and an idempotency key need them.
     """
 
     name: str
@@ -147,17 +147,18 @@ class Engine(ProcessBound):
     """The parts of an open memory; made once by `Memory.open`, shared by all its handles.
 
     Attributes:
-        expects: Notes that name the embedder of this memory's space and knowledge.
+        expects: Names and texts of store notes that name the embedder of this memory's space and
+            knowledge. A commit with items fails if the notes have other texts.
         wait_s: How long a call retries while others change the data that it read.
-        lanes: A lock per key: it orders writes to the exact tree outside of runs.
-        listeners: Called with memory events.
-        admission: Rules for sets of keys without rules in their definition.
-        knowledge: The name of the knowledge that its keys share.
-        rules_by_set: Cached rules of sets; None must be looked up. If the rules changed since, the
-            store refuses the added items.
+        lanes: A lock per key, which orders writes to the exact tree outside of runs.
+        listeners: The listeners to memory events.
+        admission: Rules for the sets of keys that have no rules in their definition.
+        knowledge: The name of the knowledge that the keys share.
+        rules_by_set: The cached rules of each set; None if they must be read again. If cached rules
+            are outdated, the store refuses the added items.
         recent_hits: The hits of recent searches.
-        owners: Names of closed lease owners. The next runner takes such a name, because the store
-            keeps a file open for each name.
+        owners: Names of lease owners whose runners were closed. The next runner takes one of these
+            names, because the store keeps a file open for each name.
         paths: Parsed paths of short-term memory, shared by all keys.
         joint_adds: Combines the adds of many threads into one commit.
         timezone: The zone of the reader; it defines the days of times without a zone.
@@ -198,7 +199,7 @@ class Engine(ProcessBound):
         return variant_of(self, timezone=zone, original=self)
 
     def op(self, scope: Scope, idempotency_key: str) -> bytes:
-        """Return the op id of a caller's idempotency key."""
+        """Return the op id that stands for a caller's idempotency key in the store."""
         checked_name(idempotency_key, "an idempotency key")
         return wire.digest(
             ["idempotency key", scope.space, scope.key, idempotency_key], salt=self.store.salt()
@@ -214,16 +215,16 @@ class Engine(ProcessBound):
         return NamedRequest(op, self.request(plain), idempotency_key)
 
     def done(self, named: NamedRequest) -> Commit | None:
-        """Return the commit that used a name, or None.
+        """Return the commit that used the name of a request, or None if no commit used it.
 
         Raises:
-            IdempotencyConflict: Another request used the name.
+            IdempotencyConflict: A different request used the name.
             Forgotten: The data of that commit was erased.
         """
         return self.store.commit_of_op(named.op, request=named.request, label=named.label)
 
     def lane(self, scope: Scope) -> HandleLock:
-        """Return the lock of a key."""
+        """Return the lock that orders writes to the exact tree of a key."""
         return self.lanes.of(scope)
 
     def written(self, items: Sequence[ItemChange], commit: Commit) -> None:
@@ -234,7 +235,10 @@ class Engine(ProcessBound):
             self.compactions.committed(items, commit)
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
-        """Compact sets at twice their capacity before an add; see `Compactions.relieve`."""
+        """Before an add, compact its sets that are at twice their capacity.
+
+        See `Compactions.relieve`.
+        """
         if self.compactions.pressed:
             self.compactions.relieve(items)
 
@@ -246,7 +250,7 @@ class Engine(ProcessBound):
 
 
 class SetReader:
-    """Reads of sets from the store; a batch adds its changes to them."""
+    """Reads of sets from the store. The reads of a batch also see its changes."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -272,7 +276,7 @@ class SetReader:
         return self._engine.timezone
 
     def get(self, ref: SetRef, ids: Sequence[str], *, at: Moment | None) -> list[StoredItem | None]:
-        """Return the live, unexpired versions of *ids*, in their order; None for a missing one."""
+        """Return the live, unexpired version of each of *ids*, or None, in the order of *ids*."""
         store = self._engine.store
         if at is not None:
             check_set(store, ref, at)
@@ -283,7 +287,7 @@ class SetReader:
         return items
 
     def page(self, ref: SetRef, query: PageQuery) -> list[StoredItem]:
-        """Return unexpired items, by (time, first)."""
+        """Return a page of the unexpired items, in order of (time, first row)."""
         store, after, at = self._engine.store, query.after, query.at
         if at is not None:
             check_set(store, ref, at)
@@ -311,7 +315,9 @@ class SetReader:
         after: tuple[int, int] | None = None,
         page: int = PAGE,
     ) -> Iterator[StoredItem]:
-        """Yield the items of a set in order of time; the items of one page are of one moment.
+        """Yield the items of a set in order of time.
+
+        The items are read page by page, each page from the state at one moment.
 
         Args:
             page: Items of the first page; each further page has twice as many, at most `PAGE`.
@@ -325,7 +331,10 @@ class SetReader:
             query = query._replace(after=position_of(items[-1]), limit=most)
 
     def versions(self, ref: SetRef, item_id: str) -> list[tuple[StoredItem, datetime | None]]:
-        """Return every version of an id, and the time of its retirement or expiry."""
+        """Return every kept version of an item, each with the time of its retirement or expiry.
+
+        The time of a live version is None.
+        """
         return self._retired(self._engine.store.versions(ref, item_id))
 
     def _retired(self, versions: Sequence[StoredItem]) -> list[tuple[StoredItem, datetime | None]]:
@@ -345,7 +354,7 @@ class SetReader:
         return stored_form(compaction, self._engine.compactions.local_strategies)
 
     def compact(self, ref: SetRef, compaction: Given | None) -> Compacted | None:
-        """Do one step of a set's compaction; None if there is nothing to do."""
+        """Do one step of a set's compaction; return None if there was nothing to do."""
         return self._engine.compactions.step(ref, by=CALLED, given=compaction)
 
     def compactions(self, ref: SetRef, *, before: int | None, limit: int) -> list[Compaction]:
@@ -353,19 +362,22 @@ class SetReader:
         return self._engine.store.compactions(ref, before=before, limit=limit)
 
     def compaction(self, number: int) -> Compaction | None:
-        """Return a compaction, or None."""
+        """Return the compaction with an id, or None if there is none."""
         return self._engine.store.compaction(number)
 
     def sources(self, rows: Sequence[int]) -> list[tuple[int, int]]:
-        """Return the sources of versions: (row, source's row)."""
+        """Return the sources of versions as pairs: the row of a version, the row of a source."""
         return self._engine.store.source_links(rows)
 
     def rows(self, rows: Sequence[int]) -> list[tuple[StoredItem, datetime | None]]:
-        """Return kept versions, and the time of the retirement of each."""
+        """Return the versions with these rows that the store keeps.
+
+        Each has the time of its retirement or expiry, or None if it is live.
+        """
         return self._retired(self._engine.store.items_by_row(rows))
 
     def info(self, ref: SetRef) -> SetInfo | None:
-        """Return the current set; its item count excludes expired items."""
+        """Return a set, or None if it does not exist. The item count excludes expired items."""
         info = self._engine.store.set_info(ref)
         return None if info is None else self._unexpired_info(info)
 
@@ -387,7 +399,7 @@ class SetReader:
         return [ref.name for ref in self._engine.store.all_sets(scope) if not is_hidden(ref)]
 
     def counts(self, scope: Scope) -> dict[str, int]:
-        """Return the number of items of each set of *scope*, by sorted name."""
+        """Return the number of unexpired items in each set of *scope*, by name, sorted."""
         infos = [i for i in self._engine.store.set_infos(scope) if not is_hidden(i.ref)]
         return {info.ref.name: self._unexpired_info(info).items for info in infos}
 
@@ -409,7 +421,7 @@ class SetReader:
         return moment_of(self._engine.store, as_of, now=self.now())
 
     def search(self, sets: Sequence[SetRef] | Scope, query: str, options: SearchOptions) -> Hits:
-        """Search sets together: the named ones, or all of a scope."""
+        """Search several sets together, or all sets of a scope; return the best hits of all."""
         hits = self._engine.recall.search(
             sets, query, options, now=self.now(), zone=self._engine.timezone
         )
@@ -419,7 +431,7 @@ class SetReader:
     def points(
         self, sets: Sequence[SetRef] | Scope, *, where: Where | None, limit: int | None
     ) -> MapPoints:
-        """Return the committed items of the named sets, or of all of a scope, as points."""
+        """Return the committed items of several sets, or of all sets of a scope, as points."""
         most = None if limit is None else counted(limit, "limit", least=0)
         return self._engine.recall.points(sets, where=Filter.parse(where), limit=most)
 
@@ -439,10 +451,11 @@ class SetReader:
         return self._engine.recall.renew(renewals, now=now) if renewals else 0
 
     def rules(self, ref: SetRef, definition: Definition | None) -> SetRules | None:
-        """Return the rules of a set; None if the set has none, as far as this process knows.
+        """Return the rules of a set, or None if it has none as far as this process knows.
 
         Args:
-            definition: The definition of a set without items.
+            definition: The definition of the set. By default, the cached rules are used, or the
+                stored definition is read.
         """
         engine = self._engine
         default = () if ref.scope.key is None else engine.admission
@@ -467,12 +480,15 @@ class SetReader:
     def rules_check(
         self, ref: SetRef, definition: Definition | None = None
     ) -> list[AdmissionCheck]:
-        """Return the check of an add without a judgement by rules; none if the set has no rules."""
+        """Return the admission check of an add whose items the rules need not judge, in a list.
+
+        The list is empty if the set has no rules.
+        """
         rules = self.rules(ref, definition)
         return [] if rules is None else [AdmissionCheck(ref, rules.set_rules)]
 
     def rules_unchanged(self, ref: SetRef, rules: SetRules) -> bool:
-        """Return whether *rules* are still the rules of a set; if not, drop the cached ones."""
+        """Return whether *rules* are still the rules of a set; if not, drop the cached rules."""
         info = self.info(ref)
         same = info is None or AdmissionCheck(ref, rules.set_rules).matches_rules(info.definition)
         if not same:
@@ -482,12 +498,16 @@ class SetReader:
     def alike(
         self, ref: SetRef, probes: Sequence[Probe]
     ) -> tuple[int | None, list[list[StoredItem]]]:
-        """Return candidate duplicates of each probe, and the row up to which they are complete."""
+        """Return a row, and the candidate duplicates of each probe.
+
+        The candidates are complete up to the row. The row is None if the commit need not check for
+        later items.
+        """
         last_row, matches = self._engine.alike.find(ref, probes)
         return last_row, self._unexpired(matches)
 
     def _unexpired(self, matches: Sequence[Sequence[StoredItem]]) -> list[list[StoredItem]]:
-        """Return the unexpired items."""
+        """Return the same lists without expired items."""
         now = self._engine.clock()
         return [[s for s in items if not expired(s.record, now)] for items in matches]
 
@@ -496,17 +516,17 @@ class SetReader:
         return self._engine.recent_hits.of(scope)
 
     def alone(self, what: str) -> Engine:
-        """Return the engine for *what*, which is a separate commit.
+        """Return the engine for the call *what*, which makes a separate commit.
 
         Raises:
-            Unusable: A batch or an action commits its calls together.
+            Unusable: This writer is a batch or an action, which commits its calls together.
         """
         _ = what
         return self._engine
 
 
 class Writer(SetReader, ABC):
-    """A destination of changes of sets: commits or a batch. Its reads see these changes."""
+    """A writer takes changes of sets, and commits or gathers them. Its reads see these changes."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
         self._engine, self.scope = engine, scope

@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 PREFIX = f"{HIDDEN}quarantine/"
 
 MARK = "alveus:quarantine"
-"""The metadata field with the reason for holding an item, and with its release."""
+"""The metadata field that records why an item is held, and later its release."""
 
 CAPACITY = 10_000
 """Most items in the quarantine of a set; beyond this number, the oldest are retired."""
@@ -71,7 +71,7 @@ def quarantine_of(ref: SetRef) -> SetRef:
 
 
 def held_as(versions: Iterable[StoredItem], ids: Collection[str]) -> builtins.list[str]:
-    """Return the quarantine ids of *versions* whose quarantine id or intended id is in *ids*."""
+    """Return the quarantine ids of held items whose quarantine id or intended id is in *ids*."""
     every = ((stored.record.id, str(_quarantined(stored).item.id)) for stored in versions)
     return list({held: None for held, meant in every if held in ids or meant in ids})
 
@@ -81,10 +81,10 @@ class Quarantined:
     """A quarantined item.
 
     Attributes:
-        id: Its id in the quarantine.
-        item: The item as passed, with its intended id.
-        set_name: The set of the add.
-        rule: The rule that held it.
+        id: The id of the item in the quarantine.
+        item: The item as passed, with the id that it is to have in its set.
+        set_name: The name of the set to which it was added.
+        rule: The name of the rule that held the item.
         reason: The reason that the rule gave.
         since: The time of the add.
     """
@@ -133,7 +133,7 @@ class QuarantineDraft:
         return item_id
 
     def _there(self, hidden: SetRef, record: ItemRecord, text: str) -> str | None:
-        """Return the id of a held item with the same text."""
+        """Return the quarantine id of a held item with the same text and value, or None."""
         if text in self._ids:
             return self._ids[text]
         terms = words.terms(record.text or "")
@@ -164,7 +164,7 @@ class Quarantine:
         return sum(self._writer.count(ref) for ref in self._refs())
 
     def list(self, *, limit: int | None = None) -> builtins.list[Quarantined]:
-        """Return held items, by set and time; all of them unless *limit* is given."""
+        """Return the held items, or the first *limit* of them, in order of set and time."""
         if limit is not None:
             counted(limit, "limit", least=0)
         items = chain.from_iterable(map(self._writer.walk, self._refs()))
@@ -172,20 +172,20 @@ class Quarantine:
         return [_quarantined(stored) for _, stored in zip(numbers, items, strict=False)]
 
     def get(self, id: str) -> Quarantined | None:
-        """Return the held item of an id, or None."""
+        """Return the held item with a quarantine id, or None if there is none."""
         found = self._find(id)
         return None if found is None else _quarantined(found)
 
     def release(self, id: str, *, by: str | None = None, idempotency_key: str | None = None) -> str:
-        """Move a held item into its set, in one commit; return its id there.
+        """Move a held item into its set, in one commit; return its id in the set.
 
         No rule checks the item again. Its metadata field "alveus:quarantine" records the release,
-        with the name *by* if given. With an *idempotency_key* a second call changes nothing and
-        returns the result of the first.
+        with the name *by* if it is given. With an *idempotency_key* a second call changes nothing
+        and returns the result of the first call.
 
         Raises:
             NotFound: No held item has this id.
-            DuplicateItem: The item's intended id exists by now.
+            DuplicateItem: The set has another item with the intended id by now.
             SetFull, KeyFull: A limit was reached.
         """
         checked_name(id, "an item's id")
@@ -196,7 +196,7 @@ class Quarantine:
         return str(self._writer.write(call, idempotency_key=idempotency_key))
 
     def discard(self, id: str, *, idempotency_key: str | None = None) -> None:
-        """Retire a held item; only the history keeps it, until its key is forgotten.
+        """Retire a held item. Only the history keeps the item, until it is forgotten.
 
         With an *idempotency_key* a second call changes nothing.
 
@@ -287,8 +287,8 @@ class Barrier:
     Args:
         rules: The rules of the set.
         replaced_id: The id of the item that the checked item replaces; the two are not compared.
-        after_row: Compare with items after this row only, and with no recent hits. None means with
-            all.
+        after_row: If given, compare the items only with items after this row, and not with recent
+            hits. By default compare them with all items and recent hits.
     """
 
     writer: SetReader
@@ -315,7 +315,7 @@ class Barrier:
         return AdmissionCheck(self.ref, self.rules.set_rules, self._checked_up_to)
 
     def judge(self, items: Sequence[tuple[Item, ItemRecord]]) -> list[Verdict]:
-        """Return the verdict on each item; later items are compared with earlier accepted ones."""
+        """Return the verdict on each item. An item is also compared with earlier accepted items."""
         near = self._find_alike([record for _, record in items], self._level)
         return [
             self._judge(item, record, others)
@@ -373,9 +373,10 @@ class Barrier:
         return [[stored for stored in items if stored.row > after] for items in matches]
 
     def _probe(self, record: ItemRecord, threshold: float) -> Probe:
-        """Return a probe for items that share *threshold* of a record's words; 1 means equal items.
+        """Return a probe for items that have at least the share *threshold* of a record's words.
 
-        An item does not match if it has more than ``2 / threshold`` times the record's tokens.
+        An item does not match if it has more than ``2 / threshold`` times the record's tokens, plus
+        `SHORT`. With a threshold of 1, the probe is for items that say the same.
         """
         from alveus.text.statements import anchors  # its patterns take a while to compile
 
@@ -410,13 +411,14 @@ def judged(
     *,
     replaced_id: str = "",
 ) -> Judgement:
-    """Return the verdicts of a set's current rules on new items; all pass a set without rules.
+    """Return the verdicts of a set's current rules on new items. A set without rules accepts all.
 
-    The store refuses items that outdated rules accepted; all other verdicts need a second look at
-    the rules here.
+    If the rules have changed, the store refuses items that the outdated rules accepted. For any
+    other verdict, the rules are read again here, and if they have changed, the items are judged
+    anew.
 
     Args:
-        definition: The definition of a set without items.
+        definition: The definition with which the set is about to be created, if any.
         replaced_id: The id of the item that a checked item replaces; the two are not compared.
     """
     while (rules := writer.rules(ref, definition)) is not None:
@@ -433,7 +435,8 @@ def check_update(
 ) -> list[AdmissionCheck]:
     """Check a new version of an item, or the replacement of *replaced_id*, by the set's rules.
 
-    Rules for duplicates do not apply. Return the check for the store; none if the set has no rules.
+    Rules for duplicates do not apply. Return the check for the store to make at commit time, in a
+    list; the list is empty if the set has no rules.
 
     Raises:
         Rejected: A rule rejects the new version.
@@ -447,7 +450,11 @@ def check_update(
 def recheck_admission(
     engine: Engine, before: AdmissionCheck, added: Sequence[StoredItem]
 ) -> AdmissionCheck:
-    """Return a new check of items that are not committed yet.
+    """Judge uncommitted items again, and return the check for the store to make at commit time.
+
+    Args:
+        before: The check from the last judgement of the items.
+        added: The uncommitted items, which that judgement accepted.
 
     Raises:
         SetMoved: An item that others added meanwhile changes a verdict.
@@ -464,7 +471,7 @@ def recheck_admission(
 
 
 def combined_check(before: AdmissionCheck | None, now: AdmissionCheck) -> AdmissionCheck:
-    """Return the check of two calls to one set: up to the lower of their rows."""
+    """Return one check for two calls to the same set. It has the lower of their two rows."""
     checks = [check for check in (before, now) if check is not None]
     rows = [check.last_row for check in checks if check.last_row is not None]
     return replace(now, last_row=min(rows, default=None))

@@ -63,7 +63,8 @@ class Plain:
 
     Attributes:
         text: The remaining text.
-        positions: The original position of each character, and of the end; None means unchanged.
+        positions: The original position of each character, and of the end; None if the text is the
+            original.
     """
 
     text: str
@@ -76,7 +77,10 @@ class Plain:
         return self.positions[start], self.positions[end - 1] + 1
 
     def without(self, pattern: re.Pattern[str], spaces: str = "") -> Plain:
-        """Return the text without matches of a pattern; with *spaces*, drop only these of them."""
+        """Return the text without matches of a pattern.
+
+        If *spaces* is given, only the characters in it are removed from the matches.
+        """
         kept = list[int]()
         at = 0
         for found in pattern.finditer(self.text):
@@ -90,14 +94,14 @@ class Plain:
 
 
 def unveiled(text: str) -> str:
-    """Return *text* as a reader sees it: compatibility forms, no invisible characters."""
+    """Return *text* as a reader sees it: without invisible characters, in compatibility form."""
     if text.isascii():
         return text
     return _UNSEEN.sub("", unicodedata.normalize("NFKC", text.translate(_TAGS)))
 
 
 def unveiled_with_positions(text: str) -> Plain:
-    """Return the result of `unveiled`, character by character, with the positions."""
+    """Return *text* as `unveiled` does, with the original position of each character."""
     if text.isascii():
         return Plain(text)
     seen, positions = list[str](), list[int]()
@@ -111,14 +115,17 @@ def unveiled_with_positions(text: str) -> Plain:
 
 
 def unspelled(plain: Plain) -> Plain | None:
-    """Return the text without spaces between single characters; None if there are none."""
+    """Return the text without the spaces of words spelled with a space after each character.
+
+    Return None if the text has no such words.
+    """
     if not _SPELLED.search(plain.text):
         return None
     return plain.without(_SPELLED, " ")
 
 
 def unbroken(plain: Plain) -> Plain | None:
-    """Return the text with words joined that line ends split; None if the text has one line."""
+    """Return the text with the words joined that line ends split, or None if it has one line."""
     if "\n" not in plain.text:
         return None
     return plain.without(_BROKEN)
@@ -169,7 +176,7 @@ def _decoded(text: str) -> Iterator[str]:
 
 
 def _from_numbers(seen: str) -> Iterator[str]:
-    """Yield the text of bytes written in binary or hexadecimal digits."""
+    """Yield each text whose bytes are written as binary or hexadecimal digits in *seen*."""
     for pattern, width in ((_BINARY, 8), (_HEX, 2)):
         for _, piece in zip(range(DECODED), pattern.finditer(seen), strict=False):
             digits = piece[0].replace(" ", "")
@@ -182,7 +189,10 @@ def _from_numbers(seen: str) -> Iterator[str]:
 
 
 def visible(text: str) -> str:
-    """Return *text* for the search of phrases: unveiled, lower case, with single spaces."""
+    """Return *text* in the form in which phrases are searched for.
+
+    The form is unveiled, unaccented, and in lower case with single spaces.
+    """
     return _SPACES.sub(" ", unaccented(unveiled(text).lower()).replace("\u2019", "'"))
 
 

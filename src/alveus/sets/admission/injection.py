@@ -67,7 +67,7 @@ def _has(form: str, family: PhraseFamily, examples: Examples) -> bool:
 
 @cache
 def _compiled(phrase: str) -> re.Pattern[str]:
-    """Return a phrase as a compiled pattern. Most texts need few of them."""
+    """Return a phrase as a compiled pattern, when it is needed: most texts need few phrases."""
     for name, words in word_lists().items():
         phrase = phrase.replace(f"<{name}>", f"(?:{'|'.join(words)})")
     return re.compile(phrase)
@@ -85,7 +85,7 @@ def _is_opposed(form: str, match: re.Match[str]) -> bool:
 
 
 class Examples:
-    """The quotations in a text that also mentions attacks."""
+    """The quotations in a text that mentions attacks outside of the quotations, too."""
 
     def __init__(self, form: str) -> None:
         self._form = form
@@ -126,7 +126,7 @@ class PhraseFamily:
 
     Attributes:
         patterns: Regular expressions that contain names of word lists.
-        deeds: Patterns, one of which must follow the phrase; empty means that the phrase is enough.
+        deeds: Patterns of which one must follow the phrase. If empty, the phrase alone is enough.
     """
 
     name: str
@@ -147,7 +147,7 @@ class PhraseGroup:
 
     @property
     def ascii(self) -> bool:
-        """Whether a text of ASCII may contain a phrase of the group."""
+        """Whether a text in ASCII may contain a phrase of the group."""
         return any(need.isascii() for need in self.needs)
 
     def may_be_in(self, form: str) -> bool:
@@ -174,7 +174,8 @@ class AttackPhrases:
         hide: Do not tell the user.
         reveal: Show the system prompt.
         answer: To answer, as an order: after a new instruction that is valid from now on.
-        needs: Parts of words, separated by ``_``; a text without any of them has no such phrase.
+        needs: Parts of words, separated by ``_``. A text without any of these parts has no phrase
+            of the language.
         spaced: Whether spaces separate words.
     """
 
@@ -201,7 +202,7 @@ def phrase_groups() -> tuple[PhraseGroup, ...]:
 
 @cache
 def _groups(*, ascii_only: bool) -> tuple[PhraseGroup, ...]:
-    """Return the groups for a text of ASCII only, or of any characters."""
+    """Return the groups to search in a text of ASCII only, or in any text."""
     return tuple(group for group in phrase_groups() if group.ascii or not ascii_only)
 
 
@@ -230,7 +231,7 @@ def english_groups() -> Iterator[PhraseGroup]:
 
 
 def language_group(words: AttackPhrases) -> PhraseGroup:
-    """Return the families of another language: the same phrases in its words."""
+    """Return the families of a language other than English, made from its parts of attacks."""
     edge = r"\b" if words.spaced else ""
 
     def phrase(*parts: str) -> str:

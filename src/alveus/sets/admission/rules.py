@@ -42,8 +42,8 @@ class Verdict:
     Attributes:
         outcome: "accept", "merge", "quarantine" or "reject".
         reason: The reason, without the text of the item. At most 200 characters are kept.
-        rule: The name of the rule; filled in for a custom rule.
-        into: For "merge": the id of the existing item.
+        rule: The name of the rule. A custom rule may leave it empty: then its path is filled in.
+        into: The id of the existing item for "merge", otherwise None.
     """
 
     outcome: Outcome
@@ -62,7 +62,7 @@ class Verdict:
 
     @property
     def strictness(self) -> int:
-        """Its rank among the outcomes; the stricter of two verdicts wins."""
+        """The rank of the outcome, from 0 for "accept". The stricter of two verdicts wins."""
         return OUTCOMES.index(self.outcome)
 
 
@@ -86,7 +86,7 @@ class Added(list[str]):
 
 @dataclass(frozen=True, slots=True)
 class Other:
-    """An item to compare a candidate with: in the set, or earlier in the same call."""
+    """An item with which a candidate is compared: from the set, or earlier in the same call."""
 
     record: ItemRecord
     item: Callable[[], Item]
@@ -102,8 +102,8 @@ class Candidate:
         scope: The key or knowledge of the set.
         set_name: The name of the set.
         now: The time, in microseconds.
-        find: Returns all other items that may share the given portion of words; 1 means equal
-            items.
+        find: Returns all other items that may share at least the given portion of words with the
+            candidate; for 1, all items that may say the same.
         recent_hits: Returns the hits of recent searches, each with its scope.
     """
 
@@ -117,7 +117,7 @@ class Candidate:
 
     @property
     def item(self) -> Item:
-        """The item as passed, with its present or future id."""
+        """The item as passed, with the id that it has or will get."""
         return replace(self.passed, id=self.record.id)
 
     @property
@@ -132,10 +132,10 @@ class Candidate:
 
     @property
     def everything(self) -> str:
-        """All stored contents of the item as text, names and values a line each.
+        """All stored contents of the item as text, with a line for each value and its name.
 
-        This covers the text, the value, the metadata, speaker, role and session; bytes are read as
-        UTF-8.
+        The contents are the text, the speaker, role and session, the value and the metadata. Bytes
+        are read as UTF-8.
         """
         passed = self.passed
         parts = [self.text, passed.speaker or "", passed.role or "", passed.session or ""]
@@ -147,13 +147,14 @@ class Candidate:
     def alike(self, threshold: float) -> list[tuple[Item, float]]:
         """Return similar items of the set with their shares of common words, most similar first.
 
-        An item is returned if this share is at least *threshold*; 1.0 means the same words.
+        An item is returned if its share is at least *threshold*. A share of 1.0 means the same
+        words.
         """
         found = [(other.item(), like) for other, like in self.others(threshold)]
         return [(item, like) for item, like in found if item.id is not None]
 
     def others(self, threshold: float) -> list[tuple[Other, float]]:
-        """Return the items of `alike` as stored."""
+        """Return the same items and shares as `alike`, with the items in their stored form."""
         checked_share(threshold, "a threshold")
         found: list[tuple[Other, float]] = []
         there = self.find(threshold)
@@ -181,7 +182,7 @@ def _spelled(value: Value, name: str = "") -> Iterator[str]:
 
 
 def jaccard(mine: set[int], theirs: set[int]) -> float:
-    """Return the share of the words of two texts that both have; 1.0 if neither has words."""
+    """Return the share of the words of two texts that occur in both; 1.0 if neither has words."""
     if not (mine or theirs):
         return 1.0
     both = len(mine & theirs)
@@ -189,12 +190,15 @@ def jaccard(mine: set[int], theirs: set[int]) -> float:
 
 
 def plain(text: str) -> str:
-    """Return *text* in the form that duplicates are compared in: lower case, single spaces."""
+    """Return *text* in the form in which texts are compared: lower case, single spaces."""
     return " ".join(unicodedata.normalize("NFC", text).lower().split())
 
 
 def strictest(verdicts: Iterable[Verdict]) -> Verdict:
-    """Return the strictest verdict, the first of equal ones; a rejection ends the search."""
+    """Return the strictest verdict; of equally strict verdicts, the first.
+
+    Verdicts after a rejection are not read.
+    """
     worst = ACCEPT
     for verdict in verdicts:
         if verdict.strictness > worst.strictness:
@@ -209,7 +213,10 @@ class Rule(Protocol):
 
     @property
     def level(self) -> float | None:
-        """The least similarity of other items that the rule reads, from 0 to 1; None for none."""
+        """The least similarity, from 0 to 1, of the other items with which the rule compares.
+
+        None if the rule compares with no other items.
+        """
         ...
 
     def judge(self, candidate: Candidate) -> Verdict:
@@ -253,8 +260,6 @@ def checked_share(share: object, what: str) -> float:
         raise InvalidInput(f"{what} is above 0 and at most 1, not {short_repr(share)}")
     return float(cast("float", share))
 
-
-# --- duplicates -------------------------------------------------------------------------------
 
 MOST_RULES = 32
 
@@ -309,11 +314,11 @@ class Near(BundledRule):
 
     Articles, contractions, the spelling of numbers and dates, "please" and the position of a phrase
     such as "on Monday" may differ; a word, its form, a number, a name, the order or a question mark
-    may not. Deterministic, whatever the embedder.
+    may not. The rule is deterministic and does not depend on the embedder.
 
     Attributes:
-        threshold: The share of the words of both texts that both must have, above 0, at most 1.
-            Below 1, nouns, verbs and the like may differ to this extent, but no names or other
+        threshold: The least share of common words in all words of the two texts, above 0, at most
+            1. Below 1, nouns, verbs and the like may differ to this extent, but no names or other
             words.
         same: Fields that must be equal, too: of "speaker", "role", "session".
         verdict: "merge", "quarantine" or "reject".
@@ -369,9 +374,9 @@ class Near(BundledRule):
 
 
 def _day(one: Other | Candidate, now: int) -> date:
-    """Return the day of an item in its time zone.
+    """Return the day of an item in the item's time zone.
 
-    A new item without a time has the current day.
+    If a new item has no time, return the current day.
     """
     time = one.record.time
     if time is None and isinstance(one, Other) and (said := one.item().time) is not None:
@@ -393,9 +398,9 @@ def _alike(candidate: Candidate, theirs: ItemRecord, same: Sequence[str]) -> boo
 
 
 def lasts(theirs: ItemRecord, mine: ItemRecord, *, now: int) -> bool:
-    """Return whether *theirs* is valid, and kept, as long as *mine*, so that it can replace it.
+    """Return whether *theirs* can stand in for *mine*: it is valid and kept at least as long.
 
-    An item that is no longer valid, or expires sooner, cannot.
+    It cannot if it becomes valid later, or if its validity or lifetime ends sooner.
     """
     begins = now if mine.valid_from is None else mine.valid_from
     return (
@@ -515,20 +520,21 @@ _WORD = re.compile("[^\\W_]+(?:['\u2019.,:][^\\W_]+)*")
 """A word or a number, with the characters that join its parts."""
 
 QUOTED = 5
-"""Least number of words in a row that count as a quotation."""
+"""Least number of equal words in a row that count as a quotation."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recalled(BundledRule):
     """Rule against items that repeat a recent hit of this process.
 
-    The hits of the last 32 searches of the same key, or of knowledge, are cached. An item with the
-    same text as a hit of this set is merged into this hit, if the hit still exists and is valid as
-    long. An item that mostly quotes hits (five words in a row or more) is rejected, and so is an
-    item with the same text as a hit of another set.
+    The hits of the last 32 searches of the same key, or of knowledge, are cached. If a new item has
+    the same text as a hit of its set, it is merged into the hit, provided that the hit still exists
+    and stays valid at least as long. A new item with the same text as a hit of another set is
+    rejected. A new item is also rejected if it consists mostly of quotations from hits: five or
+    more words in a row.
 
     Attributes:
-        share: The least share of quoted words that makes an item a quotation, above 0, at most 1.
+        share: The least share of quoted words for which an item is rejected, above 0, at most 1.
     """
 
     share: float = 0.6
@@ -557,7 +563,7 @@ class Recalled(BundledRule):
 
 
 def _stays(candidate: Candidate, found: Item) -> bool:
-    """Return whether a found item still exists, for as long as the candidate would."""
+    """Return whether a found item still exists, and is valid and kept as long as the candidate."""
     return any(
         other.record.id == found.id and lasts(other.record, candidate.record, now=candidate.now)
         for other, _ in candidate.others(1.0)
@@ -565,7 +571,10 @@ def _stays(candidate: Candidate, found: Item) -> bool:
 
 
 def share_quoted(text: str, sources: Iterator[str]) -> float:
-    """Return the share of the words of *text* in runs of words that also occur in the sources."""
+    """Return the share of the words of *text* that are quoted from *sources*.
+
+    A word is quoted if it is part of `QUOTED` words in a row that occur in a source, too.
+    """
     mine = _WORD.findall(text)
     if len(mine) < QUOTED:
         return 0.0
@@ -590,8 +599,9 @@ def admission_rule(function: F) -> F:
     """Make a function ``(item, candidate) -> Verdict`` a rule for sets.
 
     A set stores the path of the function, "module:name". Each process that adds to the set imports
-    it, so the function must be at the top of a module that all of them have. It is called again if
-    the set changes meanwhile: it must return the same verdict each time, and change nothing.
+    the function, so it must be at the top level of a module that all these processes have. The
+    function is called again if the set changes meanwhile: it must return the same verdict each
+    time, and change nothing.
     """
     name = f"{function.__module__}:{function.__qualname__}"
     if "<" in name:
@@ -602,7 +612,7 @@ def admission_rule(function: F) -> F:
 
 @dataclass(frozen=True, slots=True)
 class CustomRule(BundledRule):
-    """A user's rule, by its path: a function that `admission_rule` marked.
+    """A user's rule: the function with this path, which `admission_rule` marked.
 
     Attributes:
         path: "module:name".
@@ -647,7 +657,7 @@ _RULES: dict[str, type[Any]] = {
 
 
 def plans(admission: object) -> list[Plan]:
-    """Return rules, or functions that are rules, as JSON.
+    """Return the stored form of rules, and of functions that are rules.
 
     Raises:
         InvalidInput: *admission* is not a list of rules.
@@ -672,7 +682,7 @@ def _plan(rule: object) -> Plan:
 
 
 def rules_of(stored: Sequence[Plan]) -> list[Rule]:
-    """Return the rules of stored JSON.
+    """Return the rules from their stored form.
 
     Raises:
         RuleFailed: This version of alveus does not know a rule, or a rule cannot be used.

@@ -21,7 +21,7 @@ from alveus.values.lazy_dataclass import dataclass
 PACKAGE = "alveus.sets.admission"
 
 KNOWN_TEXTS = 20_000
-"""Texts whose secrets are cached, in each of two generations: about 5 MB."""
+"""Most texts in each of the two generations of the cache of secrets: about 5 MB."""
 
 LONGEST_BLOCK = 20_000
 """Most characters of a private key up to its end line."""
@@ -33,7 +33,7 @@ LEAST_WORDS, MOST_WORDS = 4, 12
 """Fewest and most words of a passphrase."""
 
 LONGEST = 300
-"""Characters of a value that are checked; the span of a secret reaches to the value's end."""
+"""Most characters of a value that are checked. A secret's span still covers the whole value."""
 
 _BLOCKS = (
     (
@@ -60,9 +60,9 @@ class SecretSpan:
     """The position of a secret in a text.
 
     Attributes:
-        start: The index of its first character.
+        start: The index of the first character of the secret.
         end: The index after its last character.
-        kind: Its kind: "GitHub token", "password" ….
+        kind: The kind of secret, such as "GitHub token" or "password".
     """
 
     start: int
@@ -71,7 +71,7 @@ class SecretSpan:
 
 
 Search: TypeAlias = Callable[[str], Iterator[SecretSpan]]
-"""Finds secrets of some kinds."""
+"""A function that finds the secrets of some kinds in a text."""
 
 
 def secrets(text: str) -> Iterator[str]:
@@ -83,9 +83,9 @@ def secrets(text: str) -> Iterator[str]:
 def secret_spans(text: str) -> tuple[SecretSpan, ...]:
     """Return the spans of the secrets in *text*, in order; overlapping spans are merged.
 
-    A text without these characters has no secret that the rule `Secrets` finds. A span excludes the
-    name, the quotes and the words around a secret; it includes invisible characters, gaps and line
-    ends within the secret.
+    If all characters in the spans are removed, the rule `Secrets` finds no secret in the rest. A
+    span excludes the name, the quotes and the words around a secret; it includes invisible
+    characters, gaps and line ends within the secret.
     """
     return _known_spans().of(text)
 
@@ -93,11 +93,12 @@ def secret_spans(text: str) -> tuple[SecretSpan, ...]:
 class KnownSpans:
     """A cache of the spans of secrets, by a keyed digest of each text.
 
-    The cache keeps no text, and only this object has the key. Threads may share the cache: two
-    threads may search the same text twice.
+    The cache keeps no text, and only this object has the key. Threads may share the cache; two
+    threads that ask for the same text at once may both search it.
 
     Args:
-        most: Texts in each of two generations; the older one is dropped when the newer is full.
+        most: Most texts in each of two generations. When the newer generation is full, the older
+            generation is dropped.
     """
 
     def __init__(self, most: int = KNOWN_TEXTS) -> None:
@@ -127,7 +128,7 @@ def _known_spans() -> KnownSpans:
 
 
 def _merged(found: Iterator[tuple[int, int, str]]) -> tuple[SecretSpan, ...]:
-    """Return spans in order, overlapping ones as one."""
+    """Return the spans in order, with overlapping spans merged into one."""
     merged: list[SecretSpan] = []
     for start, end, kind in sorted(found):
         if merged and start < merged[-1].end:
@@ -161,12 +162,12 @@ _compiled = cache(re.compile)
 
 @cache
 def _listed(name: str) -> tuple[str, ...]:
-    """Return a list of `secret_words.toml`."""
+    """Return the list *name* from `secret_words.toml`."""
     return tuple(data_file(PACKAGE, "secret_words.toml")["words"][name])
 
 
 def _spelled(name: str) -> str:
-    """Return a pattern of `secret_words.toml`, with the names of lists replaced by the lists."""
+    """Return the pattern *name* from `secret_words.toml`, with each list inserted for its name."""
     pattern: str = data_file(PACKAGE, "secret_words.toml")["patterns"][name]
     for listed in re.findall(r"(?<!\?P)<(\w+)>", pattern):
         if listed in data_file(PACKAGE, "secret_words.toml")["words"]:
@@ -191,8 +192,8 @@ def _speaking() -> frozenset[str]:
 def _formats() -> tuple[tuple[str, str, str], ...]:
     """Return a hint, a kind and a pattern for each format.
 
-    A text with such a secret contains the hint. The search for the hint is fast, and most patterns
-    are never compiled.
+    A text with a secret of the format contains one of its hints. The search for a hint is fast, and
+    most patterns are never compiled.
     """
     return tuple(
         (hint, form["kind"], form["pattern"])
@@ -290,7 +291,7 @@ def _named(text: str, lowered: str) -> Iterator[SecretSpan]:
 
 
 def _argument(text: str, name: re.Match[str]) -> tuple[int, int] | None:
-    """Return the span of the value of an option ``--password``."""
+    """Return the span of the value of an option such as ``--password``, or None."""
     begin = max(0, name.start() - 20)
     if text.find("-", begin, name.start()) < 0:
         return None
@@ -303,7 +304,7 @@ def _argument(text: str, name: re.Match[str]) -> tuple[int, int] | None:
 
 
 def _assigned(text: str, at: int, least: int) -> tuple[int, int] | None:
-    """Return the span of a value assigned to a name, if the value is a secret."""
+    """Return the span of the value assigned to the name that ends at *at*, if it is a secret."""
     element = _pattern("element").match(text, at)
     if element and is_assigned(element[1], least=least, quoted=True):
         return element.span(1)
@@ -331,14 +332,22 @@ def _assigned(text: str, at: int, least: int) -> tuple[int, int] | None:
 
 
 def _continued(text: str, at: int, end: int) -> int:
-    """Return the end of a value that continues on the next lines; *at* is after its quote."""
+    """Return the end of a quoted value that may continue on the next lines.
+
+    Args:
+        at: The index after the closing quote of the first part.
+        end: The end of the first part, which is returned if the value does not continue.
+    """
     while more := _pattern("more").match(text, at):
         at, end = more.end(), more.end(2)
     return end
 
 
 def _said(text: str, at: int, least: int) -> tuple[int, int] | None:
-    """Return the span of the word that a sentence names as the password, if it may be a secret."""
+    """Return the span of the word that a sentence names as the password.
+
+    Return None if there is no such word, or if it cannot be a secret.
+    """
     after = _pattern("said").match(text, at)
     said = None if after is None else _pattern("next").match(text, after.end())
     if said is None:
@@ -368,7 +377,7 @@ def _has_digit(phrase: str) -> bool:
 
 
 def _passphrase(said: str) -> int:
-    """Return the length of a passphrase of several words at the start of *said*; 0 if none."""
+    """Return the length of the passphrase at the start of *said*, or 0 if there is none."""
     joined = _pattern("joined").match(said)
     if joined is not None and joined.end() == len(said.split(maxsplit=1)[0]):
         return 0 if is_placeholder(joined[0]) else joined.end()
@@ -386,8 +395,8 @@ def _passphrase(said: str) -> int:
 def is_placeholder(value: str) -> bool:
     """Return whether a value is a placeholder for a secret, as in a manual or a template.
 
-    The words to find anywhere in the value are no pattern: a pattern would be tried at each
-    character.
+    The words that may occur anywhere in the value are searched for one by one. One pattern for all
+    would be slower: it would be tried at each character.
     """
     lowered = value.lower()
     for word in _listed("placeholders"):

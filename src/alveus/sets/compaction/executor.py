@@ -80,22 +80,22 @@ FAILED = "compaction failures"
 """The note that lists the sets whose compaction failed, by their numbers in the store."""
 
 ABSENT_US = 600 * 1_000_000
-"""A compactor without a sign of life for this long counts as absent."""
+"""A compactor counts as absent if it has given no sign of life for this time."""
 
 BEAT_US = 60 * 1_000_000
 """How often a working compactor records a sign of life."""
 
 MOST_FAILED = 100
-"""Most sets that the note names: the first ones."""
+"""Most sets in the note. Failures of further sets are left out."""
 
 OVERFLOW = 1.5
-"""Multiple of its capacity at which a set without a compactor is reported."""
+"""Multiple of a set's capacity above which a warning reports that the compactor is absent."""
 
 NOTE_ATTEMPTS = 10
 
 
 def beat(store: Store, now: int) -> None:
-    """Record a sign of life of a compactor. It is durable, so at most one per `BEAT_US`."""
+    """Record a sign of life of a compactor, durably, but at most once per `BEAT_US`."""
     before = store.note(SEEN)
     if before is None or not 0 <= now - int(before) < BEAT_US:
         store.put_note(SEEN, str(now), expected=before)
@@ -108,7 +108,7 @@ def is_seen(store: Store, now: int) -> bool:
 
 
 def failures(store: Store) -> dict[int, tuple[str, int]]:
-    """Return the failed sets by number: the kind of error, and the number of failures."""
+    """Return the kind of error and the number of failures for each failed set, by set number."""
     text = store.note(FAILED)
     found = cast("dict[str, tuple[str, int]]", wire.decode_plain(text or "{}"))
     return {int(number): (kind, tries) for number, (kind, tries) in found.items()}
@@ -117,7 +117,11 @@ def failures(store: Store) -> dict[int, tuple[str, int]]:
 def put_failure(store: Store, number: int, failure: tuple[str, int] | None) -> None:
     """Record that the compaction of a set failed, or works again.
 
-    An error of this record is logged, not raised.
+    If this cannot be recorded, the error is logged, not raised.
+
+    Args:
+        number: The number of the set in the store.
+        failure: The kind of error and the number of failures; None if the compaction works again.
     """
     try:
         _put_failure(store, number, failure)
@@ -172,7 +176,7 @@ PAUSES_S = (1.0, 300.0)
 """First and longest pause before a retry after a failed compaction."""
 
 BUSY_S = 0.05
-"""Pause before another look at a set that another process compacts."""
+"""Pause in seconds before a retry for a set that another process is compacting."""
 
 MOST_REMEMBERED = 10_000
 """Most sets whose failures are remembered."""
@@ -186,10 +190,10 @@ def pause_after(tries: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class CompactionFailure:
-    """The reason why a set was not compacted.
+    """A failed compaction of a set.
 
     Attributes:
-        tries: Failures in a row.
+        tries: Number of failures in a row.
         due: The time of the next try, by the monotonic clock.
     """
 
@@ -202,7 +206,7 @@ class CompactionWorker:
     """A thread that does steps of compactions, one after the other, until none is left.
 
     Attributes:
-        failures: The sets that wait for a retry.
+        failures: The last failure of each set that waits for a retry.
     """
 
     def __init__(
@@ -218,9 +222,9 @@ class CompactionWorker:
         self._thread: threading.Thread | None = None
 
     def notify(self, ref: SetRef) -> None:
-        """Queue a set for compaction; start the thread if it is not running.
+        """Queue a set for compaction, and start the thread if it is not running.
 
-        If no thread can be started, the set waits for the next call.
+        If no thread can be started, the set stays queued, and the next call tries again.
         """
         with self._mutex:
             if self._closed:
@@ -231,16 +235,18 @@ class CompactionWorker:
             self._changed.set()
 
     def _begin(self) -> None:
-        """Start the thread, unless it runs or cannot be started."""
+        """Start the thread unless it runs. If it cannot be started, `_thread` stays None."""
         if self._thread is None:
             thread = BackgroundThread(self._run, "alveus-compaction", self._ask_to_stop)
             self._thread = thread if began(thread) else None
 
     def settle(self, wait_s: float | None) -> bool:
-        """Wait until only failed sets are left; return False if *wait_s* ends first.
+        """Wait until no set is queued except sets that failed.
+
+        Return True then, or if the worker is closed; return False if *wait_s* ends first.
 
         Raises:
-            Unavailable: Sets are left, and no thread can be started.
+            Unavailable: Sets are queued, and no thread can be started.
         """
         deadline = None if wait_s is None else time.monotonic() + wait_s
         while True:
@@ -260,20 +266,23 @@ class CompactionWorker:
         return any(ref not in self.failures for ref in self._waiting)
 
     def pause(self, seconds: float) -> None:
-        """Wait for a change of the queue, at most so many seconds."""
+        """Wait until the queue changes, but at most *seconds*."""
         with self._mutex:
             change = self._next_change()
         change.wait(seconds)
 
     def close(self) -> None:
-        """Stop after the current step."""
+        """Stop the thread after its current step, and wait for its end."""
         self._ask_to_stop()
         thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join()
 
     def leave(self) -> None:
-        """Stop after the current step. A finalizer may call this with any lock held."""
+        """Let the thread stop after its current step. A finalizer may call this in any thread.
+
+        The method takes no lock, because the thread may hold one.
+        """
         self._closed = True
         self._changed.set()
 
@@ -283,7 +292,7 @@ class CompactionWorker:
             self._changed.set()
 
     def _next_change(self) -> Flag:
-        """Return a flag that the next change sets. The caller holds the lock."""
+        """Return a flag that is set at the next change of the queue. The caller holds the lock."""
         if self._changed.is_set():
             self._changed = Flag()
         return self._changed
@@ -298,7 +307,7 @@ class CompactionWorker:
                 self._changed.set()
 
     def _next(self) -> SetRef | None:
-        """Return the next set, when it is due; None after `close`."""
+        """Wait until a set is due, and return it. Return None after `close`."""
         while True:
             with self._mutex:
                 if self._closed:
@@ -315,7 +324,10 @@ class CompactionWorker:
                 change.wait(left)
 
     def _tried(self, ref: SetRef) -> float | None:
-        """Do a step; return the time of the next step, None if no step is left."""
+        """Do a step of a set's compaction.
+
+        Return the time of the next step by the monotonic clock, or None if no step is left.
+        """
         try:
             more = self._step(ref)
         except (StoreClosed, ForkedStore):  # the store is closed: nothing to compact
@@ -353,7 +365,7 @@ class CompactionWorker:
 # --- room in a set, made by an add before it adds ---------------------------------------------
 
 MOST_REWRITES = 100
-"""Most steps that one add does of a strategy that rewrites items without reducing their number."""
+"""Most steps of one add that replace items by the same number of items."""
 
 RETIRES_NOTHING = "it retires nothing"
 FREES_NOTHING = "what it retires frees nothing, as what stands for it takes as much"
@@ -361,21 +373,21 @@ TOO_LITTLE = f"{MOST_REWRITES} steps that retired no item freed too little"
 
 
 def _makes_room(definition: Definition) -> bool:
-    """Return whether an add must make room in a set first."""
+    """Return whether an add to a full set with this definition first makes room by a strategy."""
     return definition.bounded and definition.rejects_when_full and definition.compaction != "reject"
 
 
 def _step_making_room(
     snapshot: CompactionSnapshot, tools: CompactionTools, local_strategies: LocalStrategies
 ) -> Compact | None:
-    """Return one step that makes room for the coming items; None if there is room.
+    """Return one step that makes room for the items to add, or None if there is room.
 
-    A step that frees anything is progress, even if it frees too little: the caller calls again.
+    One step may free too little: the caller applies the step, and calls again.
 
     Raises:
         SetFull: The strategy frees nothing.
         InvalidPlan, StrategyFailed: A user's strategy failed.
-        Unusable: A user's strategy adds to the set.
+        Unusable: The add is a call by a user's strategy that is planning for this set.
     """
     needed = snapshot.live_size + snapshot.coming
     if not needed.exceeds(snapshot.definition):
@@ -394,8 +406,9 @@ def _step_making_room(
 def frees(definition: Definition, before: SetSize, after: SetSize) -> bool:
     """Return whether a step brings a set nearer to its capacities, so that another step may follow.
 
-    True if the set has fewer items. Also true if one measure with a capacity is lower and none is
-    higher. Both cases end, whatever the strategy plans.
+    The step does so if the set has fewer items afterwards; or if it has as many items, and of the
+    tokens and bytes that have a capacity one is lower and none is higher. Steps of both kinds come
+    to an end, whatever the strategy plans.
     """
     if after.items != before.items:
         return after.items < before.items
@@ -416,7 +429,7 @@ def shrunk(before: SetSize, after: SetSize) -> bool:
 
 
 def full(definition: Definition, ref: SetRef, needed: SetSize, problem: str) -> SetFull:
-    """Return the error of a set without room; *problem* says why."""
+    """Return the error for a set without room; *problem* says why its strategy made none."""
     what, most = definition.exceeded_capacity(needed.items, needed.tokens, needed.bytes) or (
         "items",
         0,
@@ -428,7 +441,7 @@ def full(definition: Definition, ref: SetRef, needed: SetSize, problem: str) -> 
 
 
 class BatchCapacity:
-    """The sizes of the sets in a batch's view, and the room that the batch makes in them.
+    """The sizes of sets as a batch changes them, and the steps that make room in them.
 
     Only sets in which an add makes room are counted.
     """
@@ -457,10 +470,10 @@ class BatchCapacity:
         self._sets[ref] = info if info is not None and _makes_room(info.definition) else None
 
     def timed(self, add: Add) -> Add:
-        """Return *add* with a time, if the batch may compact the added item.
+        """Return *add* with a time if the batch may compact the added item, otherwise unchanged.
 
-        Without a time, all items of a batch have the same time, and their order in a summary is
-        lost.
+        Without this time, all items of a batch would have the same time, and a summary could not
+        keep their order.
         """
         if self._sets.get(add.set) is None or add.record.time is not None:
             return add
@@ -468,10 +481,10 @@ class BatchCapacity:
         return replace(add, record=replace(add.record, time=self._last))
 
     def steps_for(self, add: Add) -> Iterator[Compact]:
-        """Yield the steps that make room for *add*; the batch applies each before the next plan.
+        """Yield the steps that make room for *add*. The batch must apply each before the next.
 
         Raises:
-            SetFull: There is no room, and the strategy frees none.
+            SetFull: There is no room, and the strategy frees none or too little.
             InvalidPlan, StrategyFailed: A user's strategy failed.
         """
         rewrites = 0
@@ -508,13 +521,13 @@ class BatchCapacity:
 # --- compactions of a memory ------------------------------------------------------------------
 
 LEASE = "compaction "
-"""Prefix of the name of a compaction lease; the number of the set follows."""
+"""Prefix of the name of a compaction lease. The number of the set follows the prefix."""
 
 PRESSED = 2.0
-"""Multiple of its capacity at which a set makes adds wait for a compaction."""
+"""Multiple of a set's capacity above which adds to the set wait for a compaction."""
 
 ATTEMPTS = 5
-"""How often a step is planned again after another process changed an item."""
+"""Most times that one step is planned, if another process changes an item each time."""
 
 
 CALLED = "call"
@@ -526,8 +539,8 @@ class Compactions:
 
     Attributes:
         local_strategies: Strategies that exist only in this process.
-        listeners: Called with each `Compacted`.
-        pressed: Sets at twice their capacity: the next add compacts them first.
+        listeners: The listeners to each `Compacted`.
+        pressed: Sets at twice their capacity. The next add to such a set compacts the set first.
     """
 
     def __init__(self, tools: CompactionTools) -> None:
@@ -542,10 +555,11 @@ class Compactions:
     # --- in an add ----------------------------------------------------------------------------
 
     def relieve(self, items: Sequence[ItemChange]) -> None:
-        """Compact sets at twice their capacity before more is added to them.
+        """Compact the sets that are at twice their capacity, before *items* are added to them.
 
         Raises:
-            SetFull: The compaction failed; the cause has the reason.
+            SetFull: A compaction failed, and its error is the cause; or another process compacted
+                the set for longer than the wait time.
         """
         for ref in dict.fromkeys(item.set for item in items if isinstance(item, Add)):
             if ref in self.pressed:
@@ -569,7 +583,7 @@ class Compactions:
         self.pressed.discard(ref)
 
     def committed(self, items: Sequence[ItemChange], commit: Commit) -> None:
-        """Call the listeners of a commit's compactions, and queue full sets."""
+        """After a commit, call the listeners with its compactions, and queue full sets."""
         if commit.adopted:
             return
         if self.listeners.kinds:
@@ -589,7 +603,10 @@ class Compactions:
     # --- in the background --------------------------------------------------------------------
 
     def _in_background(self, ref: SetRef) -> bool:
-        """Do a step if the set is at its mark; return whether another step may be needed."""
+        """Do a step if the set is above its high-water mark.
+
+        Return whether another step may be needed.
+        """
         info = self._info(ref)
         if info is None or info.definition.execution != "background" or not due(info):
             self.pressed.discard(ref)
@@ -626,10 +643,11 @@ class Compactions:
     # --- a step -------------------------------------------------------------------------------
 
     def step(self, ref: SetRef, *, by: str, given: Given | None = None) -> Compacted | None:
-        """Do one step of a set's compaction; None if the strategy has nothing to do.
+        """Do one step of a set's compaction; return None if the strategy has nothing to do.
 
         Args:
-            by: The executor; stored with the compaction. All but "call" repeat until there is room.
+            by: The executor, which is stored with the compaction. All executors except "call"
+                repeat steps until there is room.
             given: A strategy to use instead of the set's strategy.
 
         Raises:
@@ -682,7 +700,7 @@ class Compactions:
         return change if progress else _no_step(info, by, FREES_NOTHING)
 
     def _info(self, ref: SetRef) -> SetInfo | None:
-        """Return a set without its expired items."""
+        """Return a set, with counts that exclude expired items, or None if it does not exist."""
         tools = self.tools
         info = tools.store.set_info(ref)
         return None if info is None else living(tools.store, info, tools.clock())
@@ -704,7 +722,7 @@ class Compactions:
 
     @contextmanager
     def _alone(self, ref: SetRef) -> Generator[Lease]:
-        """Hold the lease for compacting a set: only one process and one thread has it.
+        """Hold the lease for compacting a set. Only one thread of one process can hold it.
 
         Raises:
             SetBusy: Another process holds the lease, or another thread held it for the whole wait
@@ -731,10 +749,10 @@ class Compactions:
 
 
 def due(info: SetInfo, share: float | None = None) -> bool:
-    """Return whether a set is above its mark, or above *share* of a capacity.
+    """Return whether a set is above its high-water mark, or above *share* of a capacity.
 
-    A set below its mark keeps filling: so a strategy with `n` ends at the same items, however late
-    it runs.
+    A set below the mark is not compacted, so that a strategy with `n` leaves the same items however
+    late it runs.
     """
     definition = info.definition
     if not definition.bounded or definition.compaction in IN_THE_COMMIT:
@@ -748,7 +766,7 @@ def pressed(info: SetInfo) -> bool:
 
 
 def _no_step(info: SetInfo, by: str, problem: str) -> None:
-    """Raise if a set without a next step still needs room.
+    """Raise if a set still needs room although its strategy has no further step.
 
     Raises:
         SetFull: The set exceeds a capacity, and *by* is not "call".

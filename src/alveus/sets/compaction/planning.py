@@ -54,9 +54,10 @@ AT_ONCE = 128
 def meanings(
     items: Sequence[StoredItem], features: Mapping[int, Feature], recorder: RecordMaker
 ) -> Vectors:
-    """Return a unit row per item: of its stored vectors, or else of its words.
+    """Return a vector of unit length for each item, as rows.
 
-    Items without vectors yet are embedded here.
+    The vector of an item is the mean of its stored vectors. Items without stored vectors are
+    embedded here. If the embedder has no vectors, the vector is made from the item's words.
     """
     dimensions = recorder.embedder.dimensions
     if not dimensions:
@@ -90,9 +91,10 @@ def _hashed(feature: Feature | None) -> NDArray[np.float32]:
 def alike(
     rows: Vectors, texts: Sequence[str], kinds: Sequence[object], threshold: float
 ) -> list[list[int]]:
-    """Return groups of positions whose items say nearly the same as the first of the group.
+    """Return groups of nearly equal items, as lists of positions in *rows*.
 
-    A group has at least two items; items of different *kinds* are never alike.
+    The items of a group say nearly the same as its first item. A group has at least two items.
+    Items of different *kinds* are never in one group.
     """
     leader = list(range(len(rows)))
     same: dict[object, int] = {}
@@ -112,9 +114,10 @@ def alike(
 
 
 def _follow(rows: Vectors, positions: Sequence[int], leader: list[int], threshold: float) -> None:
-    """Assign each of *positions* to the first earlier leader that is near, if there is one.
+    """Set the *leader* of each position to the first earlier leader that is near, if there is one.
 
-    Only leaders are compared with later items.
+    Otherwise the item becomes a leader: the first item of a group. Only leaders are compared with
+    later items.
     """
     leading, led = list[int](), np.empty_like(rows)
     for start in range(0, len(rows), AT_ONCE):
@@ -137,7 +140,7 @@ STEP = 1_000
 """Default number of items that one step turns into summaries."""
 
 MODEL_STEP = 24
-"""The same for summaries by a model."""
+"""Default number of items that one step turns into summaries by a model."""
 
 PER_TOPIC = 3
 """Default number of items per summary."""
@@ -151,9 +154,9 @@ class CompactionTools:
 
     Attributes:
         extractive: Returns the summariser that selects sentences.
-        model: Returns the summariser that calls a model; None means that the memory has no model.
-        new_id: Makes ids of items that replace others.
-        expects: Notes that name the embedder of the vectors.
+        model: Returns the summariser that calls a model; None if the memory has no model.
+        new_id: Makes the ids of items that replace others.
+        expects: Names and texts of store notes that name the embedder of the vectors.
         wait_s: How long an add waits while another process compacts a set at twice its capacity.
         owner: The owner of the leases.
     """
@@ -171,7 +174,7 @@ class CompactionTools:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStep:
-    """A plan and its items."""
+    """A plan for one step of a compaction, and the stored items that it names."""
 
     plan: CompactionPlan
     items_by_id: Mapping[str, StoredItem]
@@ -182,7 +185,7 @@ class PlannedStep:
 def _planned_step(
     snapshot: CompactionSnapshot, strategy: BuiltIn | CustomStrategy, tools: CompactionTools
 ) -> PlannedStep | None:
-    """Return one step of a strategy for a set; None if there is nothing to do."""
+    """Return one step of a strategy for a set, or None if there is nothing to do."""
     match strategy:
         case Trim():
             return _trimmed(snapshot, strategy)
@@ -213,7 +216,7 @@ def _trimmed(snapshot: CompactionSnapshot, trim: Trim) -> PlannedStep | None:
 
 
 def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[StoredItem]:
-    """Return the first items whose removal brings the set to its low-water mark."""
+    """Return the first items of *pages*: as many as bring the set to its low-water mark."""
     set_size, chosen = snapshot.live_size + snapshot.coming, list[StoredItem]()
     low = snapshot.definition.low_water
     while set_size.exceeds(snapshot.definition, low) and (page := list(islice(pages, STEP))):
@@ -226,7 +229,7 @@ def _down(snapshot: CompactionSnapshot, pages: Iterator[StoredItem]) -> list[Sto
 
 
 def _keys(trim: Trim, now: int) -> Callable[[StoredItem], float]:
-    """Return the sort key of items; the lowest are retired first."""
+    """Return a sort key for items. The items with the lowest keys are retired first."""
 
     def accessed(stored: StoredItem) -> int:
         return time_of(stored) if stored.accessed is None else stored.accessed
@@ -282,9 +285,10 @@ def _summarised(
 def _candidates(
     snapshot: CompactionSnapshot, how: Summarize, step: int
 ) -> tuple[list[StoredItem], int]:
-    """Return the items to summarize, and the number of summaries.
+    """Return the items to summarize, and the most summaries to make of them.
 
-    A summary has either items that are valid or items that ended: whichever most of the oldest are.
+    The items are either all valid or all ended: the kind that most of the oldest items have, or the
+    other kind if the first has too few items.
     """
     size, definition = snapshot.live_size + snapshot.coming, snapshot.definition
     if how.n is None and not size.exceeds(definition, definition.low_water):
@@ -304,9 +308,10 @@ def _candidates(
 
 
 def _lasting(snapshot: CompactionSnapshot) -> Iterator[StoredItem]:
-    """Yield the items that a summary may replace, the oldest first.
+    """Yield the items that a summary may replace, oldest first.
 
-    Items that will expire, end or begin are left out: a summary could not end or begin in parts.
+    Items that will expire, or whose validity will end or begin, are left out: the parts of a
+    summary cannot end or begin at different times.
     """
     for stored in snapshot.oldest():
         record = stored.record
@@ -322,7 +327,10 @@ def _has_ended(stored: StoredItem, now: int) -> bool:
 
 
 def _not_summed_up(items: Iterator[StoredItem], step: int, most: int) -> list[StoredItem]:
-    """Return up to *most* of the first items by time; items that are no summaries come first."""
+    """Return up to *most* items in order of time, from the first items up to *step* non-summaries.
+
+    Summaries are taken only if there are fewer than *most* other items.
+    """
     short, small = list[StoredItem](), list[StoredItem]()
     for stored in items:
         (small if stored.record.compacted else short).append(stored)
@@ -350,9 +358,9 @@ def _summary_count(snapshot: CompactionSnapshot, how: Summarize) -> int:
 
 
 def _said(sources: Sequence[StoredItem]) -> list[str]:
-    """Return the texts of items; with several speakers or roles, each sentence has its speaker.
+    """Return the texts of items. If they have several speakers or roles, label each sentence.
 
-    A summary may use any sentence, and must not attribute it to another speaker.
+    A summary may use any sentence alone, and the label keeps its speaker.
     """
     records = [s.record for s in sources]
     if len({(record.speaker, record.role) for record in records}) == 1:
@@ -379,7 +387,11 @@ def _summary(texts: Sequence[str], how: Summarize, tools: CompactionTools) -> Su
 
 
 def _shaped(sources: Sequence[StoredItem], text: str) -> Value:
-    """Return a summary as a value like its sources: a text, or a dict that contains one."""
+    """Return the value of a summary with the text *text*.
+
+    If all sources are dicts with a text as "content" or "text", the value is a dict with the
+    summary there and the fields that all sources share. Otherwise the value is the text.
+    """
     values = [None if s.record.value is None else wire.decode(s.record.value) for s in sources]
     dicts = [value for value in values if isinstance(value, dict)]
     if len(dicts) < len(values):
@@ -431,7 +443,7 @@ def _best(sources: Sequence[StoredItem]) -> Derived:
 _BEING_PLANNED: ContextVar[frozenset[tuple[int, SetRef]]] = ContextVar(
     "_BEING_PLANNED", default=frozenset()
 )
-"""The sets, each with its memory, for which a user's strategy is planning in this context."""
+"""The sets for which a user's strategy is planning in this context, each with its memory."""
 
 
 def refuse_inside(ref: SetRef, tools: CompactionTools) -> None:
@@ -501,7 +513,7 @@ def _carried_out(
 
 
 class _Ranks:
-    """The times of replacing items: each has the position of its first source."""
+    """The times of items that replace others. The time puts an item where its first source was."""
 
     def __init__(self, snapshot: CompactionSnapshot, step: PlannedStep) -> None:
         self._snapshot = snapshot
@@ -512,8 +524,9 @@ class _Ranks:
     def time(self, sources: Sequence[StoredItem]) -> int:
         """Return the time of the item that replaces *sources*: the time of the first source.
 
-        Items that were added together have the same time. If the first of these is replaced, its
-        replacement gets one microsecond less, so that it stays before the items that remain.
+        Items that were added together have the same time. If the first of them is replaced, the
+        time of the replacement is one microsecond earlier, so that the replacement stays before the
+        items that remain.
         """
         first = min(sources, key=position_of)
         time = time_of(first)
@@ -522,7 +535,10 @@ class _Ranks:
         return time - 1 if first.record.id in self._leading[time] and time > _FIRST else time
 
     def _leads(self, time: int) -> set[str]:
-        """Return retired ids that precede all remaining items of the same time, if any remain."""
+        """Return the ids of retired items at *time* that precede all remaining items at *time*.
+
+        Return no ids if no item at *time* remains.
+        """
         same = sum(time_of(stored) == time for stored in self._retired)
         view, ref = self._snapshot.view, self._snapshot.ref
         page = view.page(ref, (time - 1, _LAST), same + 1)
@@ -537,7 +553,7 @@ class _Ranks:
 
 
 _LAST = (1 << 63) - 1
-"""Above every row."""
+"""A number that no row number exceeds."""
 
 _FIRST = microseconds(datetime.min.replace(tzinfo=UTC))
 """Earliest possible time of an item."""
@@ -570,9 +586,10 @@ def _item(derived: Derived, sources: Sequence[StoredItem], time: int) -> Item:
 
 
 def _held_when(records: Sequence[ItemRecord]) -> tuple[int | None, int | None]:
-    """Return when a replacing item is valid: as long as all of its sources are.
+    """Return the start and the end of the validity of an item that replaces *records*.
 
-    If its sources were never valid together, it is valid from the first of them to the last.
+    The item is valid while all of *records* are valid. If they are never valid at the same time, it
+    is valid from the first start to the last end. None means without a start or an end.
     """
     since = [record.valid_from for record in records if record.valid_from is not None]
     until = [record.valid_to for record in records if record.valid_to is not None]
@@ -600,10 +617,12 @@ def next_step(
     *,
     by: str,
 ) -> tuple[Compact, SetSize] | None:
-    """Return the next step of a strategy, and the size of the set after it; None if none is left.
+    """Return the next step of a strategy, and the size of the set after the step.
+
+    Return None if the strategy has nothing to do.
 
     Args:
-        by: The executor; stored with the compaction.
+        by: The executor, which is stored with the compaction.
 
     Raises:
         InvalidPlan: The plan of a user's strategy cannot be carried out.

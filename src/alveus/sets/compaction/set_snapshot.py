@@ -24,7 +24,7 @@ class View(Protocol):
         ...
 
     def page(self, ref: SetRef, after: tuple[int, int] | None, limit: int) -> list[StoredItem]:
-        """Return up to *limit* items by (time, first), after a position."""
+        """Return up to *limit* items in order of (time, first row), after the position *after*."""
         ...
 
     def features(self, ref: SetRef, items: Sequence[StoredItem]) -> Mapping[int, Feature]:
@@ -89,7 +89,7 @@ class CompactionSnapshot:
     """A set to compact.
 
     Attributes:
-        coming: The size of the items to add, for which the set must have room.
+        coming: The size of the items that are about to be added: the set must have room for them.
         now: The clock, in microseconds.
     """
 
@@ -132,9 +132,9 @@ class CompactionSnapshot:
 
 
 def living(store: Store, info: SetInfo, now: int) -> SetInfo:
-    """Return a set without its expired items, which do not count.
+    """Return *info* with counts and sizes that exclude expired items.
 
-    A store counts them until the next add or sweep.
+    A store counts expired items until the next add or sweep.
     """
     if info.next_expiry is None or info.next_expiry > now:
         return info
@@ -163,7 +163,7 @@ def end_of(stored: StoredItem) -> int:
 
 
 def bytes_of(record: ItemRecord) -> int:
-    """Return the bytes of an item, as the capacity of its set counts them."""
+    """Return the size of an item in bytes, as a set's capacity counts it."""
     texts = (record.value, record.text, record.metadata)
     return sum(len(text.encode()) for text in texts if text is not None)
 

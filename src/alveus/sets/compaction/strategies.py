@@ -19,10 +19,11 @@ from alveus.values.storable import Value, checked_kind, checked_number, choice, 
 
 @dataclass(frozen=True)
 class Derived:
-    """An item that replaces others.
+    """An item that replaces others: its sources.
 
-    The item's time is the span of its sources' times. Its importance is their highest unless one is
-    given. It has their role, session and speaker if all of them agree.
+    The item's time is the span of its sources' times. Its importance is the highest of its sources
+    unless *importance* is given. It has the role of its sources if all have the same role; so it is
+    with the session and the speaker.
 
     Attributes:
         sources: Ids of the replaced items; they are retired.
@@ -39,7 +40,7 @@ class Derived:
 
 @dataclass(frozen=True)
 class CompactionPlan:
-    """A plan for the items of a set; items that it does not name stay.
+    """A plan for the items of a set. Items that the plan does not name stay.
 
     Attributes:
         retire: Ids of items to retire without a replacement.
@@ -56,7 +57,7 @@ class CompactionPlan:
 
 
 _Invalid: TypeAlias = Callable[[str], InvalidPlan]
-"""Makes the error of a plan from a description of the problem."""
+"""A function that makes the error of a plan from a description of the problem."""
 
 
 @runtime_checkable
@@ -64,16 +65,16 @@ class Strategy(Protocol):
     """The interface of a user's strategy: it plans how to make a set smaller."""
 
     def plan(self, items: Sequence[Item], capacity: int | None) -> CompactionPlan:
-        """Return the plan.
+        """Return the plan for *items*.
 
         The plan is checked before any change, and carried out in one commit or not at all. `plan`
-        is called again with the remaining items until there is room. It may also be called again
-        with other items after another process changed one of them.
+        is called again with the remaining items until there is room. It is also called again if
+        another process changed one of the items meanwhile.
 
         Args:
             items: All items of the set, oldest first.
-            capacity: The most items that may remain, so that the coming items have room; None means
-                no limit.
+            capacity: Most items that may remain, so that the items to add have room; None if the
+                set has no limit.
         """
         ...
 
@@ -84,7 +85,7 @@ def checked_plan(
     """Return *plan* if it can be carried out.
 
     Args:
-        strategy: The name of the strategy in errors.
+        strategy: The name of the strategy for error messages.
         item_ids: Ids of the items of the set.
 
     Raises:
@@ -156,13 +157,14 @@ class Trim:
     """Retire items without a replacement.
 
     Attributes:
-        n: How many; None means as many as needed to reach the low-water mark.
-        by: The items to retire first: the "oldest"; the ones with the lowest "importance"; the ones
-            "accessed" longest ago; the ones with the lowest "score" by the weights below. Of equal
-            items, the older one is retired first.
-        importance, recency, access: Weights of the score: the importance, how young the item is,
-            and how lately it was read. The last two are halved with each *half_life*.
-        half_life: Of recency and access.
+        n: Number of items to retire. By default as many as needed to reach the low-water mark.
+        by: The items to retire first: the "oldest" items; the items with the lowest "importance";
+            the items "accessed" longest ago; or the items with the lowest "score" by the weights
+            below. Of equal items, the older item is retired first.
+        importance, recency, access: Weights of the three parts of the score: the importance of the
+            item, how young the item is, and how lately it was read.
+        half_life: The time after which recency and access count half, a quarter after twice the
+            time, and so on.
     """
 
     n: int | None = None
@@ -189,17 +191,19 @@ class Trim:
 class Summarize:
     """Turn the oldest items into summaries: one per topic, a group of items with near meanings.
 
-    Items with an expiry are skipped: they end by themselves, and would stay in a summary. Facts
-    that will begin or end are skipped, too. Ended facts and valid facts are never in one summary.
+    Items with an expiry are skipped: they end by themselves, but their text would stay in a
+    summary. Facts whose validity will begin or end in the future are skipped, too. A summary never
+    has both ended facts and valid facts.
 
     Attributes:
-        n: How many items; None means as many as needed to reach the low-water mark, items that are
-            no summaries first.
-        limit: Most summaries in all. None means one with *n*, otherwise one for every three items.
+        n: Number of items to summarize. By default as many as needed to reach the low-water mark;
+            then items that are not summaries are taken first.
+        limit: Most summaries that one step makes. By default one if *n* is given, otherwise one for
+            every three items.
         max_tokens: Most tokens of one summary.
-        model: "use" calls the memory's model, if it has one; if the model fails, sentences are
-            selected, and the item's metadata says so. "need" changes nothing if the model fails,
-            and tries again later. "never" selects sentences.
+        model: "use" calls the memory's model, if it has one; if the model fails, the summary
+            consists of selected sentences, and its metadata says so. "need" changes nothing if the
+            model fails, and tries again later. "never" selects sentences.
     """
 
     n: int | None = None
@@ -224,15 +228,17 @@ class Summarize:
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Merge:
-    """Replace items that say nearly the same by one of them, with the best of their texts.
+    """Replace items that say nearly the same by one item with the best of their texts.
 
-    The best text is the most important, then the longest, then the latest. Items that expire, or
-    are valid for a limited time, are merged only with items of the same times.
+    The best text is that of the most important item; of equal items, the longest text, then the
+    text of the latest item. Items that expire, or are valid for a limited time, are merged only
+    with items that have the same times.
 
     Attributes:
         threshold: The least cosine of nearly equal items. Texts that differ only in case and white
             space are always merged.
-        otherwise: The strategy to use if merging makes too little room; None means none.
+        otherwise: The strategy to use if no items are left to merge and the set is still above its
+            high-water mark. By default nothing more is done.
     """
 
     threshold: float = 0.95
@@ -271,10 +277,10 @@ def _plain(value: object) -> Value:
 
 
 def read(plain: Mapping[str, Value]) -> BuiltIn:
-    """Return the strategy of its JSON.
+    """Return the strategy for which `written` returned *plain*.
 
     Raises:
-        InvalidInput: The JSON is of a newer alveus or of another program.
+        InvalidInput: A newer alveus or another program wrote *plain*.
     """
     kind = _BY_NAME.get(str(plain.get("name")))
     settings = {name: value for name, value in plain.items() if name != "name"}
@@ -314,7 +320,7 @@ class CustomStrategy:
     """A user's strategy.
 
     Attributes:
-        at: Its import path: ``module:qualname`` of a function or a class.
+        at: The import path of the strategy: ``module:qualname`` of a function or a class.
     """
 
     at: str
@@ -357,14 +363,14 @@ def stored_form(strategy: object, local_strategies: LocalStrategies) -> str | di
 
 
 def _settings(strategy: object) -> dict[str, Value]:
-    """Return the fields of a dataclass, from which it can be made again."""
+    """Return the fields of a dataclass, to make an equal strategy from them; otherwise {}."""
     if not is_dataclass(strategy):
         return {}
     return {one.name: cast("Value", getattr(strategy, one.name)) for one in fields(strategy)}
 
 
 def _is_found(plain: Mapping[str, Value], strategy: object) -> bool:
-    """Return whether the stored form restores the given strategy."""
+    """Return whether importing the stored form *plain* returns *strategy*, or an equal object."""
     try:
         wire.encode(dict(plain))
         again = _imported(plain)
@@ -387,11 +393,13 @@ def name_of(plain: str | Mapping[str, Value]) -> str:
 def restored(
     plain: str | Mapping[str, Value], local_strategies: LocalStrategies
 ) -> BuiltIn | CustomStrategy | None:
-    """Return the strategy that a set stores; None if its store does the compaction.
+    """Return the strategy with the stored form *plain*.
+
+    Return None for "trim" and "reject", which the store does itself.
 
     Raises:
         StrategyFailed: The user's strategy does not exist in this process.
-        InvalidInput: The stored form is of a newer alveus.
+        InvalidInput: A newer alveus or another program wrote the stored form.
     """
     if isinstance(plain, str):
         return None
