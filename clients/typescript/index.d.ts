@@ -90,13 +90,13 @@ export interface CompactionInfoAnswer {
   strategy: Record<string, any>;
   /** Its executor: "sync", "background", "external" or "call". */
   by: string;
-  /** Number of retired items; erased ones do not count. */
+  /** Number of retired items, without items that were erased since. */
   retired: number;
-  /** Ids of the items that replace retired ones; erased ones are left out. */
+  /** Ids of the items that replace retired items, without items that were erased since. */
   added: Array<string>;
   /** Number of retired and added items that were erased since. */
   erased: number;
-  /** The commit that undid it; None means not undone. */
+  /** The number of the commit that undid the compaction, or None if it was not undone. */
   undone: number | null;
   /** Further facts, such as the number of summaries by a model. */
   notes: Record<string, any>;
@@ -1175,7 +1175,7 @@ export interface NamedSet {
 export interface NewItems {
   items: Array<Item>;
   on_existing?: "error" | "keep" | "update";
-  /** "skip" leaves out rejected items; the returned list names them and the reasons (`Added.skipped`). */
+  /** "skip" leaves out rejected items; `skipped` of the returned list has their positions and the reasons. */
   on_rejected?: "error" | "skip";
 }
 
@@ -1231,7 +1231,7 @@ export interface Problem {
   error: Fault;
 }
 
-/** Retire a held item; only the history keeps it, until its key is forgotten. */
+/** Retire a held item. Only the history keeps the item, until it is forgotten. */
 export interface QuarantineDiscard {
   of_knowledge?: boolean;
   /** The set; left out: all of them. */
@@ -1240,7 +1240,7 @@ export interface QuarantineDiscard {
   id: string;
 }
 
-/** Return the held item of an id, or None. */
+/** Return the held item with a quarantine id, or None if there is none. */
 export interface QuarantineGet {
   of_knowledge?: boolean;
   /** The set; left out: all of them. */
@@ -1249,7 +1249,7 @@ export interface QuarantineGet {
   id: string;
 }
 
-/** Return held items, by set and time; all of them unless *limit* is given. */
+/** Return the held items, or the first *limit* of them, in order of set and time. */
 export interface QuarantineList {
   of_knowledge?: boolean;
   /** The set; left out: all of them. */
@@ -1258,7 +1258,7 @@ export interface QuarantineList {
   limit?: number | null;
 }
 
-/** Move a held item into its set, in one commit; return its id there. */
+/** Move a held item into its set, in one commit; return its id in the set. */
 export interface QuarantineRelease {
   of_knowledge?: boolean;
   /** The set; left out: all of them. */
@@ -1277,13 +1277,13 @@ export interface QuarantineSize {
 
 /** A quarantined item. */
 export interface QuarantinedAnswer {
-  /** Its id in the quarantine. */
+  /** The id of the item in the quarantine. */
   id: string;
-  /** The item as passed, with its intended id. */
+  /** The item as passed, with the id that it is to have in its set. */
   item: ItemAnswer;
-  /** The set of the add. */
+  /** The name of the set to which it was added. */
   set: string;
-  /** The rule that held it. */
+  /** The name of the rule that held the item. */
   rule: string;
   /** The reason that the rule gave. */
   reason: string;
@@ -1337,7 +1337,7 @@ export interface ReceiptAnswer {
   id: string;
   /** The time of the erasing. */
   time: string;
-  /** The commit that erased; None if no data existed, or for a dry run. */
+  /** The number of the commit that erased the data; None if no data existed, or for a dry run. */
   commit: number | null;
   /** Digests of the key, of sets and of ids in the request. */
   request: Record<string, any>;
@@ -1345,13 +1345,13 @@ export interface ReceiptAnswer {
   counts: Record<string, number>;
   /** Number of items erased because they were derived from erased items. */
   derived: number;
-  /** Number of sources of these items that are live again. */
+  /** Number of sources of the derived items that are live again. */
   restored: number;
   /** Number of derived items that cannot be made again, because their sources were purged. */
   lost: number;
   /** Number of erased outputs that a consumer had not read. */
   unread: number;
-  /** "scrubbed": the data is gone from every file of the store. "pending": from every read. */
+  /** "scrubbed" if every file of the store is free of the data. "pending" if the files may still contain the data, but no read returns it. */
   state: "scrubbed" | "pending";
   /** The causes that block the scrub, in words. */
   blocked_by: Array<string>;
@@ -1451,11 +1451,11 @@ export interface SetAddMany {
   call: "set.add_many";
   items: Array<Item>;
   on_existing?: "error" | "keep" | "update";
-  /** "skip" leaves out rejected items; the returned list names them and the reasons (`Added.skipped`). */
+  /** "skip" leaves out rejected items; `skipped` of the returned list has their positions and the reasons. */
   on_rejected?: "error" | "skip";
 }
 
-/** Return the verdict of the set's rules on a value or an `Item`; store nothing. */
+/** Return the verdict of the set's rules on a value or an `Item`, without storing anything. */
 export interface SetAdmit {
   set?: NamedSet;
   call: "set.admit";
@@ -1506,21 +1506,22 @@ export interface SetAndSize {
   items: number;
 }
 
-/** Return the compactions of the set, latest first; *before* is an id, for older ones. */
+/** Return the compactions of the set, latest first. */
 export interface SetCompactions {
   set?: NamedSet;
   call: "set.compactions";
+  /** Return only compactions older than the one with this id. By default all. */
   before?: number | null;
   limit?: number;
 }
 
-/** The definition of the set; of an empty set, the definition that the next add commits. */
+/** The definition of the set. For an empty set, the definition that the next add commits. */
 export interface SetDefinition {
   set?: NamedSet;
   call: "set.definition";
 }
 
-/** Retire items by id, or all that match *where*; return the number of retired items. */
+/** Retire items by id, or all items that match *where*; return the number of retired items. */
 export interface SetDelete {
   set?: NamedSet;
   call: "set.delete";
@@ -1529,19 +1530,19 @@ export interface SetDelete {
   if_version?: number | null;
 }
 
-/** Erase items for good: by id, or all with a version that matches *where*. */
+/** Erase items for good: by id, or all items with a version that matches *where*. */
 export interface SetForget {
   set?: NamedSet;
   call: "set.forget";
   ids?: string | Array<string> | null;
   where?: Record<string, any> | null;
-  /** "now" also removes the data from the files; "later" leaves that to `Memory.scrub`. None means now if the store is under 200 MB. */
+  /** "now" also removes the data from the files; "later" leaves that to `Memory.scrub`. By default "now" if the store is under 200 MB, otherwise "later". */
   scrub?: "now" | "later" | null;
-  /** Only count. */
+  /** True to count what would be erased, and erase nothing. */
   dry_run?: boolean;
 }
 
-/** Return the item of an id, or None; for several ids, return a list in their order. */
+/** Return the item with an id, or None if it does not exist. */
 export interface SetGet {
   set?: NamedSet;
   call: "set.get";
@@ -1569,26 +1570,26 @@ export interface SetLineage {
   id: string;
 }
 
-/** Return all items, or all that match *where*, by time; only *limit* cuts the list. */
+/** Return all items, or all items that match *where*, in order of time. */
 export interface SetList {
   set?: NamedSet;
   call: "set.list";
   where?: Record<string, any> | null;
   limit?: number | null;
-  /** Id of the last item of the previous page; a deleted item works too. */
+  /** Id of the last item of the previous page. The item may have been deleted since. */
   after?: string | null;
   newest_first?: boolean;
   as_of?: number | string | null;
-  /** Only facts that are valid then; by default all facts. */
+  /** Return only facts that are valid at this time; by default all facts. */
   valid_at?: string | "any" | null;
 }
 
-/** Return all items, or all that match *where*, as points; near points mean similar items. */
+/** Return all items, or all items that match *where*, as points in a plane. */
 export interface SetPoints {
   set?: NamedSet;
   call: "set.points";
   where?: Record<string, any> | null;
-  /** Most points; of more items, an even sample. None means all items. */
+  /** Most points. If there are more items, the points are an even sample of them. By default all items have a point. */
   limit?: number | null;
 }
 
@@ -1605,7 +1606,7 @@ export interface SetRecent {
   call: "set.recent";
   n?: number;
   as_of?: number | string | null;
-  /** When the facts must be valid: by default now (or at *as_of*); "any" includes all. */
+  /** The time at which the facts must be valid: by default now, or *as_of* if it is given. "any" includes all facts. */
   valid_at?: string | "any" | null;
 }
 
@@ -1627,11 +1628,11 @@ export interface SetSearch {
   /** Search the state of the set at a moment of the past. */
   as_of?: number | string | null;
   signals?: Signals | null;
-  /** When facts must be valid: by default now (or at *as_of*); "any" includes all. */
+  /** The time at which facts must be valid: by default now, or *as_of* if it is given. "any" includes all facts. */
   valid_at?: string | "any" | null;
-  /** Leave out hits whose relevance (0..1, comparable across searches) is lower. Of items that answer a question, 94 of 100 have 0.5 or more (LoCoMo, minilm); of the ten best for a question without an answer, 12 of 100. 0 leaves out none and adds its relevance to each `Hit`. */
+  /** Leave out hits whose relevance is lower. A relevance is a number from 0 to 1 and can be compared across searches; each `Hit` has its relevance if *min_score* is given, even if it is 0. Measured on LoCoMo with minilm: 94 of 100 items that answer a question have a relevance of 0.5 or more; of the ten best items for a question without an answer, 12 of 100 have it. */
   min_score?: number | null;
-  /** Reorders the best hits: 50 unless its `candidates` says otherwise, and never fewer than *limit*. A `Hit` then has the reranker's score. If the reranker fails, the hits keep their order, and `Hits` has the reason. The default is the reranker of `Memory.open`, if any; None searches without. */
+  /** Reorders the best hits: as many as its `candidates` says, by default 50, and never fewer than *limit*. A `Hit` then has the reranker's score. If the reranker fails, the hits keep their order, and `Hits` has the reason. The default is the reranker of `Memory.open`, if there is one. None means a search without a reranker. */
   reranker?: "as the memory was opened" | null;
 }
 
@@ -1640,14 +1641,14 @@ export interface SetSize {
   call: "set.size";
 }
 
-/** Return the items that an item was derived from, as they were then, oldest first. */
+/** Return the items from which an item was derived, as they were then, oldest first. */
 export interface SetSources {
   set?: NamedSet;
   call: "set.sources";
   id: string;
 }
 
-/** Replace a fact by a new one from *at* on; return the id of the new item. */
+/** Replace a fact by a new fact from *at* on; return the id of the new item. */
 export interface SetSupersede {
   set?: NamedSet;
   call: "set.supersede";
@@ -1692,7 +1693,7 @@ export interface SetSupersede {
     timezone?: any;
   };
   at?: string | null;
-  /** The id of the new item. */
+  /** The id of the new item; by default a new id is made. */
   new_id?: string | null;
   text?: string | null;
   texts?: Array<string> | null;
@@ -1713,6 +1714,7 @@ export interface SetSupersede {
 export interface SetUndo {
   set?: NamedSet;
   call: "set.undo";
+  /** The id of the compaction, as `Compacted` and `CompactionInfo` have it. */
   compaction: number;
 }
 
@@ -1849,11 +1851,11 @@ export interface TouchedItem {
 export interface UndoneAnswer {
   /** Ids of the restored items. */
   restored: Array<string>;
-  /** Known ids of retired items that were erased since. */
+  /** Ids of retired items that were erased after the compaction, as far as known. */
   missing: Array<string>;
-  /** Ids of the removed items that had replaced the restored ones. */
+  /** Ids of the removed items. They had replaced the restored items. */
   removed: Array<string>;
-  /** Number of items erased since, with known ids or not. */
+  /** Number of items that were erased after the compaction, even if their ids are unknown. */
   erased: number;
 }
 
