@@ -3,9 +3,10 @@
     idf(t)      = ln(1 + (N - n_t + 0.5) / (n_t + 0.5))
     weight(t,d) = idf(t) · c · (k1 + 1) / (c + k1 · (1 - b + b · length / average length))
 
-A long text is cut into passages (`words.passages`), and has the weight of its best one: c, length
-and average length are of passages. N, n_t and the average length count the live passages of all
-searched sets, also those that a filter hides.
+N is the number of live docs in all searched sets, and n_t the number of them that contain the term
+t; docs that a filter hides count too. A long text is cut into passages (`words.passages`), and its
+weight is that of its best passage. So c is how often the passage contains the term, and length and
+average length are those of live passages, in tokens.
 
 Source: Robertson and Zaragoza, The Probabilistic Relevance Framework, 2009; the 1 in the
 logarithm, as in Lucene, keeps a weight from being negative.
@@ -27,10 +28,10 @@ from alveus.search.signals import Signals
 from alveus.values.lazy_dataclass import dataclass
 
 _CHEAP = 64
-"""A term in less than 1/64 of a set is always added up by `top`."""
+"""`top` always adds up a term that at most 1/64 of a set's passages contain."""
 
 _SAMPLE = 16_384
-"""Docs of the sample that estimates the best scores."""
+"""Size of the sample of scores from which `_reached` estimates the best scores, roughly."""
 
 _SEARCH = 8
 """Number of docs that can be added up in the time of one binary search."""
@@ -38,13 +39,13 @@ _SEARCH = 8
 _ANY = np.finfo(np.float64).tiny
 
 _STEP = 32_768
-"""Docs added up at once."""
+"""Passages whose scores are added up at once."""
 
 SMALL = 2_048
-"""Most docs of a set whose weights of all terms may be computed at once."""
+"""Most docs of a set for which the weights of all its terms may be computed at once."""
 
 PATIENCE = 2
-"""Searches of an unchanged set after which the weights of all its terms are computed."""
+"""From this search of an unchanged set on, the weights of all its terms are computed at once."""
 
 Docs = NDArray[np.int32]
 Numbers = NDArray[np.float64]
@@ -62,11 +63,11 @@ class Bm25:
         *,
         background: int | None = None,
     ) -> None:
-        """Look the terms up.
+        """Look up the postings of the terms in the sets.
 
         Args:
-            background: Number of texts without the terms to count beside the real ones. Even in a
-                set of one text, a word then has a weight.
+            background: Number of imaginary texts without the terms that N counts too, so that a
+                word has a weight even in a set of one text. None means that only real texts count.
         """
         self._sets, self._terms = sets, terms
         few = len(sets) == 1 and background is None
@@ -83,15 +84,15 @@ class Bm25:
         self._peaks = [
             _peak(live, sum(number), signals) for number in zip(*holder_counts, strict=True)
         ]
-        """By term, the limit of its weight with ever more repetitions."""
+        """For each term, the limit of its weight as its repetitions increase."""
 
     @property
     def most(self) -> float:
-        """The limit of the BM25 of a text with ever more repetitions of every term."""
+        """The limit of a text's BM25 as the repetitions of every term increase."""
         return sum(self._peaks)
 
     def all(self, number: int) -> Numbers:
-        """Return `size` numbers: the BM25 of every doc of a set, 0.0 without a common word."""
+        """Return the BM25 of every doc of set *number*; 0.0 for a doc that contains no term."""
         if self._known is not None:
             return _best(self._sets[number], self._known.of(self._terms))
         index, postings = self._sets[number], self._postings[number]
@@ -106,7 +107,7 @@ class Bm25:
         return _best(index, scores.astype(np.float64, copy=False))
 
     def some(self, number: int, docs: Docs) -> Numbers:
-        """Return the BM25 of *docs*, given in rising order: bit for bit the numbers of `all`."""
+        """Return the BM25 of *docs*, which must rise: the same numbers, bit for bit, as `all`."""
         index = self._sets[number]
         if not len(docs):
             return np.zeros(0)
@@ -120,18 +121,20 @@ class Bm25:
         return scores if firsts is None else np.maximum.reduceat(scores, firsts)
 
     def _weights(self, peaks: float | Numbers, counts: NDArray[np.uint8], length: Docs) -> Numbers:
-        """Return the term weights: *peaks* without the factor k1 + 1 is the idf."""
+        """Return weights of terms. *peaks* are the terms' idf times (k1 + 1)."""
         return _weights(peaks, counts, self._least + self._slope * length)
 
     def top(self, number: int, *, count: int, allowed: Mask | None, alone: bool) -> Docs:
-        """Return about *count* docs with the best BM25, in rising order, and the best of the set.
+        """Return about *count* of the *allowed* docs with the best BM25, in rising order.
 
-        Terms are added up from the rarest on, until the others can no longer lift a doc without
-        the rare ones among the best (MaxScore: Turtle and Flood, 1995). The best doc of the whole
-        set is returned, *allowed* or not. Of equally good docs the first are taken.
+        The best doc of the whole set is always among the result, *allowed* or not. Of equally good
+        docs the first are taken. Terms are added up from the rarest on, until the remaining, more
+        common terms cannot lift a doc without a rare term among the best (MaxScore: Turtle and
+        Flood, 1995).
 
         Args:
-            alone: Only words find docs, so the most common terms count too.
+            alone: Whether only words find docs. If so, common terms are added up until *count* docs
+                are found. If not, fewer docs are enough where the rare terms have no more.
         """
         index, order = self._sets[number], self._from_the_rarest(number)
         if allowed is not None and not index.uncut:
@@ -179,7 +182,8 @@ class Bm25:
         """Return the passages that may be best, rising, their sums, and the number of terms added.
 
         Args:
-            every: Sums of the first *done* terms; the others are added to it.
+            every: For each passage, the sum of the weights of the first *done* terms. The weights
+                of further terms are added to this array.
         """
         while True:
             if goal.met(done, every, allowed):
@@ -203,19 +207,19 @@ class Bm25:
 
 
 def _best(index: SetIndex, values: Numbers) -> Numbers:
-    """Return for every doc the highest of its passages' *values*."""
+    """Return for every doc the highest of the *values* of its passages."""
     return values if index.uncut else np.maximum.reduceat(values, index.passage)
 
 
 def _norms(sets: Sequence[SetIndex], signals: Signals) -> tuple[float, float]:
-    """Return two addends of the denominator: for an empty text, and for each word of a text."""
+    """Return two parts of the denominator: a constant, and an addend per token of a passage."""
     live = sum([index.live_passages for index in sets])
     average = (sum([index.tokens for index in sets]) or 1) / (live or 1)
     return signals.k1 * (1 - signals.b), signals.k1 * signals.b / average
 
 
 def _peak(live: int, holders: int, signals: Signals) -> float:
-    """Return the highest weight of a term that *holders* of *live* docs contain."""
+    """Return the limit of the weight of a term that *holders* of *live* docs contain."""
     idf = math.log(1 + (live - holders + 0.5) / (holders + 0.5))
     return idf * (signals.k1 + 1)
 
@@ -229,7 +233,7 @@ def _weights(
 
 @dataclass(frozen=True, slots=True)
 class _Weighed:
-    """Every term of a small set with its weights: bit for bit the weights of `Bm25`.
+    """The weights of every term of a small set. They equal those of `Bm25` bit for bit.
 
     Attributes:
         hashes: The hashes of the terms, ascending. The last entry belongs to no term.
@@ -244,7 +248,7 @@ class _Weighed:
     size: int
 
     def of(self, terms: Sequence[int]) -> Numbers:
-        """Return the BM25 of every passage."""
+        """Return the BM25 of every passage of the set for *terms*."""
         hashes = _term_array(tuple(terms))
         at = self.hashes.searchsorted(hashes)
         positions: list[int] = at[self.hashes[at] == hashes].tolist()
@@ -258,7 +262,7 @@ class _Weighed:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly."""
+        """The approximate size in RAM, in bytes."""
         return self.hashes.nbytes * 9 + self.passages.nbytes + self.weights.nbytes
 
 
@@ -268,7 +272,10 @@ def _term_array(terms: tuple[int, ...]) -> NDArray[np.uint32]:
 
 
 def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
-    """Return the weights of a small set that was searched before and has not changed."""
+    """Return the weights of all terms of a set, or None if computing them does not pay.
+
+    They are computed for a small set in RAM, at its second search without a change in between.
+    """
     if index.size > SMALL or not index.exact or index.is_part:
         return None
     name = (signals.k1, signals.b)
@@ -301,7 +308,10 @@ def _weighed(index: SetIndex, signals: Signals) -> _Weighed | None:
 
 
 class _Term(NamedTuple):
-    """The passages with a term, and the highest weight of the term in any of them."""
+    """A term: the passages that contain it, and how often each does.
+
+    *peak* is the limit of the term's weight. No passage has a weight of the term above *bound*.
+    """
 
     passages: Docs
     counts: NDArray[np.uint8]
@@ -314,19 +324,22 @@ class _Goal:
 
     Args:
         order: Terms from the rarest on.
+        count: Number of docs to find.
+        alone: Whether only words find docs.
     """
 
     def __init__(self, order: Sequence[_Term], count: int, *, alone: bool) -> None:
         bounds = [term.bound for term in order]
         self.left = [sum(bounds[at:]) for at in range(len(order) + 1)]
-        """By number of terms added: the most that the others can add to a doc."""
+        """For each number of added terms: the most that the other terms can add to a passage."""
         self._held = [0, *accumulate([len(term.passages) for term in order])]
         self.order, self.count, self._alone = order, count, alone
 
     def met(self, done: int, sums: Numbers, allowed: Mask | None) -> bool:
-        """Return whether every doc that may be among the best has one of the added terms.
+        """Return whether every passage that may be among the best has one of the added terms.
 
-        If meaning finds docs too, fewer docs are enough when the rare terms have no more.
+        If meaning finds docs too, the added terms are also enough while fewer than `count` passages
+        contain them.
         """
         if done + 1 == len(self.left):
             return True
@@ -339,7 +352,10 @@ class _Goal:
 
 
 def _reached(values: Numbers, count: int) -> float:
-    """Return a number that *count* and few more of *values* reach; 0.0 if *values* are too few."""
+    """Return a number that *count* of *values*, and few more, reach.
+
+    Return 0.0 if no more than *count* values are above 0.
+    """
     if np.count_nonzero(values >= _ANY) <= count:
         return 0.0
     step = max(1, len(values) // _SAMPLE)
@@ -351,7 +367,7 @@ def _reached(values: Numbers, count: int) -> float:
 
 
 def united(parts: Sequence[Docs]) -> Docs:
-    """Return each doc once, rising. For few docs this is quicker than `np.unique`."""
+    """Return each doc of *parts* once, rising. For few docs this is quicker than `np.unique`."""
     docs = np.concatenate(parts)
     docs.sort()
     new = np.ones(len(docs), np.bool_)
@@ -360,15 +376,16 @@ def united(parts: Sequence[Docs]) -> Docs:
 
 
 def kth_highest(values: NDArray[np.int64] | Numbers, count: int) -> float:
-    """Return the *count*-th highest of *values*, which are at least *count*."""
-    # Not the other way round: with many equal low values that takes twenty times longer.
+    """Return the *count*-th highest of *values*. There must be at least *count* values."""
+    # Negated: with many equal low values, partitioning *values* takes twenty times longer.
     return -float(np.partition(-values, count - 1)[count - 1])
 
 
 def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]:
-    """Return the positions of the *count* highest values, rising; of equal values the first.
+    """Return the positions of the *count* highest values, in rising order.
 
-    Rows rise with time, as ids made by alveus do, so this is also the order of ids.
+    Of equal values the first are chosen. Positions have the order of rows, which rise with time, as
+    ids made by alveus do. So of equal values those with the lowest ids are chosen.
     """
     if len(values) <= count:
         return np.arange(len(values))
@@ -380,7 +397,7 @@ def highest(values: NDArray[np.int64] | Numbers, count: int) -> NDArray[np.intp]
 
 
 def _positions(holders: Docs, docs: Docs) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the positions of common docs in *holders* and in *docs*; both rise."""
+    """Return the positions of the common docs in *holders* and in *docs*. Both must rise."""
     if not len(holders):
         return np.zeros(0, np.intp), np.zeros(0, np.intp)
     at = holders.searchsorted(docs)

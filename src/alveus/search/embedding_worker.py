@@ -56,13 +56,13 @@ class EmbeddingWorker:
 
     @property
     def needed(self) -> bool:
-        """Whether items may be committed without vectors."""
+        """Whether there is work: the embedder makes vectors, and the store can be written."""
         return bool(self._embedder.dimensions) and not self._store.read_only
 
     def notify(self) -> None:
-        """Start the background thread, or wake it: items may be pending.
+        """Start or wake the background thread, because items may be pending.
 
-        If the thread cannot start, items stay pending until the next call, or a search.
+        If the thread cannot start, items stay pending until the next call, or until a search.
         """
         if not self.needed or self._stop.is_set():
             return
@@ -78,7 +78,11 @@ class EmbeddingWorker:
                     )
 
     def embed(self, *, limit: int, set_numbers: Sequence[int] | None = None) -> int:
-        """Embed up to *limit* pending items now; return how many there were.
+        """Embed up to *limit* pending items now. Return their number.
+
+        Args:
+            set_numbers: The sets whose items are embedded. None means all sets of the spaces that
+                are noted for this embedder.
 
         Raises:
             EmbedderFailed: The embedder raised; the items stay pending.
@@ -102,7 +106,7 @@ class EmbeddingWorker:
         return len(batch)
 
     def _mine(self, limit: int) -> tuple[list[PendingVectors], set[tuple[str, str]]]:
-        """Return pending items of the spaces noted for this embedder, and these notes.
+        """Return up to *limit* pending items of spaces noted for this embedder, and these notes.
 
         Other spaces of the store may have other embedders; their items stay pending.
         """
@@ -121,9 +125,12 @@ class EmbeddingWorker:
     def settle(
         self, *, wait_s: float | None, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Embed until no item is pending; return False if the time was too short.
+        """Embed until no item is pending. Return False if *wait_s* passed before that.
+
+        With a read-only store nothing is embedded: return whether no item is pending.
 
         Args:
+            wait_s: Longest time for which new batches are begun. None means no limit.
             progress: Called after each batch with the number of items embedded.
 
         Raises:
@@ -149,7 +156,10 @@ class EmbeddingWorker:
             self._thread.join()
 
     def leave(self) -> None:
-        """Stop after the current batch; may be called by a finalizer, with any lock held."""
+        """Make the background thread stop after its current batch. Return at once.
+
+        A finalizer may call this while any lock is held.
+        """
         self._stop.set()
         self._wake.set()
 
@@ -175,7 +185,7 @@ class EmbeddingWorker:
                 os.close(descriptor)
 
     def _embed_in_background(self) -> bool:
-        """Embed one batch; return whether there may be more."""
+        """Embed one batch. Return whether to embed the next batch at once."""
         try:
             done = self.embed(limit=BATCH)
         except EmbedderConflict as error:  # re-embedded by another process: not ours any more
@@ -198,7 +208,11 @@ class EmbeddingWorker:
         return done == BATCH
 
     def _elected(self) -> int | None:
-        """Wait until no other process embeds for this store; return the lock, None if stopped."""
+        """Wait until no other process embeds for this store. Return the descriptor of the lock.
+
+        Return -1 if the store has no folder, because then no lock is needed. Return None if the
+        worker was stopped.
+        """
         if self._folder is None:
             return -1
         path = self._folder / f"embedder-{blake2b(self._embedder.name.encode()).hexdigest()[:16]}"
@@ -215,12 +229,12 @@ class EmbeddingWorker:
 
 
 def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
-    """Return one vector per text.
+    """Return one vector per text. An embedder with `embed_queries` reads the texts as questions.
 
     Raises:
         EmbedderFailed: The embedder raised, or returned vectors of the wrong shape.
     """
-    # A model may read questions in another way; `isinstance` with a protocol takes too long.
+    # `isinstance` with a protocol takes too long.
     embed = getattr(embedder, "embed_queries", embedder.embed)
     try:
         rows = np.asarray(embed(texts), dtype=np.float32)
@@ -237,5 +251,5 @@ def embed_texts(embedder: Embedder, texts: Sequence[str]) -> Vectors:
 
 
 def note_of(scope: Scope) -> str:
-    """Return the name of the note that names the embedder of a scope's vectors."""
+    """Return the name of the store's note that holds the name of the embedder of *scope*."""
     return f"embedder of {'knowledge' if scope.key is None else 'space'} {scope.space}"

@@ -1,8 +1,8 @@
 """A cache of the items that searches found lately, and of the hits of the last searches.
 
-A version of an item never changes, so a cached version stays right as long as search finds it. Only
-its last access and its expiry change. The cache updates them for reads and renewals of this
-process, and reads expired items again.
+Of a version of an item, only the last access and the expiry ever change. So a cached version stays
+valid as long as search finds it. A read in this process updates the cached last access. An item
+that was renewed in this process, or has expired, is read from the store again.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CACHED_ITEMS = 4_096
 """Most items that are cached: a few MB in most memories, at most 32 MB with `LONGEST`."""
 
 LONGEST = 2_048
-"""Most characters of value, text and metadata of a cached item."""
+"""An item is cached if its value, text and metadata together have at most so many characters."""
 
 _FIELDS = attrgetter(*ITEM_FIELDS)
 
@@ -62,7 +62,7 @@ class _CachedItem:
 
 
 class ItemCache:
-    """The items of one store, by row."""
+    """A cache of the items of one store, by row."""
 
     def __init__(self, finder: Finder) -> None:
         self._finder = finder
@@ -74,9 +74,10 @@ class ItemCache:
     def items(
         self, rows: Sequence[int], *, now: int, epoch: int
     ) -> tuple[list[Item | None], list[int]]:
-        """Return the live items of *rows*, None for a missing one, and the first rows of items.
+        """Return the item of each row, and the first rows of the items that were found.
 
-        The read at *now* is noted, but the returned items do not show it yet.
+        A row that the store no longer has gives None. *now* becomes the last access of the cached
+        items; the returned items show the access before it.
 
         Args:
             epoch: Epoch of the view that found *rows*. In another epoch the same numbers may be
@@ -100,14 +101,14 @@ class ItemCache:
         return items, [one.first for one in present]
 
     def touched(self, firsts: Sequence[int], now: int) -> None:
-        """Note that items were read."""
+        """Make *now* the last access of the cached items with these first rows."""
         if not self._rows:
             return
         rows = [row for first in firsts if (row := self._rows.get(first)) is not None]
         _note([cached for row in rows if (cached := self._items.get(row))], now)
 
     def drop(self, rows: Sequence[int]) -> None:
-        """Drop items whose expiry has changed in the store."""
+        """Drop the items of *rows*, because their expiry has changed in the store."""
         with self._mutex:
             for row in rows:
                 self._drop(row)
@@ -118,7 +119,10 @@ class ItemCache:
             self._rows.pop(cached.first, None)
 
     def _fresh(self, row: int, now: int) -> _CachedItem | None:
-        """Return a cached item unless it expired; another process may have renewed it."""
+        """Return the cached item of a row. Return None if it is not cached, or has expired.
+
+        Another process may have renewed an expired item, so the caller reads it again.
+        """
         cached = self._items.get(row)
         if cached is None or cached.expires is None or cached.expires > now:
             return cached
@@ -136,7 +140,7 @@ class ItemCache:
                 self._drop(next(iter(self._items)))
 
     def clear(self) -> None:
-        """Free the RAM."""
+        """Drop all cached items."""
         with self._mutex:
             self._clear()
 
@@ -167,7 +171,7 @@ def _size(record: ItemRecord) -> int:
 
 
 SEARCHES = 32
-"""Most cached searches of a scope."""
+"""Most searches that are cached for one scope."""
 
 SCOPES = 1_024
 """Most scopes with cached searches: the scopes searched last."""
@@ -180,7 +184,7 @@ HIT_BYTES = 700
 
 
 class RecentHits:
-    """The hits of the last searches of each scope, in this process; shared by threads."""
+    """The hits of the last searches of each scope in this process. Threads may share it."""
 
     def __init__(self) -> None:
         self._hits: OrderedDict[Scope, deque[tuple[Hits, int]]] = OrderedDict()
@@ -204,7 +208,10 @@ class RecentHits:
                 self._bytes -= sum(size for _, size in dropped)
 
     def of(self, scope: Scope) -> list[tuple[Scope, Item]]:
-        """Return the items found for *scope* or in knowledge, each once, the latest first."""
+        """Return the cached items found in *scope* or in knowledge, each once, with their scopes.
+
+        Within a scope, the items of the latest search come first.
+        """
         with self._mutex:
             pairs = [
                 (owner, hit.item)
@@ -219,7 +226,7 @@ class RecentHits:
         return list(once.values())
 
     def clear(self) -> None:
-        """Forget all searches."""
+        """Drop all cached searches."""
         with self._mutex:
             self._hits.clear()
             self._bytes = 0

@@ -1,7 +1,8 @@
-"""Search of a large set by the candidates that its store chooses.
+"""The search of a large set, of which only the candidates that its store chooses are loaded.
 
-The searched part has the figures of the whole set and the neighbours of its items. So each
-candidate gets the same score as in a search of the whole set.
+The loaded part takes its figures, such as the number of documents, from the whole set, and contains
+the neighbours of the candidates. So each candidate gets the same score as in a search of the whole
+set.
 """
 
 from __future__ import annotations
@@ -19,14 +20,14 @@ from alveus.store import CandidateQuery, Feature, Finder, LargeSet
 from alveus.store.filters import Filter
 
 SHORT_LIST = 200
-"""Candidates whose neighbours are scored too, or four times the limit of hits."""
+"""Candidates whose neighbours are scored too. If the limit of hits times 4 is more, it counts."""
 
 BEST_BY_WORDS = 8
-"""Candidates added to the short list for their words alone."""
+"""Candidates that are added to the short list for their words alone."""
 
 
 def can_be_partial(signals: Signals) -> bool:
-    """Return whether words and meaning alone find all items of the search."""
+    """Return whether words and meaning alone find all hits of a search with *signals*."""
     return not (signals.recency or signals.importance or signals.decay or signals.names)
 
 
@@ -40,11 +41,13 @@ def part_of(  # noqa: PLR0913 - a large set, the search in it and its filter
     *,
     dimensions: int,
 ) -> tuple[SetIndex, list[int]]:
-    """Return the part of a large set with the best candidates, and its rows that are not hits.
+    """Return an index of the best candidates of a large set, and its rows that must not be hits.
 
     Args:
+        number: The number of the set.
+        whole: The figures of the set.
         ranking: The question, the weights and the limit of the search.
-        allow: Returns the docs of a part that may be hits; None means all.
+        allow: Returns a mask of the docs of an index that may be hits, or None if all may.
     """
     query = _query(whole, ranking, where)
     features = store.candidates(number, query, dimensions=dimensions)
@@ -93,7 +96,7 @@ def _standing_for(whole: LargeSet, features: Sequence[Feature], dimensions: int)
 
 
 def _inner(rows: Sequence[int], windows: Sequence[Sequence[int]]) -> set[int]:
-    """Return *rows* and their direct neighbours: the rows with known neighbours."""
+    """Return *rows* and the rows next to them: the rows whose neighbours are all loaded."""
     chosen, inner = set(rows), set(rows)
     for window in windows:
         for at, row in enumerate(window):

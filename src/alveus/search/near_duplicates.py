@@ -1,8 +1,8 @@
-"""Candidates for near duplicates, found by shared words, for rules of admission.
+"""Finds candidates for near duplicates by shared words, for the admission rules of a set.
 
 All candidates are found; the caller compares them. The newest items of a set are kept in dicts by
-their terms, which are cheap to update; the other items of a large set are found in the index of
-search.
+their terms, because dicts are cheap to update. The older items of a large set are found in the
+index that search uses.
 """
 
 from __future__ import annotations
@@ -25,17 +25,21 @@ RECENT_ITEMS = 16_384
 """Most items kept outside the index; more are moved into it."""
 
 COUNTED = 2_000
-"""Most items with a probe's terms that are all counted; of more, items with its rarest terms."""
+"""Up to so many items with any term of a probe are all counted.
+
+If there are more, only the items with the probe's rarest terms are read.
+"""
 
 SETS = 256
-"""Sets whose recent items are kept."""
+"""Most sets whose recent items are kept."""
 
 
 class Probe(NamedTuple):
-    """The terms of an item. A candidate shares at least *least* of *terms*.
+    """The terms of an item, and the conditions for a candidate.
 
     Attributes:
         terms: The terms, each once. If empty, every item that is short enough is a candidate.
+        least: Least number of *terms* that a candidate contains.
         most: Most tokens in the text of a candidate.
     """
 
@@ -45,7 +49,7 @@ class Probe(NamedTuple):
 
 
 class ItemsByTerm:
-    """Items by their terms."""
+    """An index of items by their terms, in dicts."""
 
     def __init__(self) -> None:
         self._items: list[tuple[str, bytes, int]] = []
@@ -66,7 +70,7 @@ class ItemsByTerm:
                 holders[term] = [at]
 
     def find(self, probe: Probe) -> list[str]:
-        """Return the ids of candidates."""
+        """Return the ids of the candidates for *probe*. An id may occur more than once."""
         items, holders = self._items, self._holders
         if not probe.terms:
             return [item_id for item_id, _, tokens in items if tokens <= probe.most]
@@ -82,7 +86,7 @@ class ItemsByTerm:
     def _find_among(self, lists: list[list[int]], probe: Probe) -> list[str]:
         items = self._items
         lists.sort(key=len)
-        few = lists[: len(lists) - probe.least + 1]  # a candidate is in one of them
+        few = lists[: len(lists) - probe.least + 1]  # each candidate is in one of these lists
         ids = list[str]()
         for at in {at for holders in few for at in holders}:
             item_id, packed, tokens = items[at]
@@ -92,12 +96,12 @@ class ItemsByTerm:
 
 
 def shared(packed: bytes, terms: Sequence[int]) -> int:
-    """Return the number of *terms* that an item contains."""
+    """Return how many of *terms* are among the *packed* terms of an item."""
     return len(set(words.unpack(packed)[0].tolist()).intersection(terms))
 
 
 def find(index: SetIndex, probe: Probe) -> list[str]:
-    """Return the ids of candidates in an index."""
+    """Return the ids of the candidates for *probe* in *index*."""
     if not probe.terms:
         return index.ids(np.flatnonzero(index.alive & (index.length <= probe.most)))
     lists = sorted((index.holders(term) for term in probe.terms), key=len)
@@ -120,7 +124,7 @@ class _IndexedSet:
 
     Attributes:
         number: The number of the set in the store.
-        items: The number of its items when it was first read.
+        items: The number of the set's items when the set was first read.
         base: Items up to this row are in the index.
         read_up_to: Items up to this row are in the index or in *recent*.
     """
@@ -134,7 +138,7 @@ class _IndexedSet:
 
 
 class Alike:
-    """Finds candidates in the sets of one store; shared by threads."""
+    """Finds candidates in the sets of one store. Threads may share it."""
 
     def __init__(self, store: Store, index: Index, *, dimensions: int) -> None:
         self._store, self._index, self._dimensions = store, index, dimensions
@@ -143,7 +147,7 @@ class Alike:
         self._mutex = HandleLock()
 
     def find(self, ref: SetRef, probes: Sequence[Probe]) -> tuple[int, list[list[StoredItem]]]:
-        """Return the live candidates of each probe, and the row up to which they are complete."""
+        """Return the row up to which the set was read, and the live candidates for each probe."""
         indexed = self._of(ref)
         if indexed is None:
             return 0, [[] for _ in probes]
@@ -159,12 +163,12 @@ class Alike:
         return last_row, self._live(ref, ids_by_probe, None)
 
     def forget(self, ref: SetRef) -> None:
-        """Drop the state of a set: its name may be used by another set."""
+        """Drop the state of a set, because another set may get its name."""
         with self._mutex:
             self._sets.pop(ref, None)
 
     def clear(self) -> None:
-        """Drop the state of all sets: items were erased."""
+        """Drop the state of all sets, because items were erased."""
         with self._mutex:
             self._sets.clear()
 
@@ -187,7 +191,10 @@ class Alike:
         return indexed
 
     def find_at(self, ref: SetRef, probes: Sequence[Probe], at: int) -> list[list[StoredItem]]:
-        """Return the result of `find` as it was after commit *at*; reads the whole set."""
+        """Return the candidates for each probe that were live after commit *at*.
+
+        Reads the whole set.
+        """
         info = self._store.set_info(ref)
         if info is None:
             return [[] for _ in probes]
@@ -217,7 +224,7 @@ class Alike:
             indexed.read_up_to = feature.row
 
     def _in_index(self, number: int, probes: Sequence[Probe]) -> list[list[str]]:
-        # Not refreshed, which takes longer: later items are in *recent*.
+        # The index is not refreshed, which would take longer: later items are in *recent*.
         return self._index.read(
             [number],
             dimensions=self._dimensions,
@@ -227,5 +234,5 @@ class Alike:
 
 
 def _last_row(sets: list[SetIndex]) -> int:
-    sets[0].run()  # groups its postings, which are then found sooner
+    sets[0].run()  # groups the postings of the set, so that later searches find them sooner
     return int(sets[0].row[-1]) if sets[0].size else 0

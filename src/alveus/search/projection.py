@@ -26,14 +26,15 @@ STEP = 2_048
 SAMPLE = 16_384
 """Most vectors from which the plane is computed, evenly spread.
 
-For 50,000 items, every point is within 0.02 of its position computed from all vectors, which takes
-three times as long.
+For 50,000 items, every point is within 0.02 of the position that all vectors would give. Computing
+the plane from all vectors takes three times as long.
 """
 
 AXES = 2
 
 GOLDEN = (5**0.5 - 1) / 2
-"""The fractional parts of its multiples fill 0 to 1 evenly and without a period."""
+"""The golden ratio less 1. The fractional parts of its multiples fill 0 to 1 evenly and without a
+period."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -49,7 +50,7 @@ class MapPoints:
         x: Position along the direction in which meanings differ most.
         y: Position along the direction at a right angle to it in which they differ most.
         times: Times of the items, in UTC, as `numpy.datetime64`.
-        speakers: Speakers of the items, or None.
+        speakers: Speakers of the items; None for an item without a speaker.
         share: Share of the variance that the plane shows, 0..1.
         unplaced: Number of items without a point: they wait for their vectors, or have no text.
         left_out: Number of items beyond the limit.
@@ -96,12 +97,12 @@ def map_of(
     *,
     limit: int | None = None,
 ) -> MapPoints:
-    """Return the items of sets as points.
+    """Return the items of sets as points of a plane.
 
     Args:
         names: Names of the sets.
         allowed: The docs of each set to show. None means all live docs.
-        limit: Most points. Of more items, an even sample is shown.
+        limit: Most points. If there are more items, an even sample is shown. None means no limit.
     """
     live = [
         np.flatnonzero(index.alive if mask is None else index.alive & mask)
@@ -138,7 +139,7 @@ def _spread(size: int, limit: int) -> NDArray[np.intp]:
 
 
 def _of_each(docs: Sequence[NDArray[np.intp]], chosen: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return the docs of each set at the positions *chosen* among all docs."""
+    """Return for each set its docs whose positions among the docs of all sets are *chosen*."""
     ends = np.cumsum([len(of) for of in docs])
     starts = ends - [len(of) for of in docs]
     parts = zip(docs, starts, ends, strict=True)
@@ -167,7 +168,7 @@ def _projected(
 def _plane(
     indexes: Sequence[SetIndex], docs: Sequence[NDArray[np.intp]]
 ) -> tuple[NDArray[np.float32], NDArray[np.float32], float]:
-    """Return the mean of vectors, their first two directions, and their share of the variance."""
+    """Return the mean of the vectors, their two main directions, and these' share of variance."""
     dimensions = indexes[0].dimensions
     count, total = 0, np.zeros(dimensions)
     products = np.zeros((dimensions, dimensions))
@@ -187,9 +188,9 @@ def _plane(
 
 
 def _turned(axes: NDArray[Any]) -> NDArray[Any]:
-    """Return directions with their signs set so that the cubes of each one's numbers sum above 0.
+    """Return *axes*, each with the sign for which the cubes of its numbers have a sum above 0.
 
-    The sign of a direction has no meaning. Large numbers decide it, so that a few new items seldom
-    flip the picture.
+    The sign of a direction has no meaning. In a sum of cubes large numbers decide, so that a few
+    new items seldom flip the picture.
     """
     return axes * np.where((axes**3).sum(axis=0) < 0, -1.0, 1.0)

@@ -1,6 +1,7 @@
-"""From a question to hits: the steps of a search around the scoring.
+"""The steps of a search from a question to hits, except the scoring.
 
-Refreshes the index, embeds the question, ranks, fetches the items, and notes that they were read.
+A search refreshes the index, embeds the question, ranks, fetches the items, and records that they
+were read.
 """
 
 from __future__ import annotations
@@ -61,13 +62,16 @@ from alveus.values.storable import Value, checked_kind, counted, microseconds, m
 from alveus.values.times import UTC_ZONE, Zone
 
 EMBED_FIRST = 64
-"""Most pending items that a search embeds before it answers; with more, its result is partial."""
+"""Most pending items that a search embeds first. If more are pending, its result is partial."""
 
 REMEMBERED = 256
 """Most cached questions, with their signals and vectors."""
 
 RERANKER_FAILURES = (EmbedderFailed, ModelFailed, RerankerFailed)
-"""Errors of a re-ranker, its model or its server. The search keeps its order and reports them."""
+"""Errors of a re-ranker, its model or its server.
+
+After one of them the search keeps its order of the hits, and reports the error.
+"""
 
 CODE_ERRORS = (
     AssertionError,
@@ -77,7 +81,7 @@ CODE_ERRORS = (
     NotImplementedError,
     TypeError,
 )
-"""Errors of a re-ranker with wrong code, which the search raises too."""
+"""Errors that show a mistake in the code of a re-ranker. The search raises them unchanged."""
 
 
 DEFAULTS = Signals()
@@ -110,7 +114,10 @@ class SearchOptions:
     everything: bool = False
 
     def instants(self, now: int) -> tuple[int, int | None]:
-        """Return the times at which items must be unexpired, and valid; None means any time."""
+        """Return two times: items must be unexpired at the first and valid at the second.
+
+        If the second is None, items may be valid at any time.
+        """
         time = now if self.at is None else self.at.time
         if self.valid_at == ANY_TIME:
             return time, None
@@ -148,9 +155,9 @@ class Drafted:
     """Uncommitted changes of a batch.
 
     Attributes:
-        items: New versions of items, by row, of any set.
+        items: New versions of items in any set, by row.
         indexes: Indexes of the new versions in the searched sets.
-        hidden: Ended rows, by set.
+        hidden: Rows that the batch ended, by set.
     """
 
     items: Mapping[int, StoredItem]
@@ -165,7 +172,7 @@ class _SearchRequest:
     Attributes:
         instants: See `SearchOptions.instants`.
         zone: The time zone of the asker.
-        read_values: Returns values of items that a filter names.
+        read_values: Returns the values of items by row, for filters on values.
     """
 
     infos: Sequence[SetInfo]
@@ -180,11 +187,11 @@ class _SearchRequest:
 
     @property
     def asked_at(self) -> datetime:
-        """Time of the question on the asker's clock."""
+        """The time of the question in the asker's time zone."""
         return self.zone.local(moment(self.instants[0]))
 
     def admits(self, item: Item) -> bool:
-        """Return whether an item is unexpired and valid."""
+        """Return whether an item is unexpired and valid at the times of the search."""
         if item.expire_at is item.valid_from is item.valid_to is None:
             return True
         now, valid_at = self.instants
@@ -209,7 +216,7 @@ class Searcher:
     """Searches sets of one store.
 
     Args:
-        reranker: Re-ranker of searches that do not name one.
+        reranker: Re-ranker of searches whose options leave the choice to the memory.
     """
 
     def __init__(  # noqa: PLR0913 - made once, by `Memory.open`
@@ -249,10 +256,13 @@ class Searcher:
         now: int | None = None,
         zone: Zone = UTC_ZONE,
     ) -> Hits:
-        """Return the best items of the sets that exist, or of all sets of a scope, best first.
+        """Return the best items of *sets*, best first. Sets that do not exist are left out.
 
         Args:
-            now: The time for which items must be unexpired and valid. By default the clock's.
+            sets: The sets to search. A scope means all its sets that are not hidden.
+            drafted: Uncommitted changes of a batch, which the search includes.
+            now: The time at which items must be unexpired and valid, if *options* name no other. By
+                default the clock's time.
             zone: The asker's time zone, in which "yesterday" in a question is resolved.
         """
         with self._store.observer.search(sets, query, options.limit) as observed:
@@ -381,7 +391,10 @@ class Searcher:
     def _hidden(
         self, infos: Sequence[SetInfo], instants: tuple[int, int | None], drafted: Drafted | None
     ) -> list[Collection[int]]:
-        """Return the hidden rows of each set; cheap if none are hidden."""
+        """Return for each set the rows that must not be hits: expired, invalid or ended by a batch.
+
+        The store is asked only about sets that may have expired or invalid items.
+        """
         now, valid_at = instants
         hidden: list[Collection[int]] = []
         for info in infos:
@@ -397,7 +410,10 @@ class Searcher:
     def _with_large_sets_last(
         self, request: _SearchRequest, drafted: Drafted | None
     ) -> tuple[_SearchRequest, dict[int, LargeSet]]:
-        """Return the request with large sets last, and these: the store chooses candidates."""
+        """Return the request with its large sets last, and the figures of the large sets by number.
+
+        Large sets are those for which the store chooses candidates.
+        """
         least = self._store.large_items
         if least is None or drafted is not None or not can_be_partial(request.signals):
             return request, {}
@@ -454,7 +470,7 @@ class Searcher:
         """Return the signals of the question for *sets*, cached for recent questions.
 
         Args:
-            others: Speakers of other sets, which are not loaded.
+            others: Speakers of large sets, which are not among *sets*.
         """
         speakers = (*(name for one in sets for name in one.speakers if name), *others)
         query = request.query
@@ -469,7 +485,10 @@ class Searcher:
         return question.asked_on(request.asked_at.date()) if question.relative else question
 
     def _check_embedder(self, view: SearchView) -> None:
-        """Raise an error if the sets have vectors of another embedder; checked after commits."""
+        """Raise `EmbedderConflict` if the sets have vectors of another embedder.
+
+        Notes of the store are compared only if the index has changed since the last check.
+        """
         state = self._index.seq, self._index.epoch
         if state != self._checked:
             for name, text in self._expects:
@@ -506,7 +525,7 @@ class Searcher:
     def _read_times(
         self, sets: Sequence[SetIndex], request: _SearchRequest
     ) -> list[NDArray[np.int64]]:
-        """Return the time of the last read of each set's items; 0 means never, or only drafted."""
+        """Return for each set the time of each doc's last read; 0 if never read or uncommitted."""
         times = [np.zeros(one.size, np.int64) for one in sets]
         for info, one, set_times in zip(request.infos, sets, times, strict=False):
             rows = self._store.access_times(info.number)
@@ -550,7 +569,8 @@ class Searcher:
         hits = [
             Hit(item, one.score, one.parts, one.relevance)
             for item, one in pairs
-            if item is not None and request.admits(item)  # it may have been committed meanwhile
+            if item is not None
+            and request.admits(item)  # an item committed meanwhile may be expired
         ]
         dated = _dated(ranked.question, request) if ranked.question.relative else None
         return Hits(hits, partial=ranked.pending > 0, reranker_failure=failure, dated=dated)
@@ -562,10 +582,11 @@ class Searcher:
         drafted: Mapping[int, StoredItem],
         request: _SearchRequest,
     ) -> tuple[list[Scored], str | None]:
-        """Return the best hits in a re-ranker's order; if it fails, in the search's order, and why.
+        """Return the best hits in the re-ranker's order, and None.
 
-        Scores become those of the re-ranker; ties keep the order of the search. The part "rerank"
-        is the difference from the search's score, so parts still add up.
+        If the re-ranker fails, return the best hits in the search's order, and the reason. Scores
+        become those of the re-ranker; ties keep the order of the search. The part "rerank" is the
+        difference from the search's score, so parts still add up.
         """
         limit = request.options.limit
         items = self._from_store([one.row for one in scored], drafted, touch=False)
@@ -614,24 +635,24 @@ class Searcher:
             self._item_cache.touched(firsts, now)
 
     def renew(self, expiries: Sequence[tuple[int, int]], *, now: int) -> int:
-        """Make items expire later; they are found until then. See `Ledger.renew`."""
+        """Make items expire later. Return how many expiries changed; see `Ledger.renew`."""
         renewed = self._store.renew(expiries, now=now)
         self._item_cache.drop([row for row, _ in expiries])
         return renewed
 
     def forget(self, set_numbers: Sequence[int]) -> None:
-        """Drop everything cached of sets with erased items, on disk too."""
+        """Drop all cached data, also on disk, of sets whose items were erased."""
         self._item_cache.clear()
         for number in set_numbers:
             self._index.drop(number)
 
     def clear(self) -> None:
-        """Free the cached items."""
+        """Drop the cached items, to free RAM."""
         self._item_cache.clear()
 
 
 def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float]:
-    """Return a re-ranker's number for each text.
+    """Return the re-ranker's score for each text.
 
     Raises:
         RerankerFailed: The re-ranker raised, or did not return one finite number per text.
@@ -653,7 +674,10 @@ def reranked(reranker: Reranker, query: str, texts: Sequence[str]) -> list[float
 
 
 def _dated(question: QuestionSignals, request: _SearchRequest) -> str | None:
-    """Return the days that words such as "yesterday" in a question name, and their zone."""
+    """Return the days that words such as "yesterday" in a question mean, and their time zone.
+
+    Return None if the question has no such word.
+    """
     now = request.asked_at
     days = past_days(question.text[:MAX_PARSED], now.date())
     if days is None:
@@ -690,7 +714,11 @@ def _allowed(
 
 
 def checked_query(query: object) -> str:
-    """Return *query* if it is a text; `valid_text` treats half a surrogate pair in it."""
+    """Return *query* with half surrogate pairs replaced as by `valid_text`.
+
+    Raises:
+        InvalidInput: *query* is not a text.
+    """
     if type(query) is not str:
         raise InvalidInput(f"a query must be a str, not {short_repr(query)}")
     return valid_text(query).value

@@ -10,7 +10,7 @@
 The searched sets count as one: BM25 and its best are over all their live items. A filter hides
 items. It changes no score, except that a hidden item is never the best of its session. In a small
 set every item is scored. In a large set words and meaning choose candidates among the allowed
-items. Their neighbours join them. Their scores are exact.
+items. The neighbours of the best candidates become candidates too. Scores of candidates are exact.
 
 A score orders the hits of one search. A relevance, the probability that an item answers the
 question, can be compared between searches:
@@ -19,12 +19,15 @@ question, can be compared between searches:
     relevance = 1 / (1 + e ** -evidence)
 
 *coverage* is the item's BM25 as a share of the highest BM25 possible for the question. *likeness*
-is the cosine of their vectors. The neighbours in the session add a part to both, as to a score.
-Numbers of up to two digits do not count, because every text has some from its time. *named* is 1
-for the speaker or the user that the question names, and up to 1 for its date.
+is the cosine between the vectors of item and question. The neighbours in the session add shares of
+their numbers to both, as they do to a score. Numbers from 0 to 59, "am" and "pm" do not count as
+words, because they may come from the time of a text. *named* is 1 if the question names the
+speaker of the item, or the user who said it. It has up to 1 more for the date that the question
+names.
 
-The numbers of a relevance were fitted on LoCoMo: items that answer a question against the ten best
-items for a question about other people, and for one about nobody (a logistic regression, rounded).
+The coefficients of a relevance were fitted on LoCoMo by a logistic regression, and rounded. Items
+that answer a question were compared with the ten best items for a question about other people, and
+with those for a question about nobody.
 `docs/how-search-works.md` says what a relevance of 0.5 means, and `bench/relevance.py` measures it.
 """
 
@@ -52,7 +55,7 @@ from alveus.values.words import INSTRUCTION, QUESTION, SHORT_QUESTION
 from alveus.values.words import terms as terms_in
 
 NEAR_SHARE = 0.004
-"""Share of a large set that meaning chooses as candidates; at least `NEAR_LEAST` docs."""
+"""Share of a large set that meaning chooses as candidates: at least `NEAR_LEAST` docs."""
 
 NEAR_LEAST = 800
 ENTITY_FIELDS = ("entities", "subject")
@@ -62,13 +65,17 @@ WORDS_COUNT = 1_000
 """Docs of a large set that words choose as candidates."""
 
 SHORT_LIST = 300
-"""Candidates of a large set whose neighbours are scored too, or ten times the limit of hits."""
+"""Candidates of a large set whose neighbours are scored too.
+
+If ten times the limit of hits is more, it counts.
+"""
 
 FOREMOST = 2_000
-"""Docs of a large set chosen as the newest, or the most important, if that has a weight."""
+"""Docs of a large set chosen as the newest if recency has a weight. As many are chosen as the most
+important if importance has one."""
 
 FEW = 2_000
-"""Most docs of a large set allowed by a filter that are all candidates."""
+"""If a filter allows at most so many docs of a large set, all of them are candidates."""
 
 _UNIT = 1e9
 """Scores are rounded to nine decimals, so that no machine's last bit decides an order."""
@@ -86,9 +93,9 @@ class Scored(NamedTuple):
     """A doc that was found.
 
     Attributes:
-        set: Position of its set among the searched sets.
+        set: Position of the doc's set among the searched sets.
         parts: Weighted parts of the score by name; they add up to `score`.
-        relevance: Probability that it answers the question, if relevance was requested.
+        relevance: Probability that the doc answers the question. None if it was not requested.
     """
 
     set: int
@@ -107,7 +114,7 @@ class _Page:
     Attributes:
         docs: The scored docs, rising. None means all docs of the set.
         parts: Parts of the scores by name: a number for each doc.
-        keys: Scores as whole numbers of 1e-9; -inf for a doc that is not a hit.
+        keys: Scores in units of 1e-9, as whole numbers; -inf for a doc that is not a hit.
     """
 
     number: int
@@ -128,9 +135,9 @@ class Ranking:
     Attributes:
         vector: The vector of `question.meaning`. None means a search by words only.
         now: Microseconds since 1970, for recency and decay.
-        allowed: By set, the docs that may be found. None means all.
-        read: By set, the time of each doc's last read, for decay; 0 means never. None means that no
-            doc was read.
+        allowed: For each set, a mask of the docs that may be found. None means all docs.
+        read: For each set, the time of each doc's last read, for decay; 0 means never. None means
+            that no doc was read.
         calibration: Computes the relevance of hits. None means that hits have no relevance.
         everything: Whether docs without a matching word or a vector are hits too.
     """
@@ -148,7 +155,7 @@ class Ranking:
     everything: bool = False
 
     def best(self) -> list[Scored]:
-        """Return the best docs, best first; ties by id."""
+        """Return up to `limit` hits, best first. Hits of equal score are in the order of ids."""
         if self.limit < 1 or not self.sets:
             return []
         pages = self._pages()
@@ -162,7 +169,7 @@ class Ranking:
         return self._judged([hits[entry] for entry in entries])
 
     def _judged(self, scored: list[Scored]) -> list[Scored]:
-        """Return hits with their relevance, if a calibration is given."""
+        """Return *scored* with relevance if a calibration is given, else unchanged."""
         if self.calibration is None or not scored:
             return scored
         terms = telling_terms(self.question.terms)
@@ -181,7 +188,7 @@ class Ranking:
         return with_relevance
 
     def _matches(self, number: int, words: Bm25, docs: Docs) -> tuple[Numbers, Numbers]:
-        """Return BM25 and cosine of *docs* of a set, with the shares of their neighbours."""
+        """Return the BM25 and the cosine of *docs*, plus shares of those of their neighbours."""
         index, meaning = self.sets[number], self._meaning
         around = _with_neighbours(index, docs)
         cosines = np.zeros(len(around)) if meaning is None else index.cosines(meaning, around)
@@ -254,7 +261,11 @@ class Ranking:
         return score
 
     def _answers(self, index: SetIndex, docs: Docs | None) -> Mask | None:
-        """Return a mask of docs of the named speaker that follow a question; None if none do."""
+        """Return a mask of the docs that answer a question: they follow it in their session.
+
+        If the query names a speaker or the user, only docs of that person count. Return None if no
+        doc can be an answer.
+        """
         questions = _traits(index).questions
         if questions is None:
             return None
@@ -266,7 +277,7 @@ class Ranking:
         return None if code is None else answers & (_of(column, docs) == code)
 
     def _chosen(self, number: int, words: Bm25, unit: float, docs: Docs) -> _Page:
-        """Score *docs* of a large set with the scores of `_whole`; *unit* is the BM25 worth 1."""
+        """Score *docs* of a large set exactly as `_whole` would. BM25 is divided by *unit*."""
         index = self.sets[number]
         around = _with_neighbours(index, docs)
         around_parts, base = self._base(index, around, words.some(number, around) / unit)
@@ -280,7 +291,7 @@ class Ranking:
     def _base(
         self, index: SetIndex, docs: Docs | None, words: Numbers
     ) -> tuple[dict[str, Numbers], Numbers]:
-        """Return weighted words and meaning, and their sum with a 0.0 at its end."""
+        """Return the weighted parts for words and meaning, and their sum followed by one 0.0."""
         base = np.zeros(len(words) + 1)
         if self._meaning is None:
             base[:-1] = words
@@ -356,7 +367,10 @@ class Ranking:
     def _hits(
         self, number: int, docs: Docs | None, parts: Mapping[str, Numbers], score: Numbers
     ) -> Mask | None:
-        """Return a mask of the hits, which *score* or meaning supports; None means all docs."""
+        """Return a mask of the docs that are hits, or None if all are.
+
+        A hit has a *score* above 0 or a cosine. With `everything` every allowed doc is a hit.
+        """
         index, allowed, meaning = self.sets[number], self._allowed(number), parts.get("meaning")
         holes = docs is None and index.live != index.size
         seen = meaning is not None and np.count_nonzero(meaning) == len(meaning)
@@ -387,7 +401,10 @@ class Ranking:
                 yield "entities", weights.entities * _of(share, docs)
 
     def _named(self, index: SetIndex) -> tuple[NDArray[np.int32], int | None] | None:
-        """Return the column and code of the named person; the code is None if no doc has it."""
+        """Return the column and the code of the person whom the question names, or None if nobody.
+
+        The code is None if no doc has that person's name.
+        """
         question = self.question
         if question.speaker is not None:
             names, column, name = index.speakers, index.speaker, question.speaker
@@ -436,7 +453,7 @@ class Ranking:
 
 
 def _named_parts(parts: Mapping[str, float], signals: Signals) -> float:
-    """Return the parts for the names in a question: a speaker or the user, and a date."""
+    """Return *named* of a relevance: 1 for the named speaker or user, up to 1 more for the date."""
     names_speaker = max(parts.get("speaker", 0.0), parts.get("user", 0.0)) > 0
     return float(names_speaker) + parts.get("date", 0.0) / (signals.date or 1.0)
 
@@ -445,7 +462,7 @@ class _Traits(NamedTuple):
     """Properties of the docs of a set that do not depend on the question.
 
     Attributes:
-        questions: Mask of docs that are questions, with a False at the end. None means no doc.
+        questions: Mask of docs that are questions, followed by one False. None if there are none.
         short_questions: The same for short questions.
         instructions: The same for standing instructions.
         in_sessions: Whether any doc has a session.
@@ -458,7 +475,7 @@ class _Traits(NamedTuple):
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM they take, roughly."""
+        """The approximate size in RAM, in bytes."""
         return sum([mask.nbytes for mask in self[:3] if mask is not None])
 
 
@@ -475,7 +492,7 @@ def _traits(index: SetIndex) -> _Traits:
 
 
 def _marked(index: SetIndex, mark: int) -> Mask | None:
-    """Return a mask of docs with *mark*, with a False at the end; None if no doc has it."""
+    """Return a mask of docs with *mark*, followed by one False. Return None if no doc has it."""
     docs = index.holders(mark)
     if not len(docs):
         return None
@@ -487,7 +504,10 @@ def _marked(index: SetIndex, mark: int) -> Mask | None:
 def _best_of_sessions(
     index: SetIndex, docs: Docs | None, score: Numbers, hits: Mask | None
 ) -> Numbers:
-    """Return the best score of a hit in each doc's session, at least 0; without one, its score."""
+    """Return for each doc the best score of a hit in its session, at least 0.
+
+    For a doc without a session, return its score, at least 0.
+    """
     alone = np.maximum(score, 0.0)
     if not _traits(index).in_sessions:
         return alone
@@ -518,16 +538,16 @@ def _with_neighbours(index: SetIndex, docs: Docs) -> Docs:
 
 
 def _positions(around: Docs, docs: Docs) -> NDArray[np.intp]:
-    """Return the positions of *docs* in *around*; for -1, the length of *around*."""
+    """Return the positions of *docs* in *around*. For -1, which is no doc, it is `len(around)`."""
     return np.where(docs < 0, len(around), around.searchsorted(docs))
 
 
 _Entry = tuple[float, str, int, int]
-"""A hit: its negative key, its id, its page, its position there."""
+"""A hit: its negative key, its id, the number of its page, and its position in the page."""
 
 
 def _leading(pages: Sequence[_Page], limit: int) -> list[_Entry]:
-    """Return the best hits in their order."""
+    """Return up to *limit* hits of all *pages*, best first."""
     keys = pages[0].keys if len(pages) == 1 else np.concatenate([page.keys for page in pages])
     least = _LOWEST
     if len(keys) > limit:
@@ -555,7 +575,7 @@ def _scored(page: _Page, entries: Sequence[_Entry]) -> list[Scored]:
 
 
 SHARE_BEFORE, SHARE_AFTER = 0.2, 0.1
-"""The shares of the neighbours in a session: the defaults of `Signals`."""
+"""The shares that a relevance takes from the items before and after: the defaults of `Signals`."""
 
 BACKGROUND = 50
 """Texts that BM25 counts beside the real ones, so that a word is rare even in a single text."""
@@ -587,14 +607,14 @@ WORDS_ALONE = Calibration(-1.8, 8.0)
 BUNDLED = {"minilm": Calibration(-4.8, 5.0, 12.0), "static": Calibration(-5.5, 6.5, 7.5)}
 
 _LIKE_MINILM = -4.8 + 12.0 * 0.043, 5.0, 12.0 * (1 - 0.043)
-"""The calibration of minilm, for likeness above that of unrelated texts (their cosine is .043)."""
+"""The coefficients of minilm for likeness above that of unrelated texts (their cosine is 0.043)."""
 
 UNRELATED = tuple(lists_of(__file__)["unrelated"])
 """Texts without a common subject."""
 
 
 def telling_terms(terms: Sequence[int]) -> list[int]:
-    """Return terms without the terms of a time of day, such as "2" and "pm"."""
+    """Return *terms* without those that a time of day may have, such as "2" and "pm"."""
     clock = _clock_terms()
     return [term for term in terms if term not in clock]
 
@@ -606,7 +626,7 @@ def _clock_terms() -> frozenset[int]:
 
 
 def calibration_of(embedder: Embedder) -> Calibration:
-    """Return the calibration for an embedder. If it is not bundled, it embeds `UNRELATED` first.
+    """Return the calibration for *embedder*. An embedder that is not bundled embeds `UNRELATED`.
 
     Raises:
         EmbedderFailed: The embedder failed on `UNRELATED`.

@@ -23,13 +23,13 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_kind
 
 MAX_TERMS = 256
-"""Terms of a question that are searched, the first ones; a pasted page has more."""
+"""Most terms of a question that are searched: its first ones. A pasted page has more."""
 
 MAX_PARSED = 2_000
-"""Characters of a question in which names, dates and "when" are looked for."""
+"""Number of first characters of a question in which names, dates and "when" are recognised."""
 
 MAX_WEIGHT = 1e6
-"""Above this, rounding to nine decimals would lose the effect of smaller weights."""
+"""The highest weight. Above it, rounding to nine decimals would lose effects of small weights."""
 
 
 _SHARES = frozenset({"mean", "names", "decay", "b"})
@@ -42,38 +42,45 @@ class Signals:
     """The weight of each signal in a score; 0 switches a signal off.
 
     Attributes:
-        words: Of BM25, divided by the best BM25 that the question reaches, so 0..1.
-        meaning: Of the cosine between question and text; 1.5 to 3 differ by about a point (LoCoMo).
+        words: Weight of BM25. BM25 is first divided by the best BM25 of the search, so it is 0..1.
+        meaning: Weight of the cosine between question and text. Results with 1.5 and with 3 differ
+            by about a point (LoCoMo).
         previous: Share of words and meaning that an item takes from the item before it in its
-            session; with `next`, worth 3 points.
-        next: The same share from the item after it.
-        reply: Share more of the item before it that an answer takes: an item after a question (of
-            up to 60 words) that is of the speaker whom the question names, if it names one.
-        speaker: Of being said by the one speaker whom the question names. More of it helps where
-            questions name the right speaker and costs 8 points where they name the wrong one.
-        user: Of being said by the user, if the question names no speaker and says "I".
-        session: Share of the best score in an item's session that the item takes; what is said
-            beside a good answer belongs to it. An item without a session counts as a separate one.
-        instruction: Of being a standing instruction: up to 40 words that begin with "always",
+            session. Together with `next` it is worth 3 points.
+        next: Share of words and meaning that an item takes from the item after it in its session.
+        reply: Further share that an answer takes from the item before it. An answer is an item that
+            follows a question of up to 60 words in its session. If the query names a speaker, only
+            items of that speaker count as answers.
+        speaker: Weight of an item by the one speaker whom the question names. A higher weight helps
+            where questions name the right speaker. It costs 8 points where they name the wrong one.
+        user: Weight of an item by the user, if the question names no speaker and says "I".
+        session: Share of the best score in its session that an item takes, because items beside a
+            good answer belong to it. An item without a session counts as a session by itself.
+        instruction: Weight of a standing instruction: up to 40 words that begin with "always",
             "never", "from now on", "whenever I ask" or "make sure you always".
         short_question: Penalty of an item that ends in a question mark and has up to 25 words.
-        date: Of lying close to the date that the question names.
-        when: Of temporal words in the text, if the question asks for a time; two are enough.
-        recency: Of being new: 1 now, half of it after `half_life_days`, and so on.
-        importance: Of the importance stored with the item.
-        mean: Share, 0..1, that the mean of a long text's windows has in its cosine; the best window
+        date: Weight of a time close to the date that the question names.
+        when: Weight of temporal words in the text, if the question asks for a time. Two such words
+            have the full weight, one word has half of it.
+        recency: Weight of a recent time: in full for an item of now, half of it after
+            `half_life_days`, a quarter after twice that time.
+        importance: Weight of the importance stored with the item.
+        mean: Share, 0..1, that the mean of a long text's windows has in its cosine. The best window
             has the rest.
-        entities: Of naming, in the fields "entities" or "subject" of the metadata, people, places
-            and things that the question names; facts have them. Half of it for one of two.
-        names: How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a
-            speaker's first name must be for the word to mean the name; 0: words are not compared.
-        decay: Share of a score, 0..1, that age takes away in the end. It leaves
-            ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was
-            last read, or the item's time if that is later; *half_life* is ``half_life_days * (1 +
-            importance)``, so an important item fades half as fast.
-        half_life_days: Days in which recency halves, and half of the decay is done.
-        k1: BM25: how fast repetitions of a word stop to count.
-        b: BM25: the penalty of a long text; .9 and .4 beat 1.2 and .75 by a point.
+        entities: Weight of the people, places and things that the question names, if the field
+            "entities" or "subject" of an item's metadata has them. Facts have these fields. An item
+            that has one of two names gets half of the weight.
+        names: Least likeness (Ratcliff and Obershelp, 0..1) of a capitalised word to a speaker's
+            first name at which the word counts as a misspelling of the name. Only words that no
+            item contains are compared. 0 means that no words are compared.
+        decay: Share of a score, 0..1, that age takes away in the end. A score is multiplied by
+            ``1 - decay * (1 - 2 ** (-age / half_life))``. *age* is the time since the item was last
+            read, or since the item's time if that is later. *half_life* is ``half_life_days * (1 +
+            importance)``, so an item of importance 1 fades half as fast.
+        half_life_days: Days after which recency has halved, and half of the decay is done.
+        k1: Parameter of BM25: how fast repetitions of a word stop counting.
+        b: Parameter of BM25: the penalty of a long text. `k1` of 0.9 and `b` of 0.4 beat 1.2 and
+            0.75 by a point.
 
     Raises:
         InvalidInput: A weight is not a number from 0 to `MAX_WEIGHT`, `mean`, `names`, `decay` or
@@ -114,15 +121,15 @@ class Signals:
             raise InvalidInput("signal 'half_life_days' must be above 0; recency=0 switches it off")
 
     def to_json(self) -> dict[str, float]:
-        """Return every weight by name; `from_json` makes an equal value of it."""
+        """Return every weight by name. `from_json` makes an equal object of the result."""
         return asdict(self)
 
     @classmethod
     def from_json(cls, weights: Mapping[str, float] | None) -> Signals:
-        """Return the weights that are given, and the default for every other one.
+        """Return `Signals` with the given *weights*. Every other weight has its default.
 
         Raises:
-            InvalidInput: A name is unknown, or its number cannot be used.
+            InvalidInput: A name is unknown, or the number of a weight cannot be used.
         """
         if weights is None:
             return cls()
@@ -140,16 +147,17 @@ class QuestionSignals:
     """The signals of a question.
 
     Attributes:
-        text: As it was asked.
-        terms: The terms that words search for: each once, in order.
-        meaning: The text that meaning searches for: the question without the names of known
-            speakers. Half of a conversation carries the name in a question; without it recall of
-            meaning is 14 points higher (LoCoMo, R@10).
-        speaker: The one known speaker that it names; None: none, or several.
-        says_i: It names no speaker and says I, me, my or mine.
-        date: The date that it names.
-        when: It asks for a time.
-        relative: It names no date, but perhaps a day by a word such as "yesterday".
+        text: The question as it was asked.
+        terms: The terms that are searched, each once, in order.
+        meaning: The text whose vector is searched: the question without the names of known
+            speakers. Half of a conversation carries the name that a question has. Without the name
+            the recall of meaning is 14 points higher (LoCoMo, R@10).
+        speaker: The known speaker whom the question names. None if it names none, or several.
+        says_i: Whether the question names no speaker and says I, me, my or mine.
+        date: The date that the question names, or None.
+        when: Whether the question asks for a time.
+        relative: Whether the question names no date, but has a word that may name a day, such as
+            "yesterday".
     """
 
     text: str
@@ -163,9 +171,13 @@ class QuestionSignals:
 
     @classmethod
     def of(cls, text: str, *, speakers: Iterable[str] = ()) -> QuestionSignals:
-        """Return the signals of *text*, in a scope with these *speakers*; any text has some.
+        """Return the signals of *text*. Any text is accepted.
 
-        Names are recognised in any language; dates in those of `dates`; "I" and "when" in English.
+        Names of *speakers* are recognised in any language, dates in the languages of
+        `alveus.values.dates`, and "I" and "when" in English.
+
+        Args:
+            speakers: The speakers of the searched items.
         """
         head = text[:MAX_PARSED]
         found = [*_WORD.finditer(head)]
@@ -184,13 +196,16 @@ class QuestionSignals:
         )
 
     def asked_on(self, today: Day) -> QuestionSignals:
-        """Return it with the date that it names by a word such as "yesterday", if it does."""
+        """Return the signals with the date that a word such as "yesterday" means on *today*.
+
+        If the question has no such word, return the signals unchanged.
+        """
         days = past_days(self.text[:MAX_PARSED], today) if self.relative else None
         return self if days is None else replace(self, date=NamedDate.of_days(*days))
 
 
 def naming(question: str) -> Callable[[str], bool]:
-    """Return a function that says if a question has a name, as whole words in any case."""
+    """Return a function that returns whether *question* has a name, as whole words in any case."""
     asked = [word[0].casefold() for word in _WORD.finditer(question[:MAX_PARSED])]
     text = f" {' '.join(asked)} "
 
@@ -206,14 +221,14 @@ def naming(question: str) -> Callable[[str], bool]:
 def respelled(
     text: str, speakers: Iterable[str], least: float, occurs: Callable[[int], bool]
 ) -> str:
-    """Return a question with misspelt names of speakers put right: "Melany" becomes "Melanie".
+    """Return a question with misspelt names of speakers corrected: "Melany" becomes "Melanie".
 
-    A capitalised word of four letters or more that is no name, and that no item holds, becomes the
-    first name with the same first letter that is most like it.
+    A capitalised word of four letters or more that is no name, and that no item contains, becomes
+    the most similar first name of a speaker with the same first letter.
 
     Args:
-        least: How alike they must be (Ratcliff and Obershelp), 0..1.
-        occurs: Whether any item holds a term.
+        least: Least likeness of the word and the name (Ratcliff and Obershelp), 0..1.
+        occurs: Returns whether any item contains a term.
     """
     from difflib import SequenceMatcher  # only where names are respelled, which is off by default
 
@@ -277,7 +292,7 @@ _Span = tuple[int, int]
 def _named(
     text: str, found: Sequence[re.Match[str]], lower: Sequence[str], speakers: tuple[str, ...]
 ) -> tuple[list[_Span], set[str]]:
-    """Return where *text* names speakers, and whom."""
+    """Return the spans of *text* that name speakers, and the named speakers."""
     spans: list[_Span] = []
     named: set[str] = set()
     if not speakers:
@@ -300,7 +315,7 @@ def _named(
 
 
 def _is_name(text: str, word: re.Match[str]) -> bool:
-    """Return whether a word that spells a name, and may be another word too, is a name here."""
+    """Return whether *word* in *text*, which spells a name, means the name and no other word."""
     plain = word[0].lower()
     if plain not in _ALSO_WORDS or _POSSESSIVE.match(text, word.end()):
         return plain not in _ALSO_WORDS or word[0].istitle()
@@ -312,13 +327,21 @@ def _is_name(text: str, word: re.Match[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _SpeakerNames:
-    """Spellings of speakers by their first word: (words, whether the whole name, speaker)."""
+    """The spellings of the names of speakers.
+
+    Attributes:
+        spelled: Spellings by their first word: (words, whether they are the whole name, speaker).
+        unspaced: Names in scripts that write no spaces between words.
+    """
 
     spelled: Mapping[str, Sequence[tuple[tuple[str, ...], bool, str]]]
     unspaced: Sequence[str]
 
     def at(self, lower: Sequence[str], at: int) -> tuple[int, Iterable[str]]:
-        """Return the length of the longest spelling at a word, and whose it is."""
+        """Return the longest spelling that begins at word *at*: its number of words, its speakers.
+
+        Return 0 and no speakers if no spelling begins there.
+        """
         best, who = (0, False), list[str]()
         for spelling, whole, speaker in self.spelled[lower[at]]:
             rank = (len(spelling), whole)
@@ -361,14 +384,14 @@ def _can_name(spelling: tuple[str, ...]) -> bool:
 
 
 def _blanked(text: str, spans: Sequence[_Span]) -> str:
-    """Return *text* with names blanked out, so that the speaker April is no month."""
+    """Return *text* with *spans* blanked out, so that the speaker April is not read as a month."""
     for start, end in spans:
         text = text[:start] + "_" * (end - start) + text[end:]
     return text
 
 
 def _without(text: str, spans: Sequence[_Span]) -> str:
-    """Return *text* without *spans*; as it was if no word but stop words would be left."""
+    """Return *text* without *spans*, or unchanged if only stop words would be left."""
     kept: list[str] = []
     at = 0
     for start, end in spans:

@@ -15,7 +15,7 @@ from alveus.errors import EmbedderFailed, InvalidInput
 from alveus.values.forks import FreshLock
 
 REMEMBERED = 1024
-"""Vectors of texts that are kept at hand."""
+"""Most texts whose vectors are cached."""
 
 
 @runtime_checkable
@@ -28,7 +28,7 @@ class DocumentEmbeddings(Protocol):
 
 
 class Nearness:
-    """Vectors of texts from any source; the last ones are cached.
+    """Vectors of texts from any source. The vectors of the last texts are cached.
 
     Args:
         source: An `Embedder`, an object with ``embed_documents``, or a function from texts to
@@ -41,10 +41,10 @@ class Nearness:
         self._mutex = FreshLock()
 
     def vectors(self, texts: Sequence[str]) -> list[NDArray[np.float64]]:
-        """Return a vector of length one per text; zero where nothing can be read.
+        """Return one vector of length 1 per text, or a zero vector if the source gives zeros.
 
         Raises:
-            EmbedderFailed: The source raised, or answered wrongly.
+            EmbedderFailed: The source raised, or did not return one usable vector per text.
         """
         with self._mutex:
             known = {text: self._known[text] for text in texts if text in self._known}
@@ -54,15 +54,16 @@ class Nearness:
             self._known |= made
             while len(self._known) > REMEMBERED:
                 self._known.popitem(last=False)
-        vectors = known | made  # of this call: another thread may have dropped some of them
+        vectors = known | made  # not the cache: another thread may have dropped some of them
         return [vectors[text] for text in texts]
 
 
 def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> NDArray[np.float64]:
-    """Return a row per text; a single text *embed* may answer with a single vector.
+    """Return one row per text. For a single text, *embed* may also return just one vector.
 
     Raises:
-        EmbedderFailed: It raised, or answered with something else than vectors of one length.
+        EmbedderFailed: *embed* raised, or did not return one vector of finite numbers per text, all
+            of one length.
     """
     try:
         rows = np.asarray(list(embed(list(texts))), dtype=np.float64)
@@ -79,7 +80,11 @@ def embedded(embed: Callable[[list[str]], Any], texts: Sequence[str]) -> NDArray
 
 
 def embedding_function(source: object) -> Callable[[list[str]], Any]:
-    """Return the function that computes vectors of texts; see `Nearness`."""
+    """Return the function of *source* that computes vectors of texts; see `Nearness`.
+
+    Raises:
+        InvalidInput: *source* is none of the accepted kinds, or an embedder without vectors.
+    """
     if isinstance(source, Embedder):
         if not source.dimensions:
             raise InvalidInput(f"embedder {source.name!r} has no vectors; take another one")

@@ -43,7 +43,7 @@ class SpillFolder:
         """Return a writable array of *room* entries, the first of which are *values*.
 
         Raises:
-            OSError: The disk has no space for it.
+            OSError: The disk has no space for the file.
         """
         import tempfile  # only where something is spilled: it brings five modules along
 
@@ -61,9 +61,9 @@ class SpillFolder:
 
 
 class Growable(Generic[T]):
-    """An array that grows: its room doubles, so appending costs little on average.
+    """An array that grows in large steps, so that appending costs little on average.
 
-    `view` is valid until the next append; writing to it writes to the array.
+    `view` is valid until the next append. Writing to the view writes to the array.
     """
 
     __slots__ = ("_room", "_spilled_to", "size")
@@ -75,7 +75,7 @@ class Growable(Generic[T]):
 
     @property
     def view(self) -> NDArray[T]:
-        """The entries so far."""
+        """The entries, without the spare room."""
         return self._room[: self.size]
 
     @property
@@ -94,7 +94,7 @@ class Growable(Generic[T]):
             self._spilled_to = to
 
     def extend(self, values: NDArray[T]) -> None:
-        """Add entries, or rows. To an empty array, *values* becomes the array."""
+        """Append *values*: entries, or rows. If the array is empty, writable *values* become it."""
         size = self.size + len(values)
         if not self.size and values.flags.writeable:
             self._room, self.size = values, size
@@ -120,11 +120,11 @@ class Growable(Generic[T]):
 
 
 class Columns:
-    """Named arrays of equal length, one entry per document, made or fetched when first asked for.
+    """Named arrays of equal length, such as one entry per document, each made at its first use.
 
     Args:
-        fetch: Returns the writable array of a name, as a file stores it. None means that all
-            columns begin empty.
+        fetch: Returns the array with a name from a file, writable. None means that all columns
+            begin empty.
     """
 
     __slots__ = ("_arrays", "_fetch", "_types", "size")
@@ -142,11 +142,11 @@ class Columns:
         self._fetch = fetch
 
     def __getitem__(self, name: str) -> NDArray[Any]:
-        """Return the array; writing to it writes to the column, until the next append."""
+        """Return the column *name* as an array. Until the next append, writing to it is allowed."""
         return self.growable(name).view
 
     def growable(self, name: str) -> Growable[Any]:
-        """Return the column itself."""
+        """Return the column *name*, which can grow."""
         column = self._arrays.get(name)
         if column is None:
             first = self._fetch(name) if self._fetch else np.empty(0, self._types[name])
@@ -166,7 +166,7 @@ class Columns:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM they take."""
+        """The size in RAM, in bytes."""
         return sum(column.nbytes for column in self._arrays.values())
 
 
@@ -239,7 +239,7 @@ class Codes:
         return codes
 
     def drop(self, code: int) -> None:
-        """Take back one use of *code*."""
+        """Count one use of *code* less. Its name is forgotten with the last use."""
         if code < 0:
             return
         uses = self.uses
@@ -250,7 +250,7 @@ class Codes:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly."""
+        """The approximate size in RAM, in bytes."""
         return 200 * len(self._names)
 
 
@@ -300,15 +300,15 @@ class Texts:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM they take, roughly."""
+        """The approximate size in RAM, in bytes."""
         return 100 * len(self._added)
 
 
 NONE = -1
-"""No name, or no neighbour."""
+"""The code for no name, and the position that means no neighbour."""
 
 EXACT_F32 = 2**24
-"""Whole numbers up to this one are exact in float32, and so are their sums up to it."""
+"""Whole numbers up to this number are exact in float32, and so are their sums up to it."""
 
 BY_DOC: dict[str, DTypeLike] = {
     "alive": np.bool_,
@@ -339,12 +339,12 @@ BY_ROW: dict[str, DTypeLike] = {"owner": np.int32, "norm": np.float64}
 
 BY_PASSAGE: dict[str, DTypeLike] = {"document": np.int32, "words": np.int32}
 """Columns with an entry per passage: its document and its tokens. Every document has at least one
-passage. The column ``passage`` has its first one."""
+passage. The column ``passage`` of `BY_DOC` has the first passage of each document."""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """The codes of names in columns, and of metadata texts."""
+    """The codes of names in columns, and a function that returns the codes of metadata texts."""
 
     speakers: Codes
     sessions: Codes
@@ -367,7 +367,7 @@ class Described:
     """Features as arrays.
 
     Attributes:
-        by_doc: The columns of `BY_DOC`, without links yet.
+        by_doc: The columns of `BY_DOC`. No document is linked to its neighbours yet.
         by_row: The columns of `BY_ROW`.
         by_passage: The columns of `BY_PASSAGE`.
         terms: Term hashes, their passages and counts, in order of passages.
@@ -423,9 +423,9 @@ def described(
 def _usable(
     vectors: Sequence[bytes | None], dimensions: int
 ) -> tuple[bytes, NDArray[np.int32], NDArray[np.bool_]]:
-    """Return all vectors in one array, the number of rows per document, and which are pending.
+    """Return all vectors joined, the number of rows per document, and which documents are pending.
 
-    Vectors of another width come from another embedder; such documents count as pending.
+    Vectors of another width come from another embedder. Their documents count as pending.
     """
     width = dimensions or sys.maxsize
     sizes = np.array([-1 if v is None else len(v) for v in vectors], np.int64)
@@ -444,7 +444,12 @@ _Terms = tuple[NDArray[np.uint32], NDArray[np.int32], NDArray[np.uint8]]
 def _passages(
     packed: Sequence[bytes], length: NDArray[np.int32], at: Position
 ) -> tuple[NDArray[np.int32], dict[str, NDArray[Any]], _Terms]:
-    """Return the first passage of each document, the passages, and the terms of packed ones."""
+    """Return each document's first passage, the columns of `BY_PASSAGE`, and `Described.terms`.
+
+    Args:
+        packed: The packed terms of each document.
+        length: The number of tokens of each document.
+    """
     number = len(packed)
     ends = [len(p) // 5 * 4 for p in packed]
     hashes = np.frombuffer(b"".join([p[:e] for p, e in zip(packed, ends, strict=True)]), "<u4")
@@ -458,7 +463,7 @@ def _passages(
     cuts = np.bincount(of[begins], minlength=number)
     numbers = np.maximum(cuts, 1)
     first = (numbers.cumsum() - numbers).astype(np.int32)
-    # The terms of a text that is not cut have nothing before them, and belong to its only passage.
+    # The terms of an uncut text have no passage mark before them, and belong to its only passage.
     later = begins.cumsum() - (cuts.cumsum() - cuts)[of] - (cuts > 0)[of]
     passage = (first[of] + later).astype(np.int32)[~begins]
     hashes, counts = hashes[~begins], counts[~begins]
@@ -492,10 +497,13 @@ def norms(rows: NDArray[np.int8]) -> NDArray[np.float64]:
 def link(
     columns: Columns | dict[str, NDArray[Any]], docs: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
-    """Fill in the links of *docs*: all live docs of some sessions.
+    """Fill in the columns ``previous`` and ``next`` of *docs*.
+
+    *docs* must be all live docs of some sessions.
 
     Returns:
-        *docs* by session, time and first, and which of them have a next doc in their session.
+        *docs* ordered by session, time and first row, and a mask of those that have a next doc in
+        their session.
     """
     keys = (columns["first"][docs], columns["time"][docs], columns["session"][docs])
     order = docs[np.lexsort(keys)]
@@ -527,7 +535,7 @@ class Links:
         self._last = None
 
     def put(self, pairs: Sequence[tuple[int, int]]) -> None:
-        """Make *pairs* of documents the only neighbours."""
+        """Replace all links by *pairs* of a document and the document after it."""
         self._columns["previous"][:] = self._columns["next"][:] = NONE
         for before, after in pairs:
             self._columns["next"][before] = after
@@ -537,7 +545,7 @@ class Links:
         self._last = None
 
     def append(self, doc: int) -> None:
-        """Link the last document, which has no links yet."""
+        """Link *doc*, the last document, which has no links yet, to the end of its session."""
         columns = self._columns
         session = int(columns["session"][doc])
         if session < 0 or self._all_outdated or session in self._outdated:
@@ -595,7 +603,10 @@ class Links:
         self._outdated.clear()
 
     def _lasts(self, size: int) -> dict[int, int]:
-        """Return the last of the first *size* documents in each session with current links."""
+        """Return the last live document of each session whose links are current.
+
+        If these are not known yet, they are found among the first *size* documents.
+        """
         if self._last is None:
             columns = self._columns
             session = columns["session"][:size]
@@ -606,5 +617,5 @@ class Links:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes beside its columns, roughly."""
+        """The approximate size in RAM beside the columns, in bytes."""
         return 100 * len(self._last or ())

@@ -61,11 +61,13 @@ class IndexStats:
 
 @dataclass(slots=True)
 class _CatalogEntry:
-    """A set that is loaded or soon will be. *lock* guards *index*, the catalog's lock the rest.
+    """A set that is loaded or soon will be.
+
+    *lock* guards *index*; the lock of the catalog guards the other fields.
 
     Attributes:
         waiting: Changes to apply at the next use.
-        live: Documents that were live when it was last used.
+        live: Documents that were live when the set was last used.
         counted: The bytes of this entry in the catalog's sum.
     """
 
@@ -96,8 +98,8 @@ class Index:
             nameless files if *in_files* is set; else each use loads the set again.
 
     Attributes:
-        seq: The last line of the change log in the last view.
-        epoch: The epoch of the last view; see `SearchView`.
+        seq: The last line of the store's change log that the index has read.
+        epoch: The epoch in which the index read the store; see `SearchView`.
         numbers: Numbers of the sets that are loaded or soon will be.
     """
 
@@ -128,12 +130,15 @@ class Index:
         self._users: WeakSet[Finder] = WeakSet()
 
     def join(self, user: Finder) -> None:
-        """Register a user: a handle of the store. It counts until it leaves or is collected."""
+        """Register *user*, a handle of the store. It counts until `leave` or garbage collection."""
         with self._lock:
             self._users.add(user)
 
     def leave(self, user: Finder) -> None:
-        """Free the RAM if the index has no other user. Sealed files stay. May be called twice."""
+        """Unregister *user*. Without other users, free the RAM; named sealed files stay.
+
+        May be called twice.
+        """
         with self._lock:
             self._users.discard(user)
             if not self._users:
@@ -144,18 +149,18 @@ class Index:
     def view(
         self, set_numbers: Sequence[int], *, dimensions: int, seen: SearchView | None = None
     ) -> Generator[list[SetIndex]]:
-        """Lend the sets, in the order of their numbers, with all earlier commits.
+        """Yield the sets in the order of *set_numbers*, with all earlier commits.
 
         The sets are valid inside the block, and no other thread uses them meanwhile. Inside the
         block the same thread must not open a second view of one of these sets.
 
         Args:
             dimensions: Numbers in a vector of the embedder. 0 means that it makes no vectors.
-            seen: A read of the sets from a moment ago, which is not repeated.
+            seen: A search view of the sets, read a moment ago. The store is not read again for it.
 
         Raises:
-            Damaged: A sealed file is damaged. It is dropped; the next view loads the set from the
-                store. `read` repeats the work itself.
+            Damaged: A sealed file is damaged. The file is dropped, so the next view loads the set
+                from the store. `read` handles this by repeating the work.
         """
         entries, seen = self._acquire(set_numbers, seen)
         locks = [entries[number].lock for number in sorted(entries)]
@@ -185,12 +190,12 @@ class Index:
         work: Callable[[list[SetIndex]], R],
         view: SearchView | None = None,
     ) -> R:
-        """Return the result of *work* with the sets; see `view`.
+        """Call *work* with the sets and return its result; see `view`.
 
-        If a sealed file is damaged, the work is done again from the start.
+        If a sealed file is damaged, *work* is called again.
 
         Args:
-            view: A read of the sets from a moment ago, which is not repeated.
+            view: A search view of the sets, read a moment ago. The store is not read again for it.
         """
         try:
             if len(set_numbers) == 1:
@@ -206,7 +211,7 @@ class Index:
         work: Callable[[list[SetIndex]], R],
         seen: SearchView | None,
     ) -> R:
-        """Do the work of `read` for one set, as most searches do; a tenth faster than by `view`."""
+        """Do as `read` for one set, the most common case. A tenth faster than `view`."""
         entries, seen = self._acquire((number,), seen)
         entry = entries[number]
         try:
@@ -223,11 +228,11 @@ class Index:
             self._release(entries)
 
     def drop(self, set_number: int) -> None:
-        """Drop a set, and remove its sealed file; its next use loads it from the store.
+        """Drop a set, and remove its sealed file. The next use loads the set from the store.
 
         The index then keeps no trace of forgotten items, except in a file that cannot be removed.
-        Such a file is not used again, and the receipt waits until it is removed. An open view stays
-        valid.
+        That file is not used again, and the receipt of the erasure waits until it is removed. An
+        open view stays valid.
         """
         with self._lock:
             entry = self._entries.get(set_number) or _CatalogEntry(set_number)
@@ -237,12 +242,14 @@ class Index:
             self._sealed.discard(set_number)
 
     def clear(self) -> None:
-        """Free the RAM; sealed files stay."""
+        """Drop all loaded sets, to free RAM. Sealed files stay."""
         with self._lock:
             self._drop_entries()
 
     def tidy(self, *, dimensions: int) -> int:
-        """Seal again the loaded large sets that grew or changed much; return their number.
+        """Write new sealed files for loaded large sets that grew or changed much.
+
+        Return the number of these sets.
 
         Meant for occasional calls in the background: unsealed changes are applied again each time
         the store is opened. Takes seconds for a million items.
@@ -273,9 +280,9 @@ class Index:
     def _acquire(
         self, numbers: Sequence[int], seen: SearchView | None
     ) -> tuple[dict[int, _CatalogEntry], SearchView | None]:
-        """Return the entries of sets, locked and with the latest changes, and *seen*.
+        """Return the entries of sets, marked as in use, with the latest changes queued; and *seen*.
 
-        Instead of *seen* None is returned if *seen* is of another state than the entries.
+        If *seen* is of another state than the entries, return None instead of it.
         """
         with self._lock:
             if not self._is_of(seen):
@@ -295,7 +302,7 @@ class Index:
             return entries, seen if self._is_of(seen) else None
 
     def _is_of(self, seen: SearchView | None) -> bool:
-        """Return whether *seen* is as new as the loaded sets."""
+        """Return whether *seen* is of the same state as the loaded sets."""
         return seen is not None and seen.seq == self.seq and seen.epoch == self.epoch
 
     def _route(self, seen: SearchView | None) -> None:
@@ -318,7 +325,7 @@ class Index:
             self.seq = changes[-1].seq
 
     def _queue(self, changes: Sequence[FeatureChange]) -> None:
-        """Queue changes for loaded sets; drop a set that is cheaper to load again."""
+        """Queue changes for loaded sets. Drop a set if loading it again is cheaper."""
         queued: dict[int, _CatalogEntry] = {}
         for change in changes:
             entry = self._entries.get(change.set_number)
@@ -330,14 +337,14 @@ class Index:
                 self._drop_entry(entry)
 
     def _forget(self, seen: SearchView) -> None:
-        """Drop all sets: the change log no longer has the lines after their state."""
+        """Drop all sets, because the change log cannot bring them up to date. Go on from *seen*."""
         self._drop_entries()
         self.epoch, self.seq = seen.epoch, seen.seq
 
     def _refreshed(
         self, entry: _CatalogEntry, dimensions: int, seen: SearchView | None
     ) -> SetIndex:
-        """Return the set with all its changes. Its lock is held."""
+        """Return the set with all its changes applied. The caller holds the lock of *entry*."""
         index = entry.index
         if not entry.waiting and index is not None and index.dimensions == dimensions:
             return index
@@ -368,7 +375,7 @@ class Index:
         return index
 
     def _discard(self, entries: dict[int, _CatalogEntry], damage: Damaged) -> None:
-        """Drop damaged sets. The locks of the entries are held."""
+        """Drop damaged sets. The caller holds the locks of *entries*."""
         logger.warning("a sealed index file is damaged and is made anew: %s", damage)
         for number, entry in entries.items():
             if entry.index is None or entry.index.sealed:
@@ -389,7 +396,7 @@ class Index:
         entry.nbytes = nbytes
 
     def _spill(self, index: SetIndex) -> int:
-        """Move a set to files, or only drop its cache if that fails; return its RAM."""
+        """Move a set to files; if it is still too large, drop its cache. Return its size in RAM."""
         try:
             index.spill(self._sealed.spill_folder())
         except OSError as problem:
@@ -399,9 +406,9 @@ class Index:
         return index.nbytes
 
     def _release(self, entries: dict[int, _CatalogEntry]) -> None:
-        """Release entries; then drop the least recently used ones beyond the budget.
+        """Mark *entries* as not in use; then drop the least recently used sets beyond the budget.
 
-        Reads no other entry: the sum of all is kept.
+        Within the budget no other entry is read, because the sum of all sizes is kept.
         """
         with self._lock:
             for number, entry in entries.items():

@@ -44,13 +44,13 @@ CONDITION_BYTES = 500
 """RAM of a cached condition without its result, roughly."""
 
 FEW = 64
-"""Most values that are tested one by one: arrays gain nothing."""
+"""Up to so many values are tested one by one, because arrays would gain nothing."""
 
 DECODED = 65_536
 """Texts decoded at a time."""
 
 MANY = 20_000
-"""Number of texts from which keeping them sorted pays."""
+"""From this number of texts on, it pays to keep them sorted."""
 
 VALUES = 4_096
 """Items whose values are read at once."""
@@ -105,7 +105,7 @@ def _fits(number: float, kind: str) -> bool:
 
 
 def exact_float(number: float) -> float | None:
-    """Return *number* as the float that equals it, or None."""
+    """Return the float that equals *number*, or None if no float does."""
     try:
         near = float(number)
     except OverflowError:
@@ -117,7 +117,8 @@ class Field:
     """The values of one field of the metadata, each distinct one once.
 
     Attributes:
-        codes: For each metadata text the position of its value in `values`; -1: it lacks the field.
+        codes: For each metadata text the position of its value in `values`; -1 for a text that
+            lacks the field.
     """
 
     def __init__(self) -> None:
@@ -184,7 +185,7 @@ class Field:
         return found
 
     def _beyond(self, condition: Condition) -> Truth:
-        """Return whether each value is a text above, or below, the operand."""
+        """Return for each value whether it is a text above, or below, the operand."""
         if self._ordered < len(self.values):
             texts = [at for at, value in enumerate(self.values) if type(value) is str]
             self._order = np.array(sorted(texts, key=self._text), np.intp)
@@ -203,7 +204,7 @@ class Field:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly."""
+        """The approximate size in RAM, in bytes."""
         kept = sum(truth.nbytes + CONDITION_BYTES for truth in self._kept.values())
         arrays = self.codes.nbytes + self._numbers.nbytes + self._order.nbytes
         return arrays + kept + 200 * len(self.values) + FIELD_BYTES
@@ -216,7 +217,7 @@ class RecentFields:
         self._fields: OrderedDict[Path, Field] = OrderedDict()
 
     def of(self, paths: Collection[Path]) -> dict[Path, Field]:
-        """Return the fields at *paths*, new ones empty; drop the fields used longest ago."""
+        """Return the fields at *paths*; new fields are empty. Drop the least recently used ones."""
         fields = {path: self._fields.setdefault(path, Field()) for path in paths}
         for path in paths:
             self._fields.move_to_end(path)
@@ -226,7 +227,7 @@ class RecentFields:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM they take, roughly."""
+        """The approximate size in RAM, in bytes."""
         return sum(field.nbytes for field in self._fields.values())
 
 
@@ -243,11 +244,11 @@ class Metadata:
         return len(self._texts)
 
     def use(self, texts: Sequence[str]) -> NDArray[np.int32]:
-        """Return the codes of texts."""
+        """Return the codes of *texts*. A new text gets a new code."""
         return coded(texts, self._code, self._texts)
 
     def truth(self, conditions: Iterable[Condition]) -> Callable[[Condition], Truth]:
-        """Return a function from a condition, one of *conditions*, to its mask of texts."""
+        """Return a function that takes one of *conditions* and returns its mask of texts."""
         paths = {condition.path for condition in conditions if not condition.is_item_field}
         fields = self._read(paths)
         return lambda condition: fields[condition.path].truth(condition)
@@ -264,7 +265,7 @@ class Metadata:
         return fields
 
     def field(self, path: Path) -> Field:
-        """Return one field of the metadata."""
+        """Return the field of the metadata at *path*, with its values in all texts."""
         return self._read({path})[path]
 
     def offsets(self) -> NDArray[np.int64]:
@@ -276,20 +277,23 @@ class Metadata:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly."""
+        """The approximate size in RAM, in bytes."""
         return (
             self._offsets.nbytes + self._recent.nbytes + self._texts.nbytes + 100 * len(self._code)
         )
 
 
 class ItemValues:
-    """The fields of items' values that filters named lately. Each is read once for each doc."""
+    """The fields of items' values that filters named lately. Each field is read once per doc."""
 
     def __init__(self) -> None:
         self._recent = RecentFields()
 
     def truth(self, condition: Condition, rows: NDArray[np.int64], read: ReadValues) -> Truth:
-        """Return for each of *rows*, all docs of a set in order, whether it meets the condition."""
+        """Return for each of *rows* whether the value of its item meets the condition.
+
+        *rows* must be the rows of all docs of the set, in order.
+        """
         field = self._recent.of([condition.path])[condition.path]
         while (start := field.codes.size) < len(rows):
             chunk: list[int] = rows[start : start + VALUES].tolist()
@@ -300,12 +304,12 @@ class ItemValues:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly."""
+        """The approximate size in RAM, in bytes."""
         return self._recent.nbytes
 
 
 def names_in(value: Value) -> frozenset[str]:
-    """Return the names in a field, a text or a list of texts, in small letters."""
+    """Return the names in *value*, a text or a list of texts, in small letters."""
     names = value if isinstance(value, list) else [value]
     return frozenset(name.casefold() for name in names if isinstance(name, str))
 
@@ -316,7 +320,7 @@ def _decoded(text: str) -> dict[str, Value]:
 
 
 def of_names(condition: Condition, names: Codes, codes: NDArray[np.int32]) -> Truth:
-    """Return a mask of the codes whose name meets a condition; -1 means no name."""
+    """Return a mask of the codes whose name meets a condition. The code -1 means no name."""
     table = np.zeros(len(names.names) + 1, np.bool_)
     if condition.op in ("eq", "in"):
         found = (names.find(value) for _, value in condition.operands)

@@ -66,7 +66,7 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Section:
-    """The position of an array. *checks* is the index of its first checksum."""
+    """The position of an array in the file. *checks* is the index of the array's first checksum."""
 
     name: str
     dtype: str
@@ -84,11 +84,12 @@ class SegmentWriter:
     """Writes a sealed file. The end of a ``with`` block removes an unfinished file.
 
     Args:
-        path: None means a nameless file in the folder for temporary files.
+        path: The path of the finished file. None means a nameless file in the folder for temporary
+            files.
 
     Raises:
-        BlockingIOError: Another process is writing it.
-        OSError: It cannot be written.
+        BlockingIOError: Another process is writing the file.
+        OSError: The file cannot be written.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -201,10 +202,11 @@ def _header(identity: Identity, at: int, directory: bytes) -> bytes:
 
 
 def _locked(path: Path) -> int:
-    """Open a file and lock it; a file that a killed process left is reused.
+    """Open a file, lock it, and return its descriptor. A file that a killed process left is reused.
 
-    The lock belongs to the descriptor, so no dead process keeps it. A process that waited for the
-    lock may have a file that was renamed meanwhile, and must not write to it.
+    The lock belongs to the descriptor, so it ends with its process. If another process renamed the
+    file between the opening and the locking, this process must not write to it, and opens *path*
+    again.
     """
     while True:
         number = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -219,7 +221,7 @@ def _locked(path: Path) -> int:
 
 
 class TextList:
-    """Texts to be written, one after the other."""
+    """A list of texts that will be written to a sealed file, one after the other."""
 
     def __init__(self) -> None:
         self._bytes = bytearray()
@@ -252,8 +254,8 @@ class Segment:
         opened: The open file, which is closed here. None means that *path* is opened.
 
     Raises:
-        FileNotFoundError: It does not exist.
-        Damaged: It is damaged.
+        FileNotFoundError: The file does not exist.
+        Damaged: The header or the directory of the file is damaged.
     """
 
     def __init__(self, path: Path, opened: IO[bytes] | None = None) -> None:
@@ -293,7 +295,7 @@ class Segment:
         return flat.reshape(section.shape)
 
     def copy(self, name: str) -> NDArray[Any]:
-        """Return a copy of an array, checked."""
+        """Check an array, and return a copy of it."""
         section = self._sections[name]
         self.check_bytes(name, 0, section.nbytes)
         return self.array(name).copy()
@@ -304,13 +306,13 @@ class Segment:
         self._wholly_sound.clear()
 
     def check_bytes(self, name: str, start: int, stop: int) -> None:
-        """Check the blocks with these bytes of an array."""
+        """Check the blocks that contain the bytes from *start* up to *stop* of an array."""
         if start < stop and name not in self._wholly_sound:
             block = self._sections[name].block
             self._check(self._sections[name], range(start // block, -(-stop // block)))
 
     def check_entries(self, name: str, start: int, stop: int) -> None:
-        """Check the blocks with these entries of an array."""
+        """Check the blocks that contain the entries from *start* up to *stop* of an array."""
         if name in self._wholly_sound:
             return
         section = self._sections[name]
@@ -318,7 +320,7 @@ class Segment:
         self.check_bytes(name, start * size, stop * size)
 
     def check_rows(self, name: str, at: NDArray[np.integer[Any]]) -> None:
-        """Check the blocks of some entries; each block must contain whole entries."""
+        """Check the blocks that contain the entries *at*. Blocks must contain whole entries."""
         if name in self._wholly_sound:
             return
         section = self._sections[name]
@@ -371,7 +373,7 @@ class SealedTexts:
         return [whole[a - first : b - first].decode() for a, b in pairwise(offsets)]
 
     def at(self, positions: NDArray[np.integer[Any]]) -> list[str]:
-        """Return the texts at some positions."""
+        """Return the texts at the given positions."""
         self._segment.check_rows(f"{self._name}.offsets", np.append(positions, positions + 1))
         starts = cast("list[int]", self._offsets[positions].tolist())
         stops = cast("list[int]", self._offsets[positions + 1].tolist())

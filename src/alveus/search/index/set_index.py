@@ -42,7 +42,7 @@ from alveus.store.records import MINUTE_US
 from alveus.values.lazy_dataclass import dataclass
 
 EXACT = 2_048
-"""Most live documents of a set of which every document is scored."""
+"""In a set of at most so many live documents, every document is scored."""
 
 FEW_IDS = 16
 """Most ids in a filter that are searched one by one."""
@@ -72,7 +72,7 @@ _T = TypeVar("_T", bound=np.generic)
 
 
 class Column(Generic[_T]):
-    """A column of an index, read as an attribute of it."""
+    """An attribute of a `SetIndex` that returns the column with the same name."""
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
@@ -97,7 +97,8 @@ class SetIndex:
         time: Microseconds since 1970.
         length: Number of tokens of each doc.
         temporal: Number of temporal words of each doc.
-        sealed: Number of docs in the sealed file: the first ones, live when it was written.
+        sealed: Number of docs in the sealed file, 0 without a file. They are the first docs, and
+            were all live when the file was written.
         cache: Results computed from the current state, by purpose; empty after a change.
     """
 
@@ -142,7 +143,7 @@ class SetIndex:
 
     @classmethod
     def build(cls, features: Iterable[Feature], *, dimensions: int) -> SetIndex:
-        """Return the index of *features*, which come in order of rows; all of them count as live.
+        """Return the index of *features*, which must come in the order of rows. All count as live.
 
         Args:
             dimensions: Numbers in a vector of the embedder. A doc whose vectors have another width
@@ -169,15 +170,15 @@ class SetIndex:
 
     @property
     def is_part(self) -> bool:
-        """Whether it is a part of a large set, with the figures of the whole set."""
+        """Whether the index contains a part of a large set, with the figures of the whole set."""
         return self._whole is not None
 
     def stand_for(self, whole: LargeSet, windows: Sequence[Sequence[int]]) -> None:
-        """Represent a large set: figures and neighbours are those of the whole set.
+        """Take figures and neighbours from a large set, of which the index contains a part.
 
         Args:
-            windows: Rows that follow each other in their session; no other docs here are
-                neighbours.
+            whole: The figures of the large set.
+            windows: Rows that follow each other in their session. No other docs are neighbours.
         """
         self._whole = whole
         self.live, self.live_passages, self.tokens = whole.documents, whole.passages, whole.tokens
@@ -198,13 +199,13 @@ class SetIndex:
 
     @property
     def previous(self) -> NDArray[np.int32]:
-        """The live doc before each doc in its session, by (time, first); -1: none."""
+        """For each doc the live doc before it in its session, by (time, first); -1 if none."""
         self._links.rebuild()
         return self.columns["previous"]
 
     @property
     def next(self) -> NDArray[np.int32]:
-        """The live doc after each doc in its session, by (time, first); -1: none."""
+        """For each doc the live doc after it in its session, by (time, first); -1 if none."""
         self._links.rebuild()
         return self.columns["next"]
 
@@ -217,11 +218,11 @@ class SetIndex:
         return linked
 
     def id(self, doc: int) -> str:
-        """Return the id of the item."""
+        """Return the id of the item of *doc*."""
         return self._ids[doc]
 
     def ids(self, docs: NDArray[np.integer[Any]]) -> list[str]:
-        """Return the ids of the items."""
+        """Return the ids of the items of *docs*."""
         return self._ids.at(docs)
 
     @property
@@ -236,7 +237,7 @@ class SetIndex:
 
     @property
     def uncut(self) -> bool:
-        """Whether each doc has one passage, so that the two have the same numbers."""
+        """Whether each doc has one passage, so that docs and passages have the same numbers."""
         return self.passages == self.size
 
     def documents(self, passages: Docs) -> Docs:
@@ -270,7 +271,7 @@ class SetIndex:
         return docs if self.uncut else docs[np.diff(docs, prepend=-1) != 0]
 
     def postings(self, term: int) -> Postings:
-        """Return the passages of live docs that contain a term, rising, and its count in each."""
+        """Return the passages of live docs that contain *term*, rising, and its count in each."""
         passages, counts = self._terms.find(term)
         if self.live == self.size:
             return passages, counts
@@ -278,7 +279,7 @@ class SetIndex:
         return passages[alive], counts[alive]
 
     def run(self) -> PostingList | None:
-        """Return the postings of every term in live docs; None if some are in a file."""
+        """Return the postings of every term in live docs. Return None if some are in a file."""
         run = self._terms.all()
         if run is None or self.live == self.size:
             return run
@@ -294,7 +295,8 @@ class SetIndex:
         A doc that is pending, ended, or without text has 0.0.
 
         Args:
-            mean: Share of the mean of the windows' cosines; the best cosine has the rest.
+            mean: Share, 0..1, that the mean of the windows' cosines has in the result. The best
+                cosine has the rest.
         """
         found = self._vectors.cosines(query, docs, mean=mean)
         if self.live != self.size:
@@ -302,15 +304,15 @@ class SetIndex:
         return found
 
     def has_vectors(self, docs: NDArray[np.integer[Any]]) -> Truth:
-        """Return which docs have vectors: the docs with a text that are not pending."""
+        """Return a mask of *docs* that have vectors: docs with a text that are not pending."""
         return self.columns["windows"][docs] > 0
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return a vector per doc, the middle of its windows'; each of *docs* has vectors."""
+        """Return for each doc the mean of its windows' vectors. Each of *docs* must have some."""
         return self._vectors.centres(docs)
 
     def speakers_of(self, docs: NDArray[np.integer[Any]]) -> list[str | None]:
-        """Return the speaker of each doc, or None."""
+        """Return the speaker of each doc, None for a doc without one."""
         names = self.speakers
         return [None if code < 0 else names[code] for code in self.speaker[docs].tolist()]
 
@@ -328,10 +330,12 @@ class SetIndex:
         return self._vectors.nearest(query, limit, usable)
 
     def mask(self, where: Filter, read: ReadValues) -> Truth:
-        """Return a mask of the live docs that match, as `Filter.matches`; it must not be changed.
+        """Return a mask of the live docs that match *where*, as `Filter.matches` decides.
+
+        The mask is cached, so the caller must not change it.
 
         Args:
-            read: Returns values of items that the filter names.
+            read: Returns the values of items by row, for conditions on values.
         """
         masks: OrderedDict[str, Truth] = self.cache.setdefault("masks", OrderedDict())
         found = masks.get(where.text)
@@ -362,11 +366,11 @@ class SetIndex:
     def share_named(
         self, fields: Sequence[str], is_named: Callable[[str], bool]
     ) -> NDArray[np.float64]:
-        """Return for each doc its share of the names in a question, 0..1.
+        """Return for each doc the share of the question's names that its metadata has, 0..1.
 
         Args:
             fields: Fields of the metadata that contain a name or a list of names.
-            is_named: Whether the question names a name.
+            is_named: Returns whether the question contains a name.
         """
         columns = [self._metadata.field((name,)) for name in fields]
         held = [[names_in(value) for value in column.values] for column in columns]
@@ -382,7 +386,7 @@ class SetIndex:
 
     @property
     def local_time(self) -> NDArray[np.int64]:
-        """The time of each doc on the clock of its sender."""
+        """The time of each doc on the clock of its sender, as microseconds."""
         found: NDArray[np.int64] | None = self.cache.get("local time")
         if found is None:
             offsets, meta = self._metadata.offsets(), self.columns["meta"]
@@ -412,9 +416,9 @@ class SetIndex:
         return found
 
     def embedded(self, feature: Feature) -> bool:
-        """Take in the vectors of a pending feature.
+        """Add the vectors of *feature* to its doc, if that is pending.
 
-        Return whether the live doc of its row, if it has one, now has these very vectors.
+        Return False if the live doc of the row then has other vectors, else True.
         """
         doc = self.find(feature.row)
         if doc is not None and self._vectors.embed(doc, feature.vectors):
@@ -423,7 +427,7 @@ class SetIndex:
         return doc is None or self._vectors.are(doc, feature.vectors)
 
     def end(self, row: int) -> None:
-        """End the live doc of a row, if it has one; the doc becomes a hole."""
+        """End the live doc of a row; the doc becomes a hole. Without a live doc, do nothing."""
         doc = self.find(row)
         if doc is None:
             return
@@ -440,13 +444,13 @@ class SetIndex:
         self._names.roles.drop(int(columns["role"][doc]))
 
     def take(self, features: Iterable[Feature]) -> None:
-        """Add any number of features, in order of rows, after all others."""
+        """Add any number of features. Their rows must rise and be above all others."""
         source = iter(features)
         while chunk := list(islice(source, CHUNK)):
             self.extend(chunk)
 
     def extend(self, features: Sequence[Feature]) -> None:
-        """Add features whose rows are above all others."""
+        """Add features. Their rows must rise and be above all others."""
         if not features:
             return
         self.cache.clear()
@@ -470,7 +474,7 @@ class SetIndex:
         """Keep columns and vectors in files from now on, as they are and as they grow.
 
         Raises:
-            OSError: The disk has no space for one of them.
+            OSError: The disk has no space for a file.
         """
         self.spilled = True
         for part in (self.columns, self._passages, self._vectors):
@@ -478,7 +482,7 @@ class SetIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, roughly, without mapped files."""
+        """The approximate size in RAM, in bytes, without mapped files."""
         parts = (
             self.columns,
             self._passages,
@@ -500,14 +504,14 @@ class SetIndex:
         return at < self.size and int(self.row[at]) == row
 
     def find(self, row: int) -> int | None:
-        """Return the live doc of a row, or None."""
+        """Return the live doc of a row, or None if it has none."""
         rows = self.row
         doc = int(rows.searchsorted(row))
         return doc if doc < len(rows) and rows[doc] == row and self.alive[doc] else None
 
 
 FLAT = 16_384
-"""Most entries that are scanned faster than they are grouped and searched."""
+"""Up to so many entries, scanning them is faster than grouping and searching them."""
 
 SCANS = 16
 """Number of scans of a tail that cost as much as grouping it."""
@@ -520,7 +524,9 @@ class PostingList:
     """Entries grouped by term: term ``hashes[i]`` has entries ``offsets[i] : offsets[i + 1]``.
 
     Attributes:
-        hashes: Rising.
+        hashes: The hashes of the terms, rising.
+        docs: The passage of each entry, rising within a term.
+        counts: How often the passage contains the term.
         sealed: The file that holds *docs* and *counts*, which are checked before they are read.
     """
 
@@ -532,13 +538,13 @@ class PostingList:
 
     @classmethod
     def of(cls, sealed: Segment) -> PostingList:
-        """Return the entries of a file."""
+        """Return the entries in a sealed file."""
         hashes, offsets = sealed.copy("term.hashes"), sealed.copy("term.offsets")
         docs, counts = sealed.array("term.docs"), sealed.array("term.counts")
         return cls(hashes, offsets, docs, counts, sealed)
 
     def find(self, term: int) -> Postings | None:
-        """Return the documents of *term*, rising, and its counts; None: it has none."""
+        """Return the passages that contain *term*, rising, and its counts, or None if none do."""
         at = int(self.hashes.searchsorted(np.uint32(term)))
         if at == len(self.hashes) or self.hashes[at] != term:
             return None
@@ -552,7 +558,7 @@ class PostingList:
 def grouped(
     hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]
 ) -> PostingList:
-    """Return entries, given in the order of documents, grouped by term."""
+    """Return entries grouped by term. They must be given in the order of their passages."""
     keys = hashes.astype(np.uint64) << np.uint64(32)
     keys |= np.arange(len(keys), dtype=np.uint64)
     keys.sort()
@@ -572,7 +578,7 @@ class SetPostings:
     """The postings of a set: grouped entries, and a tail that is scanned until grouping pays.
 
     Args:
-        sealed: A file with grouped entries. It is read at the first search.
+        sealed: A file with grouped entries, which is read at the first search.
     """
 
     def __init__(self, *, sealed: Segment | None = None) -> None:
@@ -585,13 +591,16 @@ class SetPostings:
     def extend(
         self, hashes: NDArray[np.uint32], docs: NDArray[np.int32], counts: NDArray[np.uint8]
     ) -> None:
-        """Add entries of documents after all others, in their order."""
+        """Append entries. Their passages must be in order, and after all others."""
         self._hashes.extend(hashes)
         self._docs.extend(docs)
         self._counts.extend(counts)
 
     def find(self, term: int) -> Postings:
-        """Return the documents that contain *term*, rising, with ended ones, and its counts."""
+        """Return the passages that contain *term*, rising, and its count in each.
+
+        Passages of ended docs are included.
+        """
         if self._segment and not self._sealed:
             self._sealed = PostingList.of(self._segment)
         if self._hashes.size > FLAT:
@@ -606,7 +615,7 @@ class SetPostings:
         return np.concatenate([d for d, _ in found]), np.concatenate([c for _, c in found])
 
     def all(self) -> PostingList | None:
-        """Return all entries, grouped; None if some are in a file."""
+        """Return all entries, grouped. Return None if some are in a file."""
         if self._segment:
             return None
         if self._hashes.size or not self._grouped:
@@ -614,7 +623,7 @@ class SetPostings:
         return self._grouped
 
     def _group(self) -> None:
-        """Group the tail after so many scans that grouping it would have cost less."""
+        """Group the tail if it was scanned so often that grouping it would have cost less."""
         self._scans += 1
         run = self._grouped
         if self._scans < SCANS or (run and len(run.docs) > 4 * self._hashes.size):
@@ -628,12 +637,12 @@ class SetPostings:
             parts.insert(0, (run.hashes.repeat(np.diff(run.offsets)), run.docs, run.counts))
         hashes, docs, counts = (np.concatenate(part) for part in zip(*parts, strict=True))
         merged, tail = grouped(hashes, docs, counts), _no_entries()
-        # In one statement, which nothing interrupts: else entries would count twice.
+        # In one statement, which nothing interrupts; otherwise entries could count twice.
         self._grouped, (self._hashes, self._docs, self._counts), self._scans = merged, tail, 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM it takes, without mapped files."""
+        """The size in RAM, in bytes, without mapped files."""
         tail = self._hashes.nbytes + self._docs.nbytes + self._counts.nbytes
         run = self._grouped
         if run is None:

@@ -60,7 +60,7 @@ def apply(
     """Apply *changes* of set *number* to *index*; applying a change twice has no effect.
 
     Args:
-        features_by_row: Some of the changed features.
+        features_by_row: Changed features that were read already. Others are read from the store.
 
     Raises:
         Outdated: A new row is below an existing one, or vectors were replaced. Some of the changes
@@ -105,16 +105,17 @@ ITEM_BYTES = 600
 
 LARGE = 5_000
 """Least live items of a set that is sealed. With 5,000 items the first search of a process then
-takes 5 ms instead of 30, with 10,000 6 instead of 45; writing the file takes 60 and 120 ms."""
+takes 5 ms instead of 30, and writing the file 60 ms. With 10,000 items the search takes 6 ms
+instead of 45, and writing the file 120 ms."""
 
 WORN = 0.02
-"""Share of changes in a sealed set from which it is sealed again in the background."""
+"""If a larger share of a sealed set has changed, it is sealed again in the background."""
 
 OVERGROWN = 0.25
-"""Share of changes in a sealed set from which it is sealed again at once."""
+"""If a larger share of a sealed set has changed, it is sealed again at once."""
 
 WITNESSES = 16
-"""Lines of the change log kept in a file; they show that the log is the one of its writing."""
+"""Lines of the change log that a sealed file repeats, to prove that the store has the same log."""
 
 
 _UNSEALED = (OSError, Damaged, Outdated, StoreBusy, StoreFull, StoreReadOnly)
@@ -122,13 +123,13 @@ _UNSEALED = (OSError, Damaged, Outdated, StoreBusy, StoreFull, StoreReadOnly)
 
 
 class SealedSets:
-    """Loads sets; keeps the sealed files of one folder.
+    """Loads sets, and writes, reads and removes the sealed files of one folder.
 
     Args:
         folder: The folder of sealed files. None means that no file has a name.
         writable: Whether files may be written and removed. If not, they are only read.
-        budget_bytes: A set that may have no named file, and takes more RAM, is sealed in a nameless
-            file of this process. None means never.
+        budget_bytes: If a set that may have no named file takes more RAM, it is sealed in a
+            nameless file of this process. None means that no set is.
     """
 
     def __init__(
@@ -153,7 +154,7 @@ class SealedSets:
         """Return a set as the store has it now, or a little later.
 
         Args:
-            afresh: Ignore the existing file.
+            afresh: Ignore the existing file of the set.
         """
         if self._folder is not None and not afresh and number not in self._unusable:
             index = self._reopened(number, dimensions)
@@ -166,7 +167,7 @@ class SealedSets:
         index = SetIndex.build(islice(source, LARGE), dimensions=dimensions)
         if index.size < LARGE:
             if afresh:
-                self.discard(number)  # it shrank: its file would never be of use again
+                self.discard(number)  # the set shrank: its file would never be of use again
             return index
         return self._sealed_or_in_ram(number, index, source)
 
@@ -197,7 +198,10 @@ class SealedSets:
             return index
 
     def _reopened(self, number: int, dimensions: int) -> SetIndex | None:
-        """Return the set from its file and the change log; if that fails, remove the file: None."""
+        """Return the set from its file and the change log, or None if there is no usable file.
+
+        A file that cannot be used is removed.
+        """
         try:
             return self._replayed(Segment(self._path(number)), number, dimensions)
         except FileNotFoundError:
@@ -208,7 +212,7 @@ class SealedSets:
             return None
 
     def _sealed(self, number: int, dimensions: int) -> SetIndex:
-        """Seal the set as it is now, and open it."""
+        """Write the set as it is now to a sealed file, and open that."""
         named = self._folder is not None and self._writable
         path = self._path(number) if named else None
         if path is not None:
@@ -233,7 +237,12 @@ class SealedSets:
         return index
 
     def _replayed(self, segment: Segment, number: int, dimensions: int) -> SetIndex:
-        """Open a set in a file, and apply the later changes."""
+        """Return the set in a sealed file, with later changes applied.
+
+        Raises:
+            Damaged: The file is damaged, or of another set, store, embedder or version.
+            Outdated: A later change cannot be applied.
+        """
         found, figures = segment.identity, segment.figures
         wanted = Identity(self._store, number, dimensions, found.seq)
         if found != wanted or figures["code_block"] != BLOCK:
@@ -252,7 +261,7 @@ class SealedSets:
         return [[c.seq, c.set_number, c.row, c.kind] for c in lines or () if c.seq <= seq]
 
     def _same(self, index: SetIndex, number: int) -> bool:
-        """Return whether the last rows are the same in the store, where it still has them."""
+        """Return whether the last rows of *index* are the same in the store, if it still has them."""
         last = range(max(0, index.size - 4), index.size)
         rows = {int(index.row[doc]): doc for doc in last}
         return all(
@@ -281,7 +290,10 @@ class SealedSets:
         return not index.sealed or number in self._nameless
 
     def change_share(self, index: SetIndex) -> float:
-        """Return the share of the set that differs from its file; 1.0 if it should have a file."""
+        """Return the share of the set that differs from its file.
+
+        Without a file it is 1.0 for a set that should have one, and 0.0 for any other set.
+        """
         if not index.sealed:
             may_be = self._folder is not None and self._writable
             return 1.0 if may_be and index.live >= LARGE else 0.0
@@ -292,9 +304,9 @@ class SealedSets:
         return self._nameless.pop(number, None) is not None
 
     def discard(self, number: int) -> None:
-        """Remove the file of a set; if that is impossible, do not use it again."""
+        """Remove the file of a set. If that is impossible, never use the file again."""
         if self.drop_nameless(number) and number in self._unusable:
-            return  # the named one was dropped before
+            return  # the named file was dropped before
         if not self._writable:
             self._unusable.add(number)
             return
@@ -338,7 +350,7 @@ CHUNK = 16_384
 """Features added at a time."""
 
 REMEMBERED = 100_000
-"""Most distinct metadata texts that are written only once."""
+"""After so many distinct metadata texts, a text may be written a second time."""
 
 PART_BITS, DOC_BITS, COUNT_BITS = 4, 28, 8
 """Terms are sorted in parts, by the first bits of their hashes, so that not all are in RAM at once.
@@ -355,11 +367,12 @@ def seal(
     check: Callable[[], None] = lambda: None,
     **figures: object,
 ) -> Segment:
-    """Write *features*, all of them live, to *path*, and open that.
+    """Write *features*, all of them live, to a sealed file at *path*, and open the file.
 
     Args:
         path: None means a nameless file, which is deleted with the segment.
         check: Called before the written file becomes visible. If it raises, no file remains.
+        figures: Further figures of the set, to be stored in the file.
 
     Raises:
         OSError: The file cannot be written.
@@ -377,7 +390,7 @@ def seal(
 
 
 class _Taken:
-    """The columns and terms of the features so far. Rows of vectors are yielded, not kept."""
+    """Columns and terms of the features taken so far. Rows of vectors are yielded, not kept."""
 
     def __init__(self, terms: _Terms, dimensions: int) -> None:
         self._dimensions = dimensions
@@ -412,7 +425,7 @@ class _Taken:
             yield new.rows
 
     def write(self, writer: SegmentWriter) -> dict[str, object]:
-        """Write all but the rows; return figures of the set."""
+        """Write everything but the rows of vectors. Return the figures of the set."""
         by_doc = {name: np.concatenate(self._columns.pop(name)) for name in BY_DOC}
         link(by_doc, np.flatnonzero(by_doc["session"] >= 0).astype(np.int32))
         for name, values in by_doc.items():

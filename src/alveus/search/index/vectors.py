@@ -37,7 +37,7 @@ Query: TypeAlias = NDArray[np.float32]
 
 
 class Quantised(NamedTuple):
-    """A query as whole numbers, and their norm. Their product with any int8 row is exact."""
+    """A query vector as whole numbers, and its norm. Its product with any int8 row is exact."""
 
     whole: NDArray[np.float32]
     norm: float
@@ -90,7 +90,7 @@ class SetVectors:
         return self._by_row.size
 
     def extend(self, rows: NDArray[np.int8], by_row: dict[str, NDArray[np.generic]]) -> None:
-        """Append rows, in the order of their documents, whose columns exist already."""
+        """Append rows in the order of their documents. The columns of these must exist already."""
         owner = by_row["owner"]
         self._rows.extend(rows)
         self._by_row.extend(len(rows), by_row)
@@ -98,7 +98,10 @@ class SetVectors:
         self._in_order = self._in_order and self._single and self.size == self._by_doc.size
 
     def embed(self, doc: int, packed: bytes | None) -> bool:
-        """Fill in the rows of a pending document; return False if it was not or stays pending."""
+        """Fill in the rows of a pending document.
+
+        Return False if the document was not pending, or if *packed* is None or of another width.
+        """
         pending = self._by_doc["pending"]
         if packed is None or not self._fits(packed) or not pending[doc]:
             return False
@@ -111,7 +114,10 @@ class SetVectors:
         return True
 
     def are(self, doc: int, packed: bytes | None) -> bool:
-        """Return whether a document has these rows; if it is pending, whether they are unusable."""
+        """Return whether a document has exactly the rows *packed*.
+
+        For a pending document, return whether *packed* is None or of another width.
+        """
         if self._by_doc["pending"][doc]:
             return packed is None or not self._fits(packed)
         start, windows = int(self._by_doc["start"][doc]), int(self._by_doc["windows"][doc])
@@ -123,7 +129,10 @@ class SetVectors:
     def cosines(
         self, query: Query | Quantised, docs: Docs | None, *, mean: float = 0.0
     ) -> NDArray[np.float64]:
-        """Return each document's best cosine of its rows, or partly the mean; 0.0 without rows."""
+        """Return for each document the best cosine of its rows, or 0.0 if it has no rows.
+
+        *mean* is the share of the result, 0..1, that the mean of the cosines has instead.
+        """
         whole, norm = query if isinstance(query, Quantised) else quantised(query)
         if not norm or not self.size:
             return np.zeros(self._by_doc.size if docs is None else len(docs))
@@ -159,7 +168,10 @@ class SetVectors:
         return found
 
     def centres(self, docs: NDArray[np.integer[Any]]) -> NDArray[np.float32]:
-        """Return the mean of each document's rows at unit length; each must have rows."""
+        """Return for each document the mean of its rows, scaled to length 1 before.
+
+        Each document must have rows.
+        """
         windows = self._by_doc["windows"][docs]
         at, firsts = _rows_of(self._by_doc["start"][docs].astype(np.intp), windows)
         norms = self._by_row["norm"][at].astype(np.float32)
@@ -209,7 +221,7 @@ class SetVectors:
     def nearest(
         self, query: Query | Quantised, limit: int, usable: NDArray[np.bool_] | None
     ) -> Docs:
-        """Return up to *limit* documents near *query* by their codes, rising.
+        """Return up to *limit* documents whose codes are nearest to that of *query*, rising.
 
         Only *usable* documents with rows are returned.
         """
@@ -240,7 +252,7 @@ class SetVectors:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM beside the columns."""
+        """The size in RAM beside the columns of documents, in bytes."""
         return self._rows.nbytes + self._wide.nbytes + self._bits.nbytes + self._by_row.nbytes
 
 
@@ -255,7 +267,7 @@ def _rows_of(
 def _of_windows(
     values: NDArray[np.float64], starts: NDArray[np.integer[Any]], mean: float
 ) -> NDArray[np.float64]:
-    """Return the value of each document from its windows, which begin at *starts*."""
+    """Return the value of each document from those of its windows, which begin at *starts*."""
     best = np.maximum.reduceat(values, starts)
     if not mean:
         return best
@@ -273,7 +285,7 @@ BLOCK = 32_768
 """Rows compared at a time; the data of a block mostly stays in the L2 cache."""
 
 RARE = 32
-"""Only the chosen rows are read if they are at most this fraction, 1 / `RARE`, of all rows."""
+"""If fewer than 1 / `RARE` of all rows are chosen, only the chosen rows are read."""
 
 SAMPLE = 16_384
 """Number of distances from which the first guess of the cut is made."""
@@ -351,7 +363,7 @@ class Bits:
             np.add.reduce(counts[:, :size], axis=0, dtype=np.uint16, out=part)
 
     def _count_by(self, compiled: Native, code: Codes, found: NDArray[np.uint16]) -> bool:
-        """Count by the C extension; return False if it cannot."""
+        """Count by the C extension. Return False if the extension cannot do it."""
         for number, start in enumerate(range(0, self.size, BLOCK)):
             part = found[start : start + BLOCK]
             if not compiled.differing(self._block(number), BLOCK, code, part):
@@ -383,14 +395,14 @@ class Bits:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of RAM they take."""
+        """The size in RAM, in bytes."""
         return sum(block.nbytes for block in self._blocks[self._sealed :])
 
 
 def nearest(
     distances: NDArray[np.uint16], owner: NDArray[np.int32], limit: int, *, among: int | None = None
 ) -> NDArray[np.int32]:
-    """Return the *limit* owners with the least distance, rising; of equal ones the first.
+    """Return up to *limit* owners with the least distances, rising. Of equal owners the first win.
 
     The distance of an owner is the least distance of its rows.
 
