@@ -1763,47 +1763,47 @@ export interface Shares {
 
 /** The weight of each signal in a score; 0 switches a signal off. */
 export interface Signals {
-  /** Of BM25, divided by the best BM25 that the question reaches, so 0..1. */
+  /** Weight of BM25. BM25 is first divided by the best BM25 of the search, so it is 0..1. */
   words?: number;
-  /** Of the cosine between question and text; 1.5 to 3 differ by about a point (LoCoMo). */
+  /** Weight of the cosine between question and text. Results with 1.5 and with 3 differ by about a point (LoCoMo). */
   meaning?: number;
-  /** Share of words and meaning that an item takes from the item before it in its session; with `next`, worth 3 points. */
+  /** Share of words and meaning that an item takes from the item before it in its session. Together with `next` it is worth 3 points. */
   previous?: number;
-  /** The same share from the item after it. */
+  /** Share of words and meaning that an item takes from the item after it in its session. */
   next?: number;
-  /** Share more of the item before it that an answer takes: an item after a question (of up to 60 words) that is of the speaker whom the question names, if it names one. */
+  /** Further share that an answer takes from the item before it. An answer is an item that follows a question of up to 60 words in its session. If the query names a speaker, only items of that speaker count as answers. */
   reply?: number;
-  /** Of being said by the one speaker whom the question names. More of it helps where questions name the right speaker and costs 8 points where they name the wrong one. */
+  /** Weight of an item by the one speaker whom the question names. A higher weight helps where questions name the right speaker. It costs 8 points where they name the wrong one. */
   speaker?: number;
-  /** Of being said by the user, if the question names no speaker and says "I". */
+  /** Weight of an item by the user, if the question names no speaker and says "I". */
   user?: number;
-  /** Of lying close to the date that the question names. */
+  /** Weight of a time close to the date that the question names. */
   date?: number;
-  /** Of temporal words in the text, if the question asks for a time; two are enough. */
+  /** Weight of temporal words in the text, if the question asks for a time. Two such words have the full weight, one word has half of it. */
   when?: number;
-  /** Share of the best score in an item's session that the item takes; what is said beside a good answer belongs to it. An item without a session counts as a separate one. */
+  /** Share of the best score in its session that an item takes, because items beside a good answer belong to it. An item without a session counts as a session by itself. */
   session?: number;
-  /** Of being a standing instruction: up to 40 words that begin with "always", "never", "from now on", "whenever I ask" or "make sure you always". */
+  /** Weight of a standing instruction: up to 40 words that begin with "always", "never", "from now on", "whenever I ask" or "make sure you always". */
   instruction?: number;
   /** Penalty of an item that ends in a question mark and has up to 25 words. */
   short_question?: number;
-  /** Of being new: 1 now, half of it after `half_life_days`, and so on. */
+  /** Weight of a recent time: in full for an item of now, half of it after `half_life_days`, a quarter after twice that time. */
   recency?: number;
-  /** Of the importance stored with the item. */
+  /** Weight of the importance stored with the item. */
   importance?: number;
-  /** Share, 0..1, that the mean of a long text's windows has in its cosine; the best window has the rest. */
+  /** Share, 0..1, that the mean of a long text's windows has in its cosine. The best window has the rest. */
   mean?: number;
-  /** Of naming, in the fields "entities" or "subject" of the metadata, people, places and things that the question names; facts have them. Half of it for one of two. */
+  /** Weight of the people, places and things that the question names, if the field "entities" or "subject" of an item's metadata has them. Facts have these fields. An item that has one of two names gets half of the weight. */
   entities?: number;
-  /** How alike (Ratcliff and Obershelp, 0..1) a capitalised word that no item holds and a speaker's first name must be for the word to mean the name; 0: words are not compared. */
+  /** Least likeness (Ratcliff and Obershelp, 0..1) of a capitalised word to a speaker's first name at which the word counts as a misspelling of the name. Only words that no item contains are compared. 0 means that no words are compared. */
   names?: number;
-  /** Share of a score, 0..1, that age takes away in the end. It leaves ``1 - decay * (1 - 2 ** (-age / half_life))``: *age* is the time since the item was last read, or the item's time if that is later; *half_life* is ``half_life_days * (1 + importance)``, so an important item fades half as fast. */
+  /** Share of a score, 0..1, that age takes away in the end. A score is multiplied by ``1 - decay * (1 - 2 ** (-age / half_life))``. *age* is the time since the item was last read, or since the item's time if that is later. *half_life* is ``half_life_days * (1 + importance)``, so an item of importance 1 fades half as fast. */
   decay?: number;
-  /** Days in which recency halves, and half of the decay is done. */
+  /** Days after which recency has halved, and half of the decay is done. */
   half_life_days?: number;
-  /** BM25: how fast repetitions of a word stop to count. */
+  /** Parameter of BM25: how fast repetitions of a word stop counting. */
   k1?: number;
-  /** BM25: the penalty of a long text; .9 and .4 beat 1.2 and .75 by a point. */
+  /** Parameter of BM25: the penalty of a long text. `k1` of 0.9 and `b` of 0.4 beat 1.2 and 0.75 by a point. */
   b?: number;
 }
 
