@@ -569,8 +569,7 @@ class Searcher:
         hits = [
             Hit(item, one.score, one.parts, one.relevance)
             for item, one in pairs
-            if item is not None
-            and request.admits(item)  # an item committed meanwhile may be expired
+            if item is not None and request.admits(item)  # it may have been committed meanwhile
         ]
         dated = _dated(ranked.question, request) if ranked.question.relative else None
         return Hits(hits, partial=ranked.pending > 0, reranker_failure=failure, dated=dated)

@@ -261,7 +261,7 @@ class SealedSets:
         return [[c.seq, c.set_number, c.row, c.kind] for c in lines or () if c.seq <= seq]
 
     def _same(self, index: SetIndex, number: int) -> bool:
-        """Return whether the last rows of *index* are the same in the store, if it still has them."""
+        """Return whether the last rows are the same in the store, where it still has them."""
         last = range(max(0, index.size - 4), index.size)
         rows = {int(index.row[doc]): doc for doc in last}
         return all(
