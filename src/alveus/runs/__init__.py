@@ -1,1 +1,1 @@
-"""Agents at work: what users write, one run, one task, durable calls, runners."""
+"""Agents, the runs of their inputs, the tasks of a run, durable calls, and runners."""

@@ -43,13 +43,13 @@ from alveus.values.retries import ONCE, Retry
 from alveus.values.storable import checked_kind, checked_name, choice, counted
 
 OnError: TypeAlias = Literal["fail", "retry", "skip"]
-"""The reaction to an action that raises: park its run, try the action again, or skip it."""
+"""The reaction to an action that raises: park the run, retry the action, or skip the action."""
 
 OnFailed: TypeAlias = Literal["wait", "next"]
-"""Whether later inputs of a key wait while a run is parked."""
+"""Whether the later inputs of a key wait while a run of the key is parked, or run before it."""
 
 OnMismatch: TypeAlias = Literal["fail", "truncate"]
-"""The reaction to a repeated task that makes other durable calls than before."""
+"""The reaction to a repeated task whose durable calls differ from those of the first attempt."""
 
 Condition: TypeAlias = Callable[[Any], bool]
 F = TypeVar("F", bound="Callable[..., Any] | staticmethod[..., Any]")
@@ -82,8 +82,10 @@ class BoundAction:
     """An action of an agent, ready to be called as ``call(event, ctx)``.
 
     Attributes:
-        name: Unique in its agent; the name of the action in the store.
-        adapt: Makes the context of another system, for `alveus.compat`.
+        name: The name of the action in the store, unique in its agent.
+        events: The classes of the events that trigger the action.
+        when: Only events for which this function returns true trigger the action; None: all do.
+        adapt: For `alveus.compat`: makes the context of another system from an `alveus` context.
     """
 
     name: str
@@ -105,18 +107,19 @@ def action(
 ) -> Callable[[F], F]:
     """Mark a function as an action that events of exactly these classes trigger.
 
-    Works on functions, methods and static methods, above `@staticmethod` and below it, on plain
-    and on `async` functions.
+    The decorator works on functions, methods and static methods, plain or `async`. It may stand
+    above or below `@staticmethod`.
 
     Args:
-        when: Only events for which it returns true trigger the action.
-        on_error: "fail" parks the run, "retry" tries again and then parks it, "skip" continues
-            without the action; by default the setting of the agent.
-        retry: How "retry" tries again.
+        when: Only events for which this function returns true trigger the action.
+        on_error: What happens if the action raises. "fail" parks the run. "retry" calls the action
+            again, and parks the run after the last attempt. "skip" continues without the action.
+            The default is the setting of the agent.
+        retry: The number of attempts and the pauses of "retry", which it implies.
         adapt: For `alveus.compat`: makes the function's context from an `alveus` context.
 
     Raises:
-        InvalidInput: An argument is no event class, or a setting cannot be used.
+        InvalidInput: An argument is not an event class, or a setting cannot be used.
     """
     if not events:
         raise InvalidInput("@action needs the classes of its events: @action(InputEvent)")
@@ -162,7 +165,7 @@ def put_mark(function: object, name: str, settings: object, *, decorator: str) -
 
 
 def _check_settings(when: object, on_error: object, retry: object, adapt: object) -> None:
-    """Raise `InvalidInput` for settings that no action can have."""
+    """Raise `InvalidInput` if a setting of an action cannot be used."""
     for name, function in (("when", when), ("adapt", adapt)):
         if function is not None and not callable(function):
             raise InvalidInput(f"{name} must be a function, not {function!r}")
@@ -182,16 +185,18 @@ class Learn:
 
         agent = Agent("shop", actions=[answer, Learn("chat", model=model)])
 
-    Each committed output triggers it; the output waits for it. A failure, as of a model that
-    cannot be reached, is logged, and the messages are read at the end of a later turn. To learn in
-    the background, use ``alveus learn --watch`` instead.
+    Each committed output triggers the action, and the caller gets the output after the action has
+    ended. If learning fails, for example because the model cannot be reached, the failure is
+    logged, and the messages are read at the end of a later turn. To learn in the background, use
+    ``alveus learn --watch`` instead.
 
     Args:
-        conversation: The name of the conversation of the run's key.
-        model: The model that finds the facts; a small one is enough. None: rules for English.
-        options: `at_least` is the number of messages after which it learns, `calls_per_hour` the
-            limit of model calls.
-        on: The classes of the events that trigger it.
+        conversation: The name of the conversation, which belongs to the run's key.
+        model: The model that finds the facts; a small model is enough. With None, rules for
+            English find them.
+        options: Here `at_least` is the number of new messages that triggers learning, and
+            `calls_per_hour` the limit of model calls.
+        on: The classes of the events that trigger the action.
     """
 
     def __init__(
@@ -209,29 +214,33 @@ class Learn:
         action(*on, on_error="skip")(self)
 
     def __call__(self, event: Event, ctx: Any) -> None:  # noqa: ARG002 - an action
-        """Learn from the messages since the last time."""
+        """Learn from the messages that were added since the last time."""
         ctx.learn(self._conversation, model=self._model, options=self._options)
 
 
 @suggest_names_in
 class Agent:
-    """Actions, and their common settings. Subclass it, or pass functions.
+    """Actions with common settings. Make a subclass with methods, or pass functions.
 
-    A subclass sets the attributes below in its body; the constructor takes them too.
+    A subclass sets the attributes below in its body. The constructor takes them too.
 
     Attributes:
-        name: The name of its inbox, run numbers and outputs; by default the name of its class.
-        on_error: The default of its actions: "fail", "retry" or "skip".
-        retry: How "retry" tries again, the default of its actions.
-        on_failed: "wait": later inputs of a key wait while a run is parked; "next": they go on,
-            and a retry runs the input again behind them.
-        max_tasks: The limit of tasks in a run, which is then parked with `RunTooLong`: it ends
-            actions that send each other events for ever.
-        on_mismatch: "fail" parks a run whose repeated task makes other durable calls than before;
-            "truncate" forgets the calls from there on, and makes the new ones.
-        short_term_ttl: How long short-term values stay if a write sets no TTL; None: the default
-            of the memory.
-        memory_events: Which memory events its runs send and store.
+        name: The name under which the store keeps the agent's inbox, run numbers and outputs. The
+            default is the name of the class.
+        on_error: The default setting of the agent's actions: "fail", "retry" or "skip"; see
+            `action`.
+        retry: The default number of attempts and pauses of actions with "retry".
+        on_failed: What happens to later inputs of a key while a run of the key is parked. With
+            "wait" they wait. With "next" they run, and a later retry of the parked run becomes a
+            new run behind them.
+        max_tasks: The largest number of tasks in a run. A run with more tasks is parked with
+            `RunTooLong`, so that actions cannot send each other events for ever.
+        on_mismatch: What happens if a repeated task makes other durable calls than before. "fail"
+            parks the run. "truncate" deletes the records of the calls from the first difference
+            on, and makes the new calls.
+        short_term_ttl: How long short-term values stay if a write sets no TTL. With None the
+            default of the memory applies.
+        memory_events: The memory events that the agent's runs send and store.
     """
 
     name: str = ""
@@ -279,9 +288,10 @@ class DispatchTable:
     """The actions that each event of an agent triggers.
 
     Attributes:
-        always: The actions of events whose actions have no conditions.
-        reported: The memory events that its runs send, with their detail.
-        stored: The memory events that are stored even if they trigger nothing.
+        always: The names of the actions that a class of events triggers, for each class whose
+            actions have no conditions.
+        reported: The classes of the memory events that runs of the agent send, with their detail.
+        stored: The classes of the memory events that are stored even if they trigger no action.
     """
 
     agent: Agent
@@ -295,10 +305,14 @@ class DispatchTable:
 
     @classmethod
     def of(cls, agent: Agent | type[Agent], *, name: str | None = None) -> DispatchTable:
-        """Return the table of an agent, or of a class of agents that needs no arguments.
+        """Return the table of an agent, or of an agent class that can be called without arguments.
+
+        Args:
+            name: The name of the agent; None stands for `Agent.name`.
 
         Raises:
-            InvalidInput: It has no action, or two actions or events have one name.
+            InvalidInput: The agent has no action, or two actions or two events have the same name,
+                or a setting of the agent cannot be used.
         """
         instance = _instance_of(agent)
         actions: dict[str, BoundAction] = {}
@@ -330,32 +344,35 @@ class DispatchTable:
 
     @property
     def class_name(self) -> str:
-        """The name of the agent's class, or the name that the class sets."""
+        """The `Agent.name` that the class of the agent sets, or else the name of the class."""
         kind = type(self.agent)
         return str(kind.name or kind.__name__)
 
     @property
     def run_begin(self) -> Detail:
-        """The detail of short-term memory in the event at the begin of a run."""
+        """The detail of short-term memory in a `RunBeginEvent`; "off" if the event is not sent."""
         return self.reported.get(RunBeginEvent, "off")
 
     def reported_with(
         self, listened: frozenset[type[MemoryEvent]]
     ) -> Mapping[type[MemoryEvent], Detail]:
-        """Return the memory events to send while listeners want these."""
+        """Return the classes of the memory events to send while listeners want *listened*.
+
+        The result is a mapping from each class to its detail.
+        """
         if not listened:
             return self.reported
         return self.agent.memory_events.reported({*self.types.values(), *listened})
 
     def asks_for(self, kind: type[Event]) -> bool:
-        """Return whether an input of a class may trigger an action."""
+        """Return whether an input of class *kind* may trigger an action of the agent."""
         return bool(self.by_event.get(kind)) or bool(self.by_event.get(RunBeginEvent))
 
     def set_off(self, event: Event) -> tuple[str, ...]:
         """Return the names of the actions that *event* triggers, in the order of definition.
 
         Raises:
-            Exception: The error of a condition; a note names its action.
+            Exception: A condition (``when=``) raised it. A note on the error names the action.
         """
         always = self.always.get(type(event))
         if always is not None:
@@ -403,7 +420,7 @@ def _title(agent: Agent) -> str:
 
 
 def _actions(agent: Agent) -> Iterable[BoundAction]:
-    """Yield the actions of an agent: of its bases first, each class in the order of definition."""
+    """Yield the actions of an agent in the order of definition, those of base classes first."""
     defined: dict[str, object] = {}
     for kind in reversed(type(agent).__mro__):
         for name, member in vars(kind).items():
@@ -423,7 +440,7 @@ def _actions(agent: Agent) -> Iterable[BoundAction]:
 
 
 def _plain(member: object) -> Any:
-    """Return the function inside a static, class or bound method."""
+    """Return the function inside a static, class or bound method, or else *member* itself."""
     return getattr(member, "__func__", member)
 
 

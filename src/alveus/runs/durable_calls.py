@@ -1,4 +1,4 @@
-"""Durable calls: a call of an action whose outcome is recorded, and replayed after a crash."""
+"""Durable calls: calls by an action whose outcomes are recorded, and replayed after a crash."""
 
 from __future__ import annotations
 
@@ -51,10 +51,11 @@ class Options:
     """The options of a durable call.
 
     Attributes:
-        name: Its name in the record; None: the function's qualified name.
-        retry: How often it is called before its error is final.
-        reconcile: Returns the outcome of a call that was under way when its process died; it is
-            called instead of the function, without arguments. None: the function is called again.
+        name: The name of the call in its record. With None, the qualified name of the function.
+        retry: How often the function is called before its error is final.
+        reconcile: Returns the outcome of a call that was in progress when its process died. It is
+            called without arguments, instead of the function. With None, the function is called
+            again.
     """
 
     name: str | None = None
@@ -62,10 +63,10 @@ class Options:
     reconcile: Reconcile | None = None
 
     def but(self, name: object, retry: Retry | None, reconcile: object) -> Options:
-        """Return these options, changed by the arguments that are not None.
+        """Return these options, with the values of the arguments that are not None.
 
         Raises:
-            InvalidInput: The name or *retry* cannot be used.
+            InvalidInput: *name* or *retry* cannot be used.
             TypeError: *reconcile* cannot be called without arguments.
         """
         return Options(
@@ -78,10 +79,12 @@ class Options:
 def durable(
     *, name: str | None = None, retry: Retry | None = None, reconcile: Reconcile | None = None
 ) -> Callable[[F], F]:
-    """Set how ``ctx.durable`` calls a function; a plain call of it does not change.
+    """Mark a function with the options that ``ctx.durable`` uses for calls of the function.
+
+    A plain call of the function does not change. See `Durable.using` for the arguments.
 
     Raises:
-        InvalidInput: The name or *retry* cannot be used.
+        InvalidInput: *name* or *retry* cannot be used, or the function cannot be marked.
         TypeError: *reconcile* cannot be called without arguments.
     """
     options = Options().but(name, retry, reconcile)
@@ -96,10 +99,10 @@ def durable(
 
 
 def checked_reconcile(reconcile: object) -> Reconcile | None:
-    """Return *reconcile* if it can be called without arguments.
+    """Return *reconcile* if it can be called without arguments, or if it is None.
 
     Raises:
-        TypeError: It cannot.
+        InvalidReconciler: *reconcile* cannot be called without arguments.
     """
     if reconcile is None:
         return None
@@ -113,11 +116,11 @@ def checked_reconcile(reconcile: object) -> Reconcile | None:
 
 
 class InvalidReconciler(InvalidInput, TypeError):
-    """A reconciler that cannot be called as one; a `TypeError`, as Flink Agents has it."""
+    """A reconciler cannot be called without arguments. A `TypeError`, as in Flink Agents."""
 
 
 def options_of(function: object) -> Options:
-    """Return the options that `durable` set on a function."""
+    """Return the options that `durable` set on a function, or else the default options."""
     return getattr(function, _MARK, None) or Options()
 
 
@@ -125,7 +128,8 @@ def call_name(function: object, options: Options) -> str:
     """Return the name of a call of *function* in its record.
 
     Raises:
-        InvalidInput: *function* is a lambda or nameless, and *options* has no name.
+        InvalidInput: *function* cannot be called; or it is a lambda or has no name, and *options*
+            has no name either.
     """
     if not callable(function):
         raise InvalidInput(f"ctx.durable calls a function, not {function!r}")
@@ -142,7 +146,7 @@ def arguments_digest(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], s
     """Return 16 hex digits that identify the arguments of a call.
 
     Raises:
-        InvalidValue: One of them cannot be stored; the message says how to convert it.
+        InvalidValue: An argument cannot be stored. The message says how to convert it.
     """
     plain: list[Value] = [checked(v, where=f"{name}() argument {i}") for i, v in enumerate(args)]
     named = {k: checked(v, where=f"{name}() argument {k}") for k, v in kwargs.items()}
@@ -150,10 +154,10 @@ def arguments_digest(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], s
 
 
 def returned(name: str, value: object) -> str:
-    """Return the record of a result.
+    """Return the record of the result *value* of the call *name*.
 
     Raises:
-        InvalidValue: It cannot be stored; the message says how to convert it.
+        InvalidValue: *value* cannot be stored. The message says how to convert it.
     """
     try:
         return wire.encode(checked(value, where=f"the result of {name}()"))
@@ -163,7 +167,7 @@ def returned(name: str, value: object) -> str:
 
 
 def raised(error: Exception) -> str:
-    """Return the record of an error: its type, its message, and its arguments if storable."""
+    """Return the record of *error*: its type, message and, if they can be stored, arguments."""
     kind = type(error)
     try:
         args = checked(_arguments(error))
@@ -179,7 +183,7 @@ def raised(error: Exception) -> str:
 
 
 def _arguments(error: Exception) -> list[Any]:
-    """Return the arguments that make an error of this type."""
+    """Return the arguments with which the type of *error* can be called to make an equal error."""
     if isinstance(error, OSError) and len(error.args) == 2 and error.filename is not None:  # noqa: PLR2004 - number and text; file names are attributes
         if error.filename2 is not None:
             return [*error.args, error.filename, None, error.filename2]
@@ -188,7 +192,11 @@ def _arguments(error: Exception) -> list[Any]:
 
 
 def remade(name: str, outcome: str) -> Exception:
-    """Return the error that `raised` recorded, of the same type if it can be rebuilt."""
+    """Return an error like the one that `raised` recorded in *outcome*.
+
+    The error has the same type and message if it can be rebuilt from its arguments. Otherwise it is
+    a `DurableCallFailed`.
+    """
     record = cast("dict[str, Any]", wire.decode(outcome))
     kind = _type(record["module"], record["type"])
     if kind is not None and record["args"] is not None:
@@ -203,7 +211,7 @@ def remade(name: str, outcome: str) -> Exception:
 
 
 def _type(module: str, qualname: str) -> type[Exception] | None:
-    """Return a type of error that is imported already, or None."""
+    """Return the error type with this name, or None if it is not imported in this process."""
     named: object = builtins if module == "builtins" else sys.modules.get(module)
     for part in qualname.split("."):
         named = getattr(named, part, None)
@@ -225,32 +233,35 @@ def _shown(error: Exception) -> str:
 
 
 RECONCILED = 0
-"""Attempts of a call whose reconciler raised: the outcome of the call is unknown."""
+"""The recorded number of attempts if the reconciler of a call raised.
+
+The outcome of that call is unknown.
+"""
 
 
 _INSIDE: ContextVar[str | None] = ContextVar("alveus_durable_call", default=None)
 
 
 class Interrupted(BaseException):
-    """Ends a task whose runner closes; nothing of it is kept, and it begins anew later.
+    """Raised in a task whose runner closes. Nothing of the task is kept; it begins anew later.
 
-    Not an `Exception`, so that no ``except Exception`` of an action catches it.
+    This is not an `Exception`, so that no ``except Exception`` of an action catches it.
     """
 
 
 class Sealable(Protocol):
-    """The context of a task; a durable function may not use it."""
+    """The context of a task, which is sealed while a durable function runs."""
 
     def check_open(self) -> None:
-        """Raise if the context is sealed."""
+        """Raise `Unusable` if the context is sealed."""
         ...
 
     def seal(self, reason: str) -> None:
-        """Make every use raise."""
+        """Make every use of the context raise `Unusable` with *reason*."""
         ...
 
     def reopen(self) -> None:
-        """Make it usable again."""
+        """Make the context usable again."""
         ...
 
 
@@ -258,12 +269,18 @@ class Sealable(Protocol):
 class Calls:
     """The durable calls of one task.
 
+    The position of a call is its number among the calls of the task, from 0.
+
     Attributes:
-        record: Stores a call; the call is durable when it returns.
-        stopping: Set when the runner closes: pauses between attempts end.
-        recorded: The calls of an earlier attempt at the task, by position.
-        retried: The task failed before: its last call, if it raised, is made again.
-        observer: Is called as a call ends, or is replayed.
+        run: The id of the run.
+        ordinal: The number of the task in the run.
+        record: Stores the record of a call, which is durable when the function returns.
+        stopping: A flag that is set when the runner closes. It ends pauses between attempts.
+        recorded: The recorded calls of earlier attempts at the task, by position.
+        retried: Whether the task failed before. If its last recorded call raised, the call is then
+            made again.
+        observer: Is called when a call ends or is replayed.
+        made: The number of calls so far in this attempt.
         coroutines: The coroutines that an async action got to await, with the names of the calls.
     """
 
@@ -284,9 +301,9 @@ class Calls:
     )
 
     def check_awaited(self) -> None:
-        """Refuse the end of an async action that did not await one of its calls.
+        """Raise if an async action has ended and did not await one of its calls.
 
-        That call was never made, though the action looks complete.
+        Such a call was never made, although the action looks complete.
 
         Raises:
             InvalidInput: A call was not awaited.
@@ -305,10 +322,11 @@ class Calls:
             )
 
     def slot(self, function: Callable[..., Any], options: Options, args: Any, kwargs: Any) -> Slot:
-        """Return the slot of the next call, with the record of an earlier attempt.
+        """Return the slot of the next call, with the record of an earlier attempt if one exists.
 
         Raises:
-            NonDeterministicAction: The record is of another call.
+            NonDeterministicAction: The record at this position has another name or other
+                arguments, and `on_mismatch` is "fail".
         """
         name = call_name(function, options)
         digest = arguments_digest(name, args, kwargs, self.salt)
@@ -317,7 +335,11 @@ class Calls:
         return Slot(self, fresh, self._record_of(fresh), options, function, args, kwargs)
 
     def _record_of(self, fresh: DurableCall) -> DurableCall | None:
-        """Return the record of a call; None: it is made for the first time, or made anew."""
+        """Return the earlier record of the call *fresh*, or None if the function is to be called.
+
+        The result is None if no earlier attempt made the call, or if the call is made anew. It is
+        *fresh* if the recorded call's reconciler raised: the reconciler is then called again.
+        """
         recorded = self.recorded.get(fresh.position)
         if recorded is None:
             return None
@@ -337,15 +359,19 @@ class Calls:
         return recorded
 
     def _begin_anew(self, fresh: DurableCall) -> None:
-        """Replace the calls from a position on by the new one there.
+        """Replace the recorded calls from the position of *fresh* on with *fresh*.
 
-        In a separate commit, because calls behind it may be under way.
+        This is a separate commit, because calls at later positions may be in progress.
         """
         self.recorded = {p: call for p, call in self.recorded.items() if p < fresh.position}
         self.record(replace(fresh, truncate=True))
 
     def pause(self, seconds: float) -> None:
-        """Wait before another attempt; raise `Interrupted` when the runner closes."""
+        """Wait before another attempt.
+
+        Raises:
+            Interrupted: The runner closes.
+        """
         if self.stopping.wait(seconds):
             raise Interrupted
 
@@ -359,7 +385,12 @@ class Calls:
 
 @dataclass
 class Slot:
-    """One durable call: its position, its record, and the function to call."""
+    """One durable call with its record and the function to call.
+
+    Attributes:
+        call: The new record of the call.
+        recorded_call: The record of an earlier attempt, or None if there is none.
+    """
 
     calls: Calls
     call: DurableCall
@@ -371,11 +402,11 @@ class Slot:
 
     @property
     def complete(self) -> bool:
-        """Whether the record has the outcome."""
+        """Whether an earlier attempt recorded the outcome."""
         return self.recorded_call is not None and self.recorded_call.status != "pending"
 
     def outcome(self) -> Any:
-        """Return the result of a complete call, or raise its error."""
+        """Return the recorded result of a complete call, or raise the recorded error."""
         recorded = self.recorded_call
         assert recorded is not None  # noqa: S101 - asked for complete ones only
         assert recorded.outcome is not None  # noqa: S101 - the same
@@ -386,11 +417,15 @@ class Slot:
 
     @property
     def reconciles(self) -> bool:
-        """Whether the reconciler is called: an earlier attempt began the call."""
+        """Whether the reconciler is called, because an earlier attempt began the call."""
         return self.recorded_call is not None and self.options.reconcile is not None
 
     def begin(self) -> Callable[[], Any]:
-        """Return the function to call; record that it begins, if a reconciler exists."""
+        """Return the function to call, which is the reconciler if `reconciles` is true.
+
+        If a reconciler exists and an earlier attempt did not begin the call, record that the call
+        begins.
+        """
         if self.options.reconcile is not None:
             if self.recorded_call is not None:
                 return self.options.reconcile
@@ -398,19 +433,19 @@ class Slot:
         return partial(self.function, *self.args, **self.kwargs)
 
     def pause_s(self, error: Exception, tried: int) -> float | None:
-        """Return the seconds until the next attempt; None: the error is final."""
+        """Return the seconds until the next attempt, or None if *error* is final."""
         if self.reconciles or not self.options.retry.should_retry(error, tried):
             return None
         return self.options.retry.pause_s(tried)
 
     def keep(self, value: object) -> Any:
-        """Record a result; return it as a later attempt gets it."""
+        """Record the result *value*, and return it in the form that a later attempt gets."""
         outcome = returned(self.call.name, value)
         self._record(replace(self.call, status="returned", outcome=outcome))
         return wire.decode(outcome)
 
     def keep_error(self, error: Exception, tried: int) -> None:
-        """Record an error as final."""
+        """Record *error* as the final outcome, after *tried* attempts."""
         attempts, outcome = RECONCILED if self.reconciles else tried, raised(error)
         self._record(replace(self.call, status="raised", outcome=outcome, attempts=attempts))
 
@@ -430,7 +465,7 @@ class Durable:
         return "<ctx.durable: call it with a function and its arguments>"
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
-        """Return the result of *function*, new or recorded; in an async action, await it."""
+        """Return the new or recorded result of *function*; async actions get an awaitable."""
         return self._call(function, options_of(function), args, kwargs)
 
     def using(
@@ -440,15 +475,16 @@ class Durable:
         retry: Retry | None = None,
         reconcile: Reconcile | None = None,
     ) -> Callable[..., Any]:
-        """Return ``ctx.durable`` with options that override those of the function.
+        """Return ``ctx.durable`` with options that override the options of the function.
 
         Args:
             name: The name of the call in its record; required for a lambda.
-            retry: How often it is called before its error is final.
-            reconcile: Returns the outcome of a call that was under way when its process died.
+            retry: How often the function is called before its error is final.
+            reconcile: Returns the outcome of a call that was in progress when its process died. It
+                is called without arguments, instead of the function.
 
         Raises:
-            InvalidInput: The name or *retry* cannot be used.
+            InvalidInput: *name* or *retry* cannot be used.
             TypeError: *reconcile* cannot be called without arguments.
         """
         Options().but(name, retry, reconcile)
@@ -511,10 +547,10 @@ class Durable:
 
 
 async def _start(slot: Slot, call: Callable[[], Any]) -> Any:
-    """Return the result of a call; a plain function is called in a thread.
+    """Return the result of *call*; a plain function is called in a thread.
 
-    A cancelled caller, as by a timeout, waits until the function has ended, and its result is
-    recorded: otherwise a later attempt would call it again while it still runs.
+    If the caller is cancelled, for example by a timeout, it waits until the function has ended, and
+    the result is recorded. Otherwise a later attempt would call the function while it still runs.
     """
     if inspect.iscoroutinefunction(call):
         return await call()
@@ -524,14 +560,14 @@ async def _start(slot: Slot, call: Callable[[], Any]) -> Any:
     except asyncio.CancelledError:
         await ended(answer)
         if not answer.cancelled() and answer.exception() is None:
-            with contextlib.suppress(AlveusError):  # not recorded: it is called again
+            with contextlib.suppress(AlveusError):  # not recorded: a later attempt calls it again
                 await to_its_end(slot.keep, answer.result())
         raise
     return await value if inspect.isawaitable(value) else value
 
 
 def check_outside() -> None:
-    """Raise `Unusable` inside a durable function of an async action."""
+    """Raise `Unusable` if the caller is inside a durable function of an async action."""
     name = _INSIDE.get()
     if name is not None:
         raise Unusable(_closed_to(name))
@@ -545,7 +581,7 @@ def _closed_to(name: str) -> str:
 
 
 def refuse_awaitable(value: object, problem: str) -> None:
-    """Raise an error with this message if a result is to be awaited; close it first."""
+    """Close *value* and raise `InvalidInput` with the message *problem* if it is an awaitable."""
     if inspect.isawaitable(value):
         with contextlib.suppress(AttributeError):
             value.close()  # pyright: ignore[reportUnknownMemberType, reportAttributeAccessIssue] - a coroutine has it

@@ -1,4 +1,4 @@
-"""Records the reads and writes of an action, and makes memory events of them."""
+"""The recorder of an action's reads and writes, from which it makes memory events."""
 
 from __future__ import annotations
 
@@ -31,7 +31,12 @@ _LOG = logging.getLogger("alveus.run")
 
 
 class MemoryRecorder:
-    """The reads and writes of one action."""
+    """Records the reads and writes of one action, and makes memory events of them.
+
+    Args:
+        details: The classes of the wanted events, with the detail of each.
+        scope: The memory of the key: changes and reads of other memories are ignored.
+    """
 
     def __init__(self, details: Mapping[type[MemoryEvent], Detail], scope: Scope) -> None:
         self._details, self._scope = details, scope
@@ -43,7 +48,7 @@ class MemoryRecorder:
         self._search_hits: dict[str, dict[str, Value]] = {}
 
     def tree(self, kind: MemoryKind) -> TreeRecorder:
-        """Return the recorder of an exact memory."""
+        """Return the recorder of the exact memory of this kind."""
         reads = SensoryReadEvent if kind is MemoryKind.SENSORY else ShortTermReadEvent
         return self._trees.setdefault(kind, TreeRecorder(reads=reads in self._details))
 
@@ -57,7 +62,7 @@ class MemoryRecorder:
             self._cleared[ref.name] = None
 
     def changed(self, ref: SetRef, item_id: str, stored: StoredItem | None) -> None:
-        """Note the new state of an item; None: it was deleted."""
+        """Note the new state *stored* of an item; None stands for a deleted item."""
         if ref.scope == self._scope and LongTermUpdateEvent in self._details:
             value = None if stored is None else item_of(stored).value
             self._updated.setdefault(ref.name, {})[item_id] = value
@@ -95,7 +100,12 @@ class MemoryRecorder:
     def events(
         self, sensory: Sequence[TreeDelta], short: Sequence[TreeDelta]
     ) -> Iterator[MemoryEvent]:
-        """Yield the events of an ended action, which made these changes of the trees."""
+        """Yield the memory events of the ended action.
+
+        Args:
+            sensory: The changes that the action made to sensory memory.
+            short: The changes that the action made to short-term memory.
+        """
         details = self._details
         for writes, kind, deltas in (
             (SensoryWriteEvent, MemoryKind.SENSORY, sensory),
@@ -132,7 +142,11 @@ class MemoryRecorder:
 def _written(
     kind: type[Written], detail: Detail, deltas: Sequence[TreeDelta], first: dict[Path, int]
 ) -> Iterator[MemoryEvent]:
-    """Yield the event of the writes, if there are any."""
+    """Yield one event of class *kind* for the changes *deltas*; none if there is no write.
+
+    Args:
+        first: The rank of the first write of each path, which orders the values.
+    """
     put: list[tuple[int, str, Value]] = []
     objects: list[str] = []
     deleted: list[str] = []
@@ -158,19 +172,22 @@ def _written(
 
 
 def _rank(path: Path, first: dict[Path, int]) -> int:
-    """Return the rank of the first write of *path*, or of an object above it."""
+    """Return the smallest rank of a first write, of *path* itself or of an object above it."""
     return min(first.get(path[:length], len(first)) for length in range(len(path) + 1))
 
 
 def _leads_on(path: Path, following: Sequence[TreeDelta]) -> bool:
-    """Return whether the next change is below the object at *path*, which it implies."""
+    """Return whether the next change is below the object at *path*, and so implies the object."""
     return any(
         isinstance(delta, (Put, Create)) and delta.path[: len(path)] == path for delta in following
     )
 
 
 def _fitting(pairs: Iterable[tuple[str, Value]], detail: Detail) -> dict[str, Value]:
-    """Return the *pairs* that an event can carry."""
+    """Return the *pairs* as a dict, without values if *detail* is "paths".
+
+    A value that an event cannot carry is left out and logged.
+    """
     if detail == "paths":
         return {path: None for path, _ in pairs}
     fit: dict[str, Value] = {}
@@ -190,7 +207,7 @@ def _sets(noted: dict[str, dict[str, Value]], detail: Detail) -> dict[str, Any]:
 
 
 def path_text(path: Path) -> str:
-    """Return a path as in memory events: dotted, or a JSON list if names contain dots."""
+    """Return the text of a path in memory events: dotted, or a JSON list if a name has a dot."""
     text = ".".join(path)
     if text.count(".") == len(path) - 1 and not text.startswith("["):
         return text
@@ -198,7 +215,10 @@ def path_text(path: Path) -> str:
 
 
 def snapshot(root: MemoryObject, detail: Detail) -> dict[str, Value]:
-    """Return the values of an exact memory that an event can carry."""
+    """Return the paths of an exact memory, with their values if *detail* is "values".
+
+    A value that an event cannot carry is left out and logged.
+    """
     named = (
         (path_text(tuple(path.split(".")) if isinstance(path, str) else path), value)
         for path, value in root.walk()

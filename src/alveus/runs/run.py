@@ -1,4 +1,4 @@
-"""One run: an input, the tasks it leads to, and their progress.
+"""One run: an input, the tasks that the input leads to, and their progress.
 
 Tasks run one after the other, in the order of the events that trigger them. Each is committed as
 one batch. After a crash the committed steps stay, and the next task begins anew.
@@ -48,10 +48,10 @@ from alveus.values.retries import ONCE
 from alveus.values.storable import Value
 
 TRACEBACK_CHARS = 20_000
-"""The characters of a parked run's traceback that are kept, counted from its end."""
+"""The number of characters of a parked run's traceback that are kept, from the end of it."""
 
 RUN_BEGIN = "<run begin>"
-"""The action of the first task of a run whose begin is reported."""
+"""The name of the first task's action if a run sends a `RunBeginEvent` as it begins."""
 
 
 @dataclass(slots=True, eq=False)
@@ -59,9 +59,10 @@ class Finished:
     """A finished piece of work of a run, to be committed.
 
     Attributes:
-        batch: Its progress is a step if a task is done; else the run ends or is parked.
-        did: The effects of the action, if its task is done.
-        follow: The events it sent, each with the actions that it triggers.
+        batch: The changes to commit. They include a `Step` if a task is done or skipped, else a
+            `StatusChange` that ends or parks the run.
+        did: The effects of the action, or None if no action returned.
+        follow: The events of the action that trigger actions, each with the names of these.
     """
 
     batch: Batch
@@ -74,7 +75,9 @@ class Due:
     """A task to be done.
 
     Attributes:
-        bound_action: The action, after its first lookup.
+        ordinal: The number of the task in its run, from 0.
+        action: The name of the action.
+        bound_action: The action of this name, or None before its first lookup.
     """
 
     ordinal: int
@@ -84,16 +87,16 @@ class Due:
 
 
 class LiveRun:
-    """A run in progress, for the owner of its key's lease; used by one thread at a time.
+    """A run in progress. Its process has the lease of the key; one thread at a time uses it.
 
     Attributes:
-        outputs: The outputs of the tasks done by this object, in order.
-        resumed: Some tasks were done before, by another process or before a crash.
-        prepared: The tasks to be done are known.
-        attempt: The number of attempts at the next task here.
-        failures: The number of failed attempts among them.
-        fenced: Another process took over the lease, or ended the run.
-        observer: Is called as actions and durable calls are made, and as the run ends.
+        outputs: The outputs of the tasks that this object did, in order.
+        resumed: Whether some tasks were done before, by another process or before a crash.
+        prepared: Whether the tasks to be done are known.
+        attempt: The number of attempts at the next task by this object.
+        failures: The number of these attempts that failed.
+        fenced: Whether another process took over the lease, or ended the run.
+        observer: Is called for each action and durable call, and when the run ends.
     """
 
     def __init__(self, setup: RunnerSetup, row: Run, *, epoch: int, tree: LeasedTree) -> None:
@@ -116,11 +119,12 @@ class LiveRun:
     # --- progress -----------------------------------------------------------------------------
 
     def prepare(self) -> None:
-        """Find the tasks to be done: all tasks of the input, or the rest after a crash.
+        """Find the tasks to be done: all tasks of the input, or the remaining ones after a crash.
 
         Raises:
-            AgentChanged: The agent lacks an action or event class of the run.
-            Exception: The error of a condition of the agent.
+            AgentChanged: The agent no longer has an event class of the run, or any action for the
+                input.
+            Exception: A condition (``when=``) of the agent raised it.
         """
         engine, row = self.setup.engine, self.row
         event = self._restored(wire.decode(row.event), str(row.id), row.accepted)
@@ -165,7 +169,7 @@ class LiveRun:
 
     @property
     def next_action(self) -> str:
-        """The name of the action of the next task; "" if there is none, or it is unknown."""
+        """The name of the next task's action, or "" if no task is left or none is known yet."""
         return self._due[0].action if self._due and self.prepared else ""
 
     @property
@@ -173,7 +177,7 @@ class LiveRun:
         """The action of the next task.
 
         Raises:
-            AgentChanged: The agent lacks it.
+            AgentChanged: The agent no longer has the action.
             RunTooLong: The run reached its limit of tasks.
         """
         due, limit = self._due[0], self.setup.plan.agent.max_tasks
@@ -199,11 +203,11 @@ class LiveRun:
     # --- the next task ------------------------------------------------------------------------
 
     def begin(self, action: BoundAction, stopping: Flag) -> tuple[Task, Event, RunnerContext]:
-        """Return the next task, ready for `call` or `acall`.
+        """Return the next task with its event and context, ready for `call` or `acall`.
 
         Args:
-            action: The action of the task, from `action`.
-            stopping: Set when the task is to stop waiting.
+            action: The action of the task; pass the property `action`.
+            stopping: A flag that the runner sets when durable calls are to stop waiting.
         """
         due = self._due[0]
         calls = partial(self._calls_for, due.ordinal, action, stopping)
@@ -234,7 +238,7 @@ class LiveRun:
             task.check_awaited()
 
     def _calls_for(self, ordinal: int, action: BoundAction, stopping: Flag) -> Calls:
-        """Return the durable calls of a task; most tasks never use any."""
+        """Return the durable calls of a task. Called at their first use: most tasks have none."""
         recorded, store = self._recorded, self.setup.engine.store
         if recorded is None:
             recorded = store.durable_calls(self.row.id, ordinal)
@@ -253,14 +257,18 @@ class LiveRun:
         )
 
     def _send_begin(self, event: Event, context: RunnerContext) -> None:
-        """Report the content of short-term memory, and pass the input on."""
+        """Send a `RunBeginEvent` with the content of short-term memory, then the input itself."""
         detail = "paths" if self.setup.plan.run_begin == "paths" else "values"
         context.send_event(RunBeginEvent(snapshot(context.short_term_memory, detail), detail))
         assert self._task is not None  # noqa: S101 - its action is under way
         self._task.sent.append(event)  # the input keeps its id
 
     def _record(self, call: DurableCall) -> None:
-        """Store a durable call of the task, in a separate commit; see `Calls`."""
+        """Store a durable call of the task in a separate commit; see `Calls`.
+
+        Raises:
+            StaleRun: Another process took over the lease, or ended the run.
+        """
         self._recorded = None
         try:
             batch = self._batch(replace(call, begin=self._begin), release=False)
@@ -275,10 +283,11 @@ class LiveRun:
         self._begin = None
 
     def done(self, task: Task, *, release: Callable[[], bool]) -> Finished:
-        """Return the finished task of an action that has returned.
+        """Return the finished work of *task*, whose action has returned.
 
         Args:
-            release: Called if the run ends with it: returns whether the lease is released.
+            release: Returns whether the commit is also to release the lease. It is called only if
+                *task* is the last task of the run.
         """
         did = task.close()
         self._task = None
@@ -313,7 +322,7 @@ class LiveRun:
         return Finished(self._batch(step, did, release=is_last and release()), did, follow)
 
     def drop(self) -> None:
-        """Close the context of a task that did not return, and drop its effects."""
+        """Close the context of a task whose action did not return, and drop its effects."""
         if self._task is not None:
             self._task.seal(
                 f"this attempt at action {self.next_action!r} of run {self.row.id} is over; what "
@@ -321,7 +330,7 @@ class LiveRun:
             )
 
     def skipped(self, error: BaseException, *, release: Callable[[], bool]) -> Finished:
-        """Return the finished task of a failed action that its agent skips."""
+        """Return the finished work of a task that failed and is skipped; see `done`."""
         due, is_last = self._due[0], len(self._due) == 1
         step = Step(
             run=self.row.id,
@@ -334,14 +343,14 @@ class LiveRun:
         return Finished(self._batch(step, release=is_last and release()))
 
     def over(self) -> Finished:
-        """Return the end of a run that has no tasks."""
+        """Return the finished work that ends a run without any tasks."""
         return self._turned("done", release=True)
 
     def parked(self, error: BaseException, *, release: bool) -> Finished:
-        """Return the end of a run that *error* parks.
+        """Return the finished work that parks the run because of *error*.
 
         Args:
-            release: Whether the lease is released.
+            release: Whether the commit also releases the lease.
         """
         ordinal = self._due[0].ordinal if self._due else 0
         text = error_record(error, self.next_action, ordinal)

@@ -43,10 +43,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, Value, moment
 
 FEW_LOOKUPS = 8
-"""Most lookups of an action whose wire form is cached: most actions repeat earlier lookups."""
+"""The wire form of up to this many lookups is cached: most actions repeat earlier lookups."""
 
 Lookups: TypeAlias = tuple[tuple[str, tuple[Path, ...]], ...]
-"""The paths that were looked up in each memory, by its name."""
+"""Pairs of the name of a memory and the paths that were looked up in this memory."""
 
 _LOG = logging.getLogger("alveus.run")
 
@@ -56,9 +56,9 @@ class RunInfo:
     """The run of an action.
 
     Attributes:
-        id: Unique in the store.
-        number: Its number among the runs of its agent and key, from 0.
-        attempt: The number of the attempt at the task in this process, from 1.
+        id: The id of the run, unique in the store.
+        number: The number of the run among the runs of its agent and key, from 0.
+        attempt: The number of this attempt at the task in this process, from 1.
     """
 
     id: int
@@ -73,7 +73,7 @@ class RunDraft(Draft):
 
     Args:
         time: The time of the run, in microseconds.
-        recorder: Records the data of memory events. None means that no events are wanted.
+        recorder: Records the data of memory events; pass None if no memory events are wanted.
     """
 
     _writing = _answering = False
@@ -94,7 +94,7 @@ class RunDraft(Draft):
         self.reason = ""
 
     def now(self) -> int:
-        """See `Writer.now`: the time of the run."""
+        """Return the time of the run; see `Writer.now`."""
         return self._time
 
     def write(self, call: WriteCall, *, idempotency_key: str | None = None) -> Value:
@@ -165,12 +165,12 @@ class RunDraft(Draft):
 
 @dataclass(frozen=True, slots=True)
 class RunnerHooks:
-    """The parts that a runner on top of `LocalRunner` replaces.
+    """The functions that a runner on top of `LocalRunner` replaces.
 
     Attributes:
         tree: Makes the tree of a key under a lease, from the ledger, the scope and the epoch.
-        prune_until: Returns the time, in microseconds, until which ended runs may be pruned; None:
-            none may be yet.
+        prune_until: Returns the time, in microseconds, before which ended runs may be pruned, or
+            None if no run may be pruned yet. Without the function no such limit exists.
     """
 
     tree: Callable[[Ledger, Scope, int], LeasedTree] = LeasedTree
@@ -193,12 +193,13 @@ class RunnerSetup:
 
 @dataclass(slots=True, eq=False)
 class TaskEnvironment:
-    """What all tasks of a run share.
+    """The settings, the run and the exact memories that all tasks of a run share.
 
     Attributes:
-        short: Short-term memory; nobody else changes it during the run.
+        row: The run, as the store has it.
+        short: The short-term memory of the key; only this run changes it during the run.
         now: The time of the run, in microseconds.
-        sensory: The sensory memory after the finished tasks; None: it is empty.
+        sensory: The sensory memory after the finished tasks, or None while it is empty.
     """
 
     setup: RunnerSetup
@@ -237,7 +238,10 @@ _OVER = "action {!r} of run {} is over; what is done with its context now would 
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A call of an action: its reads, changes and events so far. For one thread at a time."""
+    """One call of an action, with its reads, changes and events so far.
+
+    Only one thread may use a task at a time.
+    """
 
     env: TaskEnvironment
     action: BoundAction
@@ -258,13 +262,13 @@ class Task:
         return self._made.setdefault("calls", self._make_calls()) if made is None else made
 
     def check_awaited(self) -> None:
-        """Raise if an async action that has ended did not await one of its durable calls."""
+        """Raise `InvalidInput` if an ended async action did not await one of its durable calls."""
         made = self._made.get("calls")
         if made is not None:
             made.check_awaited()
 
     def overlay(self, memory: Literal["sensory", "short"], resolver: Resolver) -> Overlay:
-        """Return the overlay of an exact memory: of the run's, or of the key's."""
+        """Return the overlay of the run's sensory memory, or of the key's short-term memory."""
         overlay = self._made.get(memory)
         if overlay is None:
             self.check_open()
@@ -287,7 +291,7 @@ class Task:
         return [part for part in parts if isinstance(part, Overlay)]
 
     def draft(self) -> RunDraft:
-        """Return the writer of items."""
+        """Return the draft through which the action reads and changes items."""
         draft = self._made.get("draft")
         if draft is None:
             self.check_open()
@@ -300,14 +304,14 @@ class Task:
         return draft
 
     def _name(self) -> bytes:
-        """Return the digest from which the ids of its new items are derived."""
+        """Return the digest from which the ids of the task's new items are derived."""
         setup, row = self.env.setup, self.env.row
         name = (row.scope.space, setup.plan.name, row.scope.key or "", row.number, self.ordinal)
         parts = repr((*name, self.action.name)).encode()
         return blake2b(parts, digest_size=16, key=setup.engine.store.salt()).digest()
 
     def send(self, event: Event) -> None:
-        """Keep an event, which is sent when the task is committed."""
+        """Keep *event*, to be sent when the task is committed."""
         self.check_open()
         self.sent.append(event.sent(self._next_id(), self.env.key, self.env.now))
 
@@ -317,14 +321,14 @@ class Task:
     # --- open and closed ----------------------------------------------------------------------
 
     def check_open(self) -> None:
-        """Raise `Unusable` if the task is sealed: its effects would be lost."""
+        """Raise `Unusable` if the task is sealed: the effects of further use would be lost."""
         if self._reason is not None:
             raise Unusable(self._reason())
         if self.is_async:
             check_outside()
 
     def seal(self, reason: str) -> None:
-        """Make every use raise `Unusable`, until `reopen`."""
+        """Make every use of the task raise `Unusable` with *reason*, until `reopen` is called."""
         self._reason = partial(str, reason)
         self._sealed = [(overlay, overlay.seal(reason)) for overlay in self._overlays()]
         self._close_draft()
@@ -363,7 +367,10 @@ class Task:
         return done
 
     def _read_set(self, overlays: Sequence[Overlay]) -> str | None:
-        """Return the reads in wire form: paths, items by set, searches with their hits."""
+        """Return the paths, items and searches that the action read, in wire form.
+
+        Return None if the action read nothing.
+        """
         draft = self._made.get("draft")
         lookups = tuple([(o.paths.kind, (*paths,)) for o in overlays if (paths := o.lookups)])
         if draft is None or not (draft.read or draft.searched):
@@ -377,7 +384,7 @@ class Task:
 
 
 def _plain(lookups: Lookups) -> dict[str, Value]:
-    """Return the paths that were looked up, by memory, each once."""
+    """Return the looked-up paths by the name of their memory, without duplicates."""
     return {name: [[*path] for path in dict.fromkeys(paths)] for name, paths in lookups}
 
 
@@ -387,7 +394,10 @@ def _cached_lookups(lookups: Lookups) -> str:
 
 
 def _owner(ref: SetRef) -> Value:
-    """Return the owner of a set as a step stores it: a knowledge's name, or None for a key."""
+    """Return the owner of a set as a step stores it.
+
+    The owner is the name of the knowledge. Return None if the set belongs to the run's key.
+    """
     return ref.scope.space if ref.scope.key is None else None
 
 
@@ -396,9 +406,11 @@ class Done:
     """The effects of an action.
 
     Attributes:
-        short: Changes of short-term memory.
-        sensory: Changes of sensory memory.
-        read_set: Its reads, in wire form.
+        sent: The events that the action sent, and the memory events about it.
+        short: The changes of short-term memory.
+        sensory: The changes of sensory memory.
+        draft: The changes of items, or None if the action used no items.
+        read_set: The reads of the action in wire form, or None if it read nothing.
     """
 
     sent: Sequence[Event]
@@ -411,9 +423,9 @@ class Done:
 class RunnerContext(Prompts):
     """The context of an action: the memories of its key, events and durable calls.
 
-    It is valid during one call of the action, in one thread; later uses raise `Unusable`. Reads
-    of exact memory see the state when the action began, reads of items the latest state; both
-    see the changes of the action itself.
+    The context is valid during one call of the action, in one thread; later uses raise `Unusable`.
+    Reads of exact memory return the state when the action began. Reads of items return the latest
+    state. Both include the changes of the action itself.
     """
 
     def __init__(self, task: Task) -> None:
@@ -426,7 +438,7 @@ class RunnerContext(Prompts):
 
     @property
     def sensory_memory(self) -> MemoryObject:
-        """The root of the run's exact memory: empty when the run begins, gone when it ends."""
+        """The root of the run's exact memory, which is empty at the begin and lost at the end."""
         overlay = self._task.overlay("sensory", self)
         return MemoryObject(overlay, overlay.paths.root)
 
@@ -473,11 +485,12 @@ class RunnerContext(Prompts):
     def send_event(self, event: Event) -> None:
         """Send an event when the action has returned and its changes are committed.
 
-        An `OutputEvent` becomes an output of the run; an event triggers the actions of its class.
+        An event triggers the actions of its class. An `OutputEvent` also becomes an output of the
+        run.
 
         Raises:
-            InvalidInput: *event* is no event.
-            InvalidValue: A field of it cannot be stored.
+            InvalidInput: *event* is not an `Event`.
+            InvalidValue: A field of *event* cannot be stored.
         """
         if not isinstance(event, Event):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
@@ -492,13 +505,13 @@ class RunnerContext(Prompts):
 
         The result, or the error, is stored before the action continues. An action that is repeated
         after a crash gets the stored outcome; the function is not called again. An async action
-        awaits it, and *fn* may be async as well. `Durable.using` sets options. A plain *fn* cannot
-        use the context.
+        awaits the call, and *fn* may then be async as well. `Durable.using` sets options. *fn*
+        cannot use the context.
 
         Raises:
             InvalidValue: An argument or the result cannot be stored.
             InvalidInput: *fn* has no stable name.
-            NonDeterministicAction: The action made another call at this position before.
+            NonDeterministicAction: An earlier attempt at the action made a different call here.
         """
         return Durable(self._task.calls, self._task)
 
@@ -507,8 +520,8 @@ class RunnerContext(Prompts):
     ) -> LearnReport:
         """Learn facts from a conversation of the key; see `KeyMemory.learn`.
 
-        It reads messages that earlier actions committed, not messages of this action. The facts are
-        committed at once, apart from the action; a repeated action learns nothing twice.
+        Only messages that earlier actions committed are read, not messages of this action. The
+        facts are committed at once, in a separate commit. A repeated action learns nothing twice.
         """
         self._task.check_open()
         engine, scope = self._task.env.setup.engine, self._task.env.row.scope
@@ -530,12 +543,12 @@ class RunnerContext(Prompts):
 
     @property
     def now(self) -> datetime:
-        """The time of the run, in UTC: equal in all its actions, and after a crash."""
+        """The time of the run, in UTC. All actions of the run get the same, also after a crash."""
         return moment(self._task.env.now)
 
     @property
     def log(self) -> logging.LoggerAdapter[logging.Logger]:
-        """A logger whose lines carry the ids of run and action."""
+        """A logger that adds the agent, the run's id and the action to each line."""
         env = self._task.env
         action = self._task.action.name
         extra = {"agent": env.setup.plan.name, "run": env.row.id, "action": action}

@@ -1,9 +1,9 @@
 """LocalRunner: runs an agent on a memory, each input exactly once.
 
-An input is durable before it is acknowledged. Runs of a key run one after the other, in the order
-of acceptance, across all processes that share the store; different keys run concurrently. The
-changes, events and outputs of an action are committed atomically when it returns. After a crash,
-`start` continues after the last commit, in this process or another one.
+An input is durable before it is acknowledged. The runs of a key take place one after the other, in
+the order of acceptance, across all processes that share the store. Different keys run concurrently.
+The changes, events and outputs of an action are committed atomically when the action returns. After
+a crash, `start` continues after the last commit, in this process or another one.
 """
 
 from __future__ import annotations
@@ -52,36 +52,40 @@ SubmittedInput: TypeAlias = tuple[str, object] | tuple[str, object, str | None]
 """An input: ``(key, value)`` or ``(key, value, event_id)``."""
 
 CONCURRENCY = 16
-"""Keys in work at once: the number of threads for plain actions, and of async actions."""
+"""The default number of keys in work at once: this many threads for plain actions, and this many
+async actions."""
 
 PAUSE_S = 0.002
-"""Seconds between two checks of `run_until_idle` whether others are done."""
+"""Seconds between two checks by `run_until_idle` whether other threads and processes are done."""
 
 CHUNK = 256
-"""The number of inputs of `map` in one commit."""
+"""The number of inputs that `map` accepts in one commit."""
 
 _CLOSED = "this runner was closed; make another one"
 
 OnParked: TypeAlias = Literal["raise", "retry"]
-"""The result of an input whose run is parked: its error, or another try."""
+"""The reaction to an input whose run is parked: raise `RunParked`, or retry the run."""
 
 
 class LocalRunner(ProcessBound):
     """Runs an agent on a memory, in threads of this process.
 
-    Use it in a `with` block. The end of the block waits for the inputs that were submitted here;
-    after an error it does not wait. Unfinished inputs stay in the inbox for the next runner.
+    Use the runner in a `with` block. The end of the block waits for the inputs that were submitted
+    to this runner; after an error it does not wait. Unfinished inputs stay in the inbox for the
+    next runner.
 
     Args:
         agent: A subclass of `Agent`, or an instance of one.
-        memory: The memory of the agent; for the memory of a key, the whole memory of that.
-        name: The name of inbox, run numbers and outputs; by default the agent's name.
-        concurrency: Keys in work at once.
-        retain: The runs that are kept after they ended.
-        hooks: For runners on top of this one.
+        memory: The memory of the agent. With the memory of one key, the runner uses the whole
+            memory that has this key.
+        name: The name under which the store keeps inbox, run numbers and outputs. The default is
+            the name of the agent.
+        concurrency: The largest number of keys in work at once.
+        retain: How long ended runs are kept.
+        hooks: Functions of a runner that is built on top of this one.
 
     Attributes:
-        owner: The name of the owner in the leases of its keys.
+        owner: The name of this runner in the leases of its keys.
     """
 
     def __init__(
@@ -127,12 +131,12 @@ class LocalRunner(ProcessBound):
 
     @property
     def name(self) -> str:
-        """The name of its inbox, run numbers and outputs."""
+        """The name under which the store keeps the inbox, run numbers and outputs."""
         return self._setup.plan.name
 
     @property
     def runs(self) -> Runs:
-        """The runs of the agent: list them, and retry or discard parked ones."""
+        """The runs of the agent: an object that lists them, and retries or discards parked runs."""
         return Runs(self._setup)
 
     # --- inputs -------------------------------------------------------------------------------
@@ -146,19 +150,24 @@ class LocalRunner(ProcessBound):
         at_once: bool = True,
         on_parked: OnParked = "raise",
     ) -> Ticket:
-        """Accept an input durably, to be run in the background; return a ticket for its run.
+        """Accept an input durably, to be run in the background. Return a ticket for the run.
 
         Args:
             value: A storable value, which becomes an `InputEvent`, or an event of a custom class.
-            event_id: A second input of this agent with the same id is not run again.
-            at_once: False: the thread that waits for the ticket runs it, if one waits.
-            on_parked: "retry": if the run of this *event_id* is parked, it tries again, as with
-                `Runs.retry`; use it after the cause is corrected. "raise": it stays parked.
+            event_id: A name of the input. If the agent has accepted an input with this id before,
+                the input is not run again, and the ticket is for the earlier run.
+            at_once: With True, a worker is called for the input. With False, the input is left to a
+                thread that waits for the ticket, or to a worker later.
+            on_parked: What happens if the earlier run with this *event_id* is parked. "retry"
+                retries the run, as `Runs.retry` does; use it after the cause is corrected. With
+                "raise" the run stays parked.
 
         Raises:
-            InvalidName: The key is not a non-empty str.
-            InvalidValue: The value cannot be stored.
-            IdempotencyConflict: The event id was used for another input.
+            InvalidName: *key* is not a non-empty str.
+            InvalidValue: *value* cannot be stored.
+            InvalidInput: The agent has no action for the event, or *on_parked* cannot be used.
+            IdempotencyConflict: *event_id* was used for a different input.
+            StoreClosed: The runner was closed.
         """
         _check_on_parked(on_parked, event_id)
         queued = _input_of(self._setup, key, value, event_id)
@@ -167,7 +176,7 @@ class LocalRunner(ProcessBound):
     def submit_many(self, inputs: Iterable[SubmittedInput]) -> list[Ticket]:
         """Accept inputs, ``(key, value)`` or ``(key, value, event_id)``, all in one commit.
 
-        They run in the background; return their tickets, in order. See `submit`.
+        Return their tickets, in order. The inputs run in the background; see `submit`.
         """
         checked_kind(inputs, Iterable, "inputs are (key, value) each")
         queued = [_input_of(self._setup, *_parts(each)) for each in inputs]
@@ -182,12 +191,15 @@ class LocalRunner(ProcessBound):
         wait_s: float | None = None,
         on_parked: OnParked = "raise",
     ) -> Outputs:
-        """Accept an input, wait for its run, and return the outputs: `submit` and `Ticket.result`.
+        """Accept an input, wait for its run, and return the outputs.
+
+        This is `submit` followed by `Ticket.result`, with the same errors and those below.
 
         Raises:
-            RunParked: Its action failed, or that of a run it waits behind.
-            RunPending: It did not end in *wait_s*; it continues.
-            InvalidInput: An action of the same key calls this, and would wait for itself.
+            RunParked: An action of the run failed, or an action of a run that this run waits
+                behind.
+            RunPending: The run did not end in *wait_s* seconds; it continues.
+            InvalidInput: An action of the same key called this method, and would wait for itself.
         """
         checked_wait(wait_s)
         _check_on_parked(on_parked, event_id)
@@ -221,13 +233,14 @@ class LocalRunner(ProcessBound):
         errors: Literal["raise", "return"] = "raise",
         on_parked: OnParked = "raise",
     ) -> Iterator[Outputs | AlveusError]:
-        """Yield the outputs of inputs, ``(key, value)`` or ``(key, value, event_id)``, in order.
+        """Run inputs, ``(key, value)`` or ``(key, value, event_id)``; yield their outputs in order.
 
-        Accepts them in chunks, a few chunks ahead of the yielded outputs.
+        Inputs are accepted in chunks, a few chunks ahead of the yielded outputs.
 
         Args:
-            errors: "return" yields the error of a run instead of its outputs, and continues.
-            on_parked: See `submit`; for inputs with an event id.
+            errors: With "raise", the error of a run is raised. With "return", the error is yielded
+                instead of the outputs of the run, and the iteration continues.
+            on_parked: See `submit`. It applies to inputs with an event id.
         """
         choice(on_parked, "on_parked", *get_args(OnParked))
         choice(errors, "errors", "raise", "return")
@@ -266,7 +279,7 @@ class LocalRunner(ProcessBound):
         try:
             return self._accepted(inputs, call=call, on_parked=on_parked)
         except BaseException as error:
-            if not isinstance(error, Exception):  # Ctrl-C: they may be accepted
+            if not isinstance(error, Exception):  # Ctrl-C: the inputs may have been accepted
                 self._watch.doubt([queued.scope for queued in inputs])
             raise
 
@@ -298,7 +311,10 @@ class LocalRunner(ProcessBound):
         return tickets
 
     def _retried(self, answer: Accepted) -> Accepted:
-        """Retry the parked run of a repeated input; return the run that has the input now."""
+        """If the input is repeated and its run is parked, retry the run.
+
+        Return the answer with the run that has the input from now on.
+        """
         row = self._store.run(answer.run) if answer.repeated and answer.run else None
         if row is None or row.status != "parked":
             return answer
@@ -319,10 +335,10 @@ class LocalRunner(ProcessBound):
         return ticket
 
     def _line_up(self, queued: QueuedInput, answer: Accepted, *, call: bool) -> bool:
-        """Queue an input here, or wait for the owner of its key; the scheduler's lock is held.
+        """Add an input to the lane of its key. The caller holds the scheduler's lock.
 
-        A repeated one too: the process that accepted it first may have died, or may die. Return
-        whether its run may have ended already.
+        A repeated input is added too, because the process that accepted it first may have died.
+        Return whether the run of the input may have ended already.
         """
         maybe_done, scope = False, queued.scope
         scheduler = self._executor.scheduler
@@ -344,7 +360,10 @@ class LocalRunner(ProcessBound):
     # --- waiting for outputs ------------------------------------------------------------------
 
     def wait(self, ticket: Ticket, wait_s: float | None) -> None:
-        """Wait until a ticket is done, and do tasks of its key meanwhile; see `Ticket.result`."""
+        """Wait until a ticket is done; see `Ticket.result`.
+
+        Without a time limit, the calling thread does tasks of the ticket's key meanwhile.
+        """
         checked_wait(wait_s)
         FORKS.check_handle(self._generation)
         deadline = None if wait_s is None else time.monotonic() + wait_s
@@ -361,7 +380,17 @@ class LocalRunner(ProcessBound):
         scheduler.nudge()
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
-        """Raise if a ticket cannot be done, or *left_s*, the rest of its time, is used up."""
+        """Raise if the run of a ticket cannot end, or if no time is left to wait.
+
+        Args:
+            wait_s: The longest wait in seconds, for the message; None sets no limit.
+            left_s: The seconds that are left of the wait.
+
+        Raises:
+            RunParked: The run waits behind a parked run.
+            RunPending: *left_s* is not above 0, and the ticket is not done.
+            InvalidInput: An action of the same key waits for the ticket.
+        """
         FORKS.check_handle(self._generation)
         self._registry.stir.set()
         scope = Scope(self._setup.space, ticket.key)
@@ -381,16 +410,17 @@ class LocalRunner(ProcessBound):
         """Yield outputs of the agent in the order of their commits, from all its runners.
 
         Args:
-            consumer: The name of a reader whose position is stored: it continues there. The
-                position moves past an output when the next one is requested, so an output in
-                process at a crash comes again; `Output.position` can serve as its idempotency key.
-                Outputs that a named consumer has not read are never pruned.
-            after: Without a consumer: the position after which the outputs begin.
-            wait_s: Seconds to wait for more outputs before the end; None: for ever.
+            consumer: The name of a reader whose position is stored, so that it continues there. The
+                position moves past an output when the next output is requested. So an output that
+                was being processed at a crash comes again; `Output.position` can serve as an
+                idempotency key. Outputs that a named consumer has not read are never pruned.
+            after: The position after which the outputs begin, if *consumer* is None.
+            wait_s: The seconds to wait for another output before the iteration ends. With None it
+                goes on until the runner is closed.
 
         Raises:
             OutputsPruned: Outputs past *after* are no longer kept.
-            InvalidInput: *after* with a consumer, or an argument that cannot be used.
+            InvalidInput: Both *consumer* and *after* were passed, or an argument cannot be used.
         """
         return self._registry.reader.stream(consumer, after, wait_s)
 
@@ -399,7 +429,10 @@ class LocalRunner(ProcessBound):
     def start(self) -> None:
         """Start the work on waiting inputs, and on runs that a crash left unfinished.
 
-        The first use of the runner calls it; later calls do nothing.
+        The first use of the runner calls this method; later calls do nothing.
+
+        Raises:
+            StoreClosed: The runner was closed.
         """
         if self._closed:
             raise StoreClosed(_CLOSED)
@@ -420,12 +453,12 @@ class LocalRunner(ProcessBound):
     def run_until_idle(self) -> None:
         """Work until no input of the agent waits, from this process or another one.
 
-        Also waits for tasks in other processes. Parked runs, and those behind them, stay.
+        Tasks in other processes are waited for too. Parked runs, and the runs behind them, stay.
         """
         self._run_until_idle(Flag())
 
     def _run_until_idle(self, stop: Flag) -> None:
-        """Work until then, or until *stop* is set and the current action has ended."""
+        """Do `run_until_idle`, or end when *stop* is set and the current action has ended."""
         refuse_in_runner(self.owner, "wait until all is done")
         self.start()
         while not stop.is_set():
@@ -443,8 +476,8 @@ class LocalRunner(ProcessBound):
         """Run inputs of all processes until *stop* is set or the runner is closed.
 
         Args:
-            stop: A `threading.Event`, or an object with its `is_set`. It is polled: the handler of
-                a signal may set it.
+            stop: A `threading.Event`, or another object with a method `is_set`. It is polled, so
+                the handler of a signal may set it.
         """
         if stop is not None and not hasattr(stop, "is_set"):
             raise InvalidInput(f"stop must be a threading.Event, not {short_repr(stop)}")
@@ -462,8 +495,8 @@ class LocalRunner(ProcessBound):
     def prune(self) -> int:
         """Delete the ended runs that `retain` no longer keeps; return the number of runs.
 
-        In steps of one short transaction each, with other writes between them. The runner also
-        does this in the background.
+        The work is done in short transactions, with other writes between them. The runner also
+        prunes in the background.
         """
         done = 0
         while some := self._watch.prune():
@@ -473,12 +506,16 @@ class LocalRunner(ProcessBound):
     # --- the end ------------------------------------------------------------------------------
 
     def close(self, wait_s: float | None = 10) -> None:
-        """Wait up to *wait_s* for tasks in progress, and release the keys; may be called twice.
+        """Wait for tasks in progress, and release the keys; may be called twice.
 
-        None waits without limit. Unfinished inputs stay in the inbox.
+        Unfinished inputs stay in the inbox.
+
+        Args:
+            wait_s: The longest wait in seconds; None sets no limit.
 
         Raises:
-            InvalidInput: *wait_s* is no number of seconds, or an action of this runner calls this.
+            InvalidInput: *wait_s* is not a number of seconds, or an action of this runner called
+                this method.
         """
         checked_wait(wait_s)
         refuse_in_runner(self.owner, "close its runner: set the stop= of serve()")
@@ -497,7 +534,7 @@ class LocalRunner(ProcessBound):
             self._watch.end(inf if wait_s is None else wait_s)
             self._ended = True
         finally:
-            if begins:  # ended, or interrupted and to be ended once more
+            if begins:  # it has ended, or Ctrl-C came and `close` may be called once more
                 self._is_ending = False
 
     def __enter__(self) -> Self:
@@ -514,7 +551,7 @@ class LocalRunner(ProcessBound):
             self.close()
 
     def _unfinished(self) -> Iterator[Ticket]:
-        """Yield the tickets of runs that were submitted here and have not ended."""
+        """Yield one ticket of each run that has not ended and was submitted to this runner."""
         waited: set[int] = set()
         while tickets := [t for t in self._registry.waiting() if t.run not in waited]:
             for ticket in tickets:
@@ -526,7 +563,7 @@ class LocalRunner(ProcessBound):
     async def asubmit(
         self, key: str, value: object, *, event_id: str | None = None, on_parked: OnParked = "raise"
     ) -> Ticket:
-        """Accept an input; see `submit`."""
+        """Accept an input, and return a ticket for the run; see `submit`."""
         return await self._calls.run(
             lambda: self.submit(key, value, event_id=event_id, on_parked=on_parked)
         )
@@ -546,18 +583,18 @@ class LocalRunner(ProcessBound):
         return await ticket.aresult(wait_s)
 
     async def arun_until_idle(self) -> None:
-        """Work until no input waits any more; see `run_until_idle`."""
+        """Work until no input of the agent waits; see `run_until_idle`."""
         stop = Flag()
         answer = asyncio.wrap_future(self._calls.submitted(partial(self._run_until_idle, stop)))
         try:
             await asyncio.shield(answer)
         except asyncio.CancelledError:
-            stop.set()  # it stops after the current action; nobody waits for that
+            stop.set()  # the work stops after the current action; nobody waits for that
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())
             raise
 
     async def aclose(self, wait_s: float | None = 10) -> None:
-        """Close, also if this is cancelled; see `close`."""
+        """Close the runner, even if the caller is cancelled meanwhile; see `close`."""
         await run_to_its_end(partial(self.close, wait_s))
 
     async def __aenter__(self) -> Self:
@@ -588,12 +625,12 @@ def _check_on_parked(on_parked: object, event_id: str | None) -> None:
 
 
 def _input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None) -> QueuedInput:
-    """Return the input with a value or an event.
+    """Return *value*, a plain value or an event, as an input for the store.
 
     Raises:
-        InvalidName: The key is not a non-empty str.
-        InvalidValue: The value cannot be stored.
-        InvalidInput: The agent has no action for such an event.
+        InvalidName: *key* or *event_id* is not a non-empty str.
+        InvalidValue: *value* cannot be stored.
+        InvalidInput: The agent has no action for this class of event.
     """
     scope = _scope(setup.space, checked_name(key, "a key"))
     event = value if isinstance(value, Event) else InputEvent(value)
@@ -618,11 +655,11 @@ def _input_of(setup: RunnerSetup, key: str, value: object, event_id: str | None)
 
 
 _scope = lru_cache(1024)(Scope)
-"""Returns one `Scope` object for each key: a busy key needs hundreds at once."""
+"""Returns the same `Scope` object for the same key: a busy key needs hundreds at once."""
 
 
 def _parts(each: tuple[Any, ...]) -> tuple[str, object, str | None]:
-    """Return key, value and event id of an input of `LocalRunner.map`."""
+    """Return the key, value and event id (or None) of an input of `LocalRunner.map`."""
     if not isinstance(each, tuple) or len(each) not in (2, 3):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"map takes (key, value) or (key, value, event_id), not {short_repr(each)}"

@@ -1,8 +1,8 @@
-"""The scheduler of a runner: its lanes, the ready ones among them, and its workers.
+"""The scheduler of a runner: its lanes, the ready lanes among them, and its workers.
 
-A worker takes ready lanes one after the other; `alveus.runs.runner.task_executor` does their tasks.
-One worker is enough while actions are quick. Before an action that is slow, or of unknown speed, it
-calls another.
+A lane is the queue of one agent and key. A worker is a thread that takes ready lanes one after the
+other; `alveus.runs.runner.task_executor` does their tasks. One worker is enough while actions are
+quick. Before an action that is slow, or of unknown speed, a worker calls another one.
 
 Ctrl-C may interrupt a worker in the main thread anywhere. So each change here may be made twice,
 and a lane is added to its new collection before it leaves the old one: `TaskExecutor.once` repeats
@@ -37,7 +37,7 @@ from alveus.values.lazy_dataclass import dataclass
 
 
 def owner_name(engine: Engine) -> str:
-    """Return a name of an owner of leases, unique among open runners."""
+    """Return a name for a runner as the owner of leases, unique among open runners."""
     try:
         return engine.owners.pop()
     except IndexError:
@@ -58,14 +58,14 @@ class LaneState(Enum):
 
 @dataclass(slots=True, eq=False)
 class Shift:
-    """One period of work of a thread.
+    """One period of work of a thread, which ends with a commit of its group.
 
     Attributes:
-        lanes: The lanes that it took.
-        group: Lanes with a finished task that is not committed yet.
-        since: The begin of the current action, by `time.perf_counter`.
-        slow: It is held up: other workers take the ready lanes.
-        cut_short: Ctrl-C came: the event loop takes no lane from it.
+        lanes: The lanes that the shift took.
+        group: The lanes with a finished task that is not committed yet.
+        since: The begin of the current action, by `time.perf_counter`; infinite between actions.
+        slow: Whether the thread is held up, so that other workers take the ready lanes.
+        cut_short: Whether Ctrl-C came, so that the event loop takes no lane from the shift.
     """
 
     lanes: list[LiveLane] = field(default_factory=list["LiveLane"])
@@ -76,37 +76,40 @@ class Shift:
 
 
 TURN_S = (1.0, 8.0)
-"""Shortest and longest time that a key with a never empty queue is kept. Then a commit releases its
-lease: other processes, which poll every `watcher.POLL_S`, may wait for the key."""
+"""Shortest and longest time, in seconds, that a process keeps a key whose queue is never empty.
+Then a commit releases the lease: other processes, which poll every `watcher.POLL_S`, may wait for
+the key."""
 
 REST_S = 0.12
-"""Seconds before a process that gave way takes the key again: twice the longest poll of others."""
+"""Seconds before a process takes a key again that it left to others: twice their longest poll."""
 
 PAGE = 100
-"""The number of waiting runs in one read."""
+"""The largest number of waiting runs in one read."""
 
 
 @dataclass(slots=True, eq=False)
 class LiveLane:
-    """The queue of one key.
+    """The queue of one agent and key, as this process knows it.
 
     Attributes:
-        lease: The right to run the key, while this process has it.
-        returned: The epoch of the last lease that was released, or will be by a commit under way.
-        shift: The shift that took it last; None: the watch commits its finished task.
-        news: The number of inputs accepted here.
-        idle_since: The time when it last had nothing to do, or got an input behind a parked run; by
-            the monotonic clock.
+        lease: The right to run the key, or None while this process does not have it.
+        returned: The epoch of the last lease that was released, or will be by a commit in progress.
+        shift: The shift that took the lane last. None if the watch took the lane over from a worker
+            that is held up, to commit its finished task.
+        news: The number of inputs for the key that this process accepted.
+        idle_since: The time, by the monotonic clock, when the lane last ran out of work, or got an
+            input behind a parked run.
         waiting: The next runs, as far as they are known, in order.
-        known_up_to: `waiting` has every waiting run up to this number; None: unknown.
-        complete: No waiting run is known that is not in `waiting`.
+        known_up_to: `waiting` has every waiting run up to this number; None if this is unknown.
+        complete: Whether `waiting` has all waiting runs that this process knows of.
+        run: The current run.
         pending: The finished work that is not committed yet.
-        conflicts: How often the task was repeated because another writer changed its items.
-        hindered: How often in a row the store could not serve it.
-        stuck: The parked run that the others wait behind.
-        failure: The error of an async action that nobody has handled yet.
-        tree: The cached state of the key's tree under the lease.
-        gave_way: The epoch of the last lease that was released though runs were waiting.
+        conflicts: How often the task was repeated because another writer changed items it used.
+        hindered: How often in a row the store could not serve the lane.
+        stuck: The parked run that later runs wait behind.
+        failure: The error of the async action that ended last, until a worker handles it.
+        tree: The cached state of the key's tree, which is valid under the lease.
+        gave_way: The epoch of the last lease that was released although runs were waiting.
     """
 
     scope: Scope
@@ -130,17 +133,19 @@ class LiveLane:
     _turn: tuple[int, float, float] = (0, 0.0, 0.0)
 
     def add(self, row: Run, *, first: bool) -> bool:
-        """Add a run that was just accepted; *first*: no earlier one waits or is parked.
+        """Add a run that was just accepted. The caller holds the lock of the scheduler.
 
-        Return False if the run was noticed before, and may be done by now. The lock of the
-        scheduler is held.
+        Return False if the lane had read the run from the store before; it may be done by now.
+
+        Args:
+            first: Whether no earlier run of the key waits or is parked.
         """
         self.news += 1
         if self.known_up_to is not None and row.number <= self.known_up_to:
             return False
         if self.stuck is not None:
             self.idle_since = time.monotonic()
-            return True  # read with the others, when the parked one is gone
+            return True  # read from the store with the others, when no parked run is in front
         if first or (self.known_up_to is not None and row.number == self.known_up_to + 1):
             self.waiting.append(row)
             self.known_up_to = row.number
@@ -149,14 +154,14 @@ class LiveLane:
         return True
 
     def lend(self, lease: Lease | None) -> None:
-        """Note a lease, unless it was released."""
+        """Keep *lease* for the lane, unless it is None or was released already."""
         if lease is not None and lease.epoch > self.returned:
             self.lease = lease
 
     def gives_way(self, epoch: int) -> bool:
-        """Return whether the lease of this epoch was held so long that it must be released.
+        """Return whether the lease with this epoch was held so long that it must be released.
 
-        If no other process took it the last time, the next turn is twice as long.
+        If no other process took the lease the last time, this process holds it twice as long.
         """
         now, (shortest, longest) = time.monotonic(), TURN_S
         turn_epoch, began, length = self._turn
@@ -172,32 +177,35 @@ class LiveLane:
 
     @property
     def rests(self) -> bool:
-        """Whether the key is left to others for a moment."""
+        """Whether this process has released the key for a moment, for other processes."""
         return self.state is LaneState.LATER and self.gave_way == self.returned != 0
 
     def lose(self) -> None:
-        """Forget everything that depended on the lease."""
+        """Drop the lease and everything that depended on it."""
         self.lease, self.run, self.pending, self.failure = None, None, None, None
         self.refresh()
 
     def drop_run(self, outcome: Outcome) -> None:
-        """Forget the current run: it ended, or is continued later."""
+        """Drop the current run, which has ended or is continued later."""
         run, self.run = self.run, None
         if run is not None:
             run.observer.end(outcome)
 
     def refresh(self) -> None:
-        """Forget the waiting runs, to be read again; the lock of the scheduler is held."""
+        """Forget the waiting runs, so that they are read again.
+
+        The caller holds the lock of the scheduler.
+        """
         self.known_up_to, self.complete, self.stuck, self.tree = None, False, None, None
         self.waiting.clear()
 
     def load(self, store: Store, agent: str, on_failed: OnFailed, lock: HandleLock) -> None:
-        """Read the waiting runs, and the parked one in front of them (`stuck`), if any."""
+        """Read the waiting runs, and the parked run in front of them (`stuck`) if there is one."""
         news, past_parked = self.news, on_failed == "next"
         rows = store.queued_runs(agent, self.scope, past_parked=past_parked, limit=PAGE)
         with lock:
             if self.news != news:
-                self.known_up_to = None  # the rows may lack inputs that were accepted meanwhile
+                self.known_up_to = None  # *rows* may lack inputs that were accepted meanwhile
             self.stuck = None
             self.waiting.clear()
             for row in rows:
@@ -212,26 +220,29 @@ class LiveLane:
 
 
 LANES = 1000
-"""The number of idle lanes, and of parked ones, that are kept."""
+"""Idle or parked lanes are dropped if there are more lanes, or more parked lanes, than this."""
 
 IDLE_S = 5.0
-"""Seconds that an idle lane is kept: the answer to an input may be under way to it."""
+"""Seconds that an idle lane is kept at least, because an input that the store has just accepted may
+be about to be added."""
 
 HELD_S = 0.02
 """Seconds after which an action that was expected to be quick counts as slow."""
 
 
 class Scheduler:
-    """Lanes and workers. Any thread may call any method.
+    """Holds the lanes of a runner, and starts its workers. Any thread may call any method.
 
     Args:
-        work: Does tasks of ready lanes, in a worker.
-        stir: Set to wake the watch, which helps workers that are held up.
+        name: The name of the agent, for the names of the threads.
+        work: Does tasks of ready lanes. Workers call it again and again.
+        concurrency: The largest number of workers, and of async actions in progress.
+        stir: The flag that wakes the watch, the thread that helps if workers are held up.
 
     Attributes:
         lock: Guards the state of the lanes and of the scheduler.
-        stopping: Set when no new task may begin.
-        unwatched: The watch rests, and does not call `look_after`.
+        stopping: A flag that is set when no new task may begin.
+        unwatched: Whether the watch rests, and does not call `look_after`.
     """
 
     def __init__(
@@ -259,10 +270,11 @@ class Scheduler:
     # --- ready lanes --------------------------------------------------------------------------
 
     def make_ready(self, lane: LiveLane, *, call: bool = True) -> None:
-        """Mark a lane as ready; the lock is held.
+        """Mark a lane as ready. The caller holds the lock.
 
         Args:
-            call: Call a worker if none is about to look; otherwise the caller does the work.
+            call: Whether to call a worker if none is about to take lanes. Pass False if the calling
+                thread will do the task.
         """
         self._ready[lane] = None
         lane.state = LaneState.READY
@@ -274,26 +286,27 @@ class Scheduler:
             self.attend()
 
     def attend(self) -> None:
-        """Wake the watch, if it rests."""
+        """Wake the watch if it rests."""
         if self.unwatched:
             self.unwatched = False
             self._stir.set()
 
     def _call_worker(self) -> None:
-        """Wake a worker, or start one; the lock is held."""
+        """Wake an idle worker, or start a worker. The caller holds the lock."""
         if self._idle:
             self._work.notify()
         elif len(self._threads) < self.concurrency and not self.stopping.is_set():
             name = f"alveus-{self._name}-{len(self._threads)}"
             thread = threading.Thread(target=self._serve, name=name, daemon=True)
-            if began(thread):  # otherwise the watch calls one later
+            if began(thread):  # otherwise the watch calls a worker later
                 self._threads.append(thread)
 
     def look_after(self) -> tuple[float | None, list[LiveLane]]:
-        """Make lanes ready whose time has come, and replace workers that are held up.
+        """Make the lanes ready whose next try is due, and replace workers that are held up.
 
-        To be called periodically. Return the seconds until the time of the next lane, and the lanes
-        whose finished tasks the caller is to commit for workers that are held up.
+        To be called periodically. Return the seconds until the next try is due, or None if no lane
+        waits for a try; and the lanes whose finished tasks the caller must commit, because their
+        workers are held up.
         """
         with self.lock:
             now = time.monotonic()
@@ -310,7 +323,11 @@ class Scheduler:
             return (self._later[0][0] - now if self._later else None), taken_over
 
     def _held_up(self, shift: Shift) -> list[LiveLane]:
-        """Note a worker that is held up, and take its group over; the lock is held."""
+        """Return the group of a shift that is found to be held up, and mark the shift as slow.
+
+        Return an empty list if the shift is not held up, or was marked before. The caller holds the
+        lock.
+        """
         if shift.slow or time.perf_counter() - shift.since < HELD_S:
             return []
         shift.slow = True
@@ -321,9 +338,9 @@ class Scheduler:
         return taken_over
 
     def forget_parked(self, *, but: Container[str | None]) -> None:
-        """Drop lanes whose next run is parked, if there are many, except the lanes of some keys.
+        """If many lanes have a parked run next, drop them, except the lanes of the keys in *but*.
 
-        The store reports their waiting runs again after a retry or discard of the parked one.
+        When the parked run is retried or discarded, the store reports the waiting runs again.
         """
         with self.lock:
             parked = [v for v in self.lanes.values() if v.state is LaneState.PARKED]
@@ -338,7 +355,7 @@ class Scheduler:
 
     @property
     def quiet(self) -> bool:
-        """Whether no lane is ready, in work, or waiting for its next try."""
+        """Whether no lane is ready, has a task in progress, or waits for its next try."""
         if self._ready or self._taken or self._away or self._queued_away:
             return False
         return not any(lane.state is LaneState.LATER for _, _, lane in self._later)
@@ -359,7 +376,7 @@ class Scheduler:
             self._do()
 
     def nudge(self) -> None:
-        """Call a worker for ready lanes, because the calling thread stops working."""
+        """Call a worker if lanes are ready, because the calling thread will not do their tasks."""
         with self.lock:
             if self._ready and not self._quick:
                 self._call_worker()
@@ -370,9 +387,10 @@ class Scheduler:
         return len(self._shifts) >= self.concurrency
 
     def enter(self, shift: Shift, only: LiveLane | None = None) -> bool:
-        """Begin to work, and take a lane if one is named; return False if that is not possible.
+        """Begin a shift, and take the lane *only* if it is not None.
 
-        The limit of workers may be reached, or the lane not be ready.
+        Return False, and begin nothing, if the limit of workers is reached, if no new task may
+        begin, or if *only* is not ready.
         """
         with self.lock:
             if self._is_full or self.stopping.is_set():
@@ -392,7 +410,7 @@ class Scheduler:
             self._shifts.discard(shift)
 
     def cut_short(self, shift: Shift) -> list[LiveLane]:
-        """End a shift in which Ctrl-C came; return the lanes that it still has."""
+        """End a shift that Ctrl-C interrupted. Return the lanes that the shift still has."""
         self.exit(shift)
         with self.lock:
             shift.cut_short = True
@@ -403,7 +421,7 @@ class Scheduler:
             ]
 
     def take(self, shift: Shift) -> LiveLane | None:
-        """Take the lane that became ready first; None: none is ready."""
+        """Take the lane that became ready first, and return it; return None if none is ready."""
         with self.lock:
             if not self._ready:
                 return None
@@ -418,7 +436,7 @@ class Scheduler:
         self._ready.pop(lane, None)
 
     def begin_slow(self, shift: Shift) -> None:
-        """Call another worker if lanes are ready: the calling one is now held up."""
+        """Note that the calling worker is held up. If lanes are ready, call another worker."""
         with self.lock:
             shift.slow = True
             self._quick.discard(shift)
@@ -434,7 +452,7 @@ class Scheduler:
     # --- putting lanes down -------------------------------------------------------------------
 
     def leave(self, lane: LiveLane, state: LaneState) -> None:
-        """Put a taken lane down."""
+        """Put a taken lane down, in the given state."""
         with self.lock:
             self._taken.discard(lane)
             if state is LaneState.READY:
@@ -443,14 +461,14 @@ class Scheduler:
                 lane.state = state
 
     def leave_ready(self, lanes: Sequence[LiveLane]) -> None:
-        """Put taken lanes down that have more to do."""
+        """Put down taken lanes that have more to do, and make them ready."""
         with self.lock:
             for lane in lanes:
                 self._taken.discard(lane)
                 self.make_ready(lane)
 
     def put_down(self, lane: LiveLane) -> None:
-        """Put a lane down whose lease was released; make it ready if it has more to do by now."""
+        """Put down a lane whose lease was released; make it ready if new inputs came meanwhile."""
         with self.lock:
             self._taken.discard(lane)
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
@@ -464,14 +482,17 @@ class Scheduler:
                 lane.state = LaneState.IDLE
 
     def rest(self, lane: LiveLane) -> None:
-        """Put a lane down whose lease was released for other processes, though runs are waiting."""
+        """Put down a lane whose lease was released for other processes though runs are waiting.
+
+        The lane is ready again after `REST_S`.
+        """
         with self.lock:
             if lane.lease is not None and lane.lease.epoch <= lane.returned:
                 lane.lease = None
         self.put_off(lane, REST_S)
 
     def put_off(self, lane: LiveLane, pause_s: float) -> None:
-        """Put a lane down, to be ready again after *pause_s*."""
+        """Put a lane down, to be ready again after *pause_s* seconds."""
         due = time.monotonic() + pause_s
         with self.lock:
             heapq.heappush(self._later, (due, next(self._numbers), lane))
@@ -479,9 +500,11 @@ class Scheduler:
             self._taken.discard(lane)
 
     def send_away(self, lane: LiveLane, shift: Shift) -> bool:
-        """Put a lane down whose next action is async; return whether it may run now.
+        """Hand a lane whose next action is async from its shift to the event loop.
 
-        Called in the thread of the event loop, which has the lane from now on.
+        Called in the thread of the event loop. Return True if the action may run now. Return False
+        if the limit of async actions is reached, so that the lane waits until `come_back` returns
+        it, or if the shift no longer has the lane.
         """
         with self.lock:
             if lane.state is not LaneState.TAKEN or lane.shift is not shift or shift.cut_short:
@@ -495,7 +518,13 @@ class Scheduler:
             return True
 
     def come_back(self, lane: LiveLane, *, abandoned: bool) -> LiveLane | None:
-        """Continue with a lane; return the next waiting one for the event loop, if any."""
+        """Note that the async action of a lane ended, and make the lane ready.
+
+        Return the next lane whose async action may run now, or None if none waits.
+
+        Args:
+            abandoned: Whether the action was cancelled; the lane is then not made ready.
+        """
         with self.lock:
             self._away.discard(lane)
             if abandoned:
@@ -517,7 +546,7 @@ class Scheduler:
             self._work.notify_all()
 
     def join(self, wait_s: float) -> bool:
-        """Wait up to *wait_s* for the tasks in progress; return whether all ended."""
+        """Wait up to *wait_s* seconds for tasks and workers to end; return whether all ended."""
         deadline = time.monotonic() + wait_s
         while (self._taken or self._away) and time.monotonic() < deadline:
             time.sleep(0.005)
@@ -530,13 +559,13 @@ class Scheduler:
         return not (self._taken or self._away or any(thread.is_alive() for thread in others))
 
     def leases(self) -> list[Lease]:
-        """Return the known leases of this process."""
+        """Return the leases that the lanes of this runner have."""
         with self.lock:
             return [lane.lease for lane in self.lanes.values() if lane.lease is not None]
 
 
 def drained(group: deque[LiveLane]) -> list[LiveLane]:
-    """Remove all lanes of *group*, and return them; two threads may call this concurrently."""
+    """Remove all lanes from *group*, and return them; two threads may call this concurrently."""
     lanes: list[LiveLane] = []
     with suppress(IndexError):
         while True:

@@ -1,7 +1,8 @@
 """The work of a runner: it calls the actions of lanes, and commits tasks in groups.
 
-The number of tasks in a commit depends on how long their actions take. Async actions run
-concurrently on one event loop, in a separate thread.
+A lane is the queue of one agent and key; see `alveus.runs.runner.scheduler`. The number of tasks in
+a commit depends on how long their actions take. Async actions run concurrently on one event loop,
+in a separate thread.
 """
 
 from __future__ import annotations
@@ -50,18 +51,19 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 CLEAN_UP_S = 1.0
-"""Seconds that cancelled actions have to end."""
+"""Longest wait for cancelled async actions to end, in seconds."""
 
 
 class ActionThreads(ThreadPoolExecutor):
     """A pool of daemon threads that run calls in the context of the calling action.
 
-    `asyncio.to_thread` passes the context on, ``loop.run_in_executor(None, …)`` does not. Python
-    waits for the threads of other pools as it ends; calls in these threads are abandoned.
+    With another pool, ``loop.run_in_executor(None, …)`` would not pass the context on, as
+    `asyncio.to_thread` does. When Python ends, it waits for the threads of other pools, but
+    abandons the calls in these threads.
 
     Args:
         most: The largest number of threads.
-        name: The name of each thread, before its number.
+        name: The prefix of the name of each thread; a number follows.
     """
 
     def __init__(self, most: int, name: str) -> None:
@@ -91,7 +93,7 @@ class ActionThreads(ThreadPoolExecutor):
     def _serve(self) -> None:
         while (asked := self._calls.get()) is not None:
             _do(*asked)
-            del asked  # and what it refers to
+            del asked  # and the objects to which it refers
             with self._lock:
                 self._free += 1
 
@@ -140,7 +142,9 @@ class EventLoopThread:
         self._running: set[asyncio.Task[None]] = set()
 
     def begin(self) -> None:
-        """Start the thread, unless it runs or was stopped; before the first coroutine.
+        """Start the thread; do nothing if it was started or stopped before.
+
+        The first coroutine needs the thread.
 
         Raises:
             Unavailable: No thread or no loop can be started.
@@ -157,7 +161,12 @@ class EventLoopThread:
             raise Unavailable(f"no async action can run: {problems[0]}") from problems[0]
 
     def _run(self, is_known: Flag, problems: list[OSError]) -> None:
-        """Make and run the loop until it is stopped; interrupts do not come in this thread."""
+        """Make the loop, and run it until it is stopped.
+
+        Args:
+            is_known: Set when the loop runs, or cannot be made.
+            problems: Gets the error if the loop cannot be made.
+        """
         try:
             loop = asyncio.new_event_loop()
         except OSError as error:  # too many files are open
@@ -185,7 +194,8 @@ class EventLoopThread:
     def call(self, make: Callable[[], Coroutine[object, object, None] | None]) -> None:
         """Call *make* on the loop, and run the coroutine that it returns, if any.
 
-        After an interrupt it may be called or not; after `stop` it is not called.
+        If Ctrl-C interrupts this method, *make* may or may not be called. After `stop` it is not
+        called.
         """
         with self._lock:
             loop = self._loop
@@ -195,11 +205,11 @@ class EventLoopThread:
                 self._calls.append((make, copy_context()))
                 loop.call_soon_threadsafe(self._begin_calls, loop)
             except BaseException:
-                loop.call_soon_threadsafe(self._begin_calls, loop)  # it may still sleep
+                loop.call_soon_threadsafe(self._begin_calls, loop)  # the loop may still sleep
                 raise
 
     def _begin_calls(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Make the queued calls, on the loop.
+        """Make the queued calls, in the thread of the loop.
 
         The tasks are kept until they end: the loop has no strong references to them, and the
         garbage collector could drop one.
@@ -218,7 +228,7 @@ class EventLoopThread:
             loop, thread, self._stopped = self._loop, self._thread, True
         if loop is None or thread is None:
             return
-        with suppress(RuntimeError):  # it has ended
+        with suppress(RuntimeError):  # the loop has ended
             loop.call_soon_threadsafe(self._end, loop)
         if thread is not threading.current_thread():
             thread.join(2 * CLEAN_UP_S)  # an action that blocks the loop is abandoned
@@ -238,25 +248,27 @@ async def _end_loop(loop: asyncio.AbstractEventLoop) -> None:
 
 
 SLICE_S = 0.002
-"""Seconds of work before a commit: the longest wait of the first task of a group, while actions and
-store are quick."""
+"""The shortest time, in seconds, that a worker works before it commits. The first task of a group
+waits no longer than this while actions and store are quick."""
 
 LONGEST_SLICE_S = 0.05
+"""The longest time, in seconds, that a worker works before it commits, if commits take long."""
 
 PER_COMMIT = 2.0
-"""A worker works at least this many times the duration of a commit before it commits: a group
-should be worth the wait for the disk."""
+"""A worker works for this many times the duration of a commit before it commits, within the two
+limits above: a group should be worth the wait for the disk."""
 
 QUICK_S = 0.001
-"""One worker does actions serially during which the process was idle for less than this lately.
-If the process is always busy, in this thread or others, more workers would only compete."""
+"""An action is quick if the process was idle for at most this many seconds during its recent calls.
+One worker does quick actions serially: while the process is busy anyway, in this thread or in
+others, more workers would only compete."""
 
 LATELY = 0.3
 """The weight of the last duration in a moving average."""
 
 
 class Pace:
-    """Recent durations of actions and commits.
+    """Measures recent durations of actions and commits.
 
     Attributes:
         slice_s: Seconds that a worker works before it commits.
@@ -273,17 +285,17 @@ class Pace:
         return self._idle.get(action, 1.0) <= QUICK_S
 
     def worked(self, action: str) -> float | None:
-        """Return the CPU time of the process, if `acted` needs it.
+        """Return the CPU time of the process, in seconds, or None if `acted` does not need it.
 
-        Reading it takes longer than a quick action: quick actions are measured only after a slow
-        call.
+        Reading the CPU time takes longer than a quick action. So a quick action is measured only if
+        its last call was slow.
         """
         if action in self._doubted or self._idle.get(action, 1.0) > QUICK_S:
             return time.process_time()
         return None
 
     def acted(self, action: str, took: float, worked: float | None) -> None:
-        """Note the duration of an action, and the result of `worked` at its begin."""
+        """Note that an action took *took* seconds; *worked* is the result of `worked` before it."""
         if took > QUICK_S:
             self._doubted.add(action)
         elif worked is not None:
@@ -294,7 +306,7 @@ class Pace:
             self._idle[action] = last + LATELY * (idle - last)
 
     def committed(self, took: float) -> None:
-        """Note the duration of a commit."""
+        """Note that a commit took *took* seconds."""
         self._commit_s += LATELY * (took - self._commit_s)
         self.slice_s = min(max(SLICE_S, PER_COMMIT * self._commit_s), LONGEST_SLICE_S)
 
@@ -305,23 +317,28 @@ GROUP = 64
 """The largest number of tasks in a commit."""
 
 CONFLICTS = 10
-"""How often a task is repeated at once because another writer changed its items."""
+"""How often a task is repeated at once because another writer changed items that it used."""
 
 RETRY_S = (0.01, 5.0)
 """Shortest and longest wait before work that the store could not accept is tried again."""
 
 _HINDERED = (StoreBusy, StoreFull, StoreReadOnly)
-"""Errors of the store that are no fault of an action."""
+"""Errors of the store that no action causes: the work is tried again later."""
 
 
 _AWAITABLE = "action {!r} returned something to be awaited; define it with `async def`"
 
 _GONE = (StoreClosed, ForkedStore)
-"""Errors that end all work of this process on the store."""
+"""Errors after which this process can no longer use the store."""
 
 
 class TaskExecutor:
-    """Does the tasks of lanes. Any thread may call any method."""
+    """Does the tasks of lanes, and commits them. Any thread may call any method.
+
+    Args:
+        owner: The name of this runner in the leases of its keys.
+        concurrency: The largest number of workers, and of async actions in progress.
+    """
 
     def __init__(
         self, setup: RunnerSetup, owner: str, registry: TicketRegistry, *, concurrency: int
@@ -336,7 +353,7 @@ class TaskExecutor:
         self._loop = EventLoopThread(f"alveus-{setup.plan.name}-loop", threads=2 * concurrency)
 
     def _serve(self) -> None:
-        """Do tasks of ready lanes, in a worker's thread."""
+        """Do tasks of ready lanes, in the thread of a worker; an error ends all work."""
         try:
             self.once()
         except BaseException as error:  # noqa: BLE001 - the end of a thread: all waiting callers get it
@@ -344,10 +361,12 @@ class TaskExecutor:
             self.fail(error)
 
     def once(self, only: LiveLane | None = None) -> bool:
-        """Do tasks of ready lanes, up to a group, and commit them; return whether there were any.
+        """Do tasks of ready lanes, at most one group, and commit them.
+
+        Return whether a ready lane was found.
 
         Args:
-            only: Do the next task of this lane alone, if it is ready.
+            only: If not None, do only the next task of this lane, and only if the lane is ready.
         """
         began, shift, keys = time.perf_counter(), Shift(), running_keys()
         try:
@@ -360,7 +379,7 @@ class TaskExecutor:
             self.settle(shift.group)
             self.scheduler.exit(shift)
         except BaseException:
-            try:  # here: one more Ctrl-C may come as a function begins
+            try:  # not in `_drop`: one more Ctrl-C may come as a function begins
                 self._drop(shift, keys)
             except BaseException:
                 self._drop(shift, keys)
@@ -371,12 +390,15 @@ class TaskExecutor:
         return did_any
 
     def _is_over(self, shift: Shift, began: float) -> bool:
-        """Return whether a shift takes no more lanes."""
+        """Return whether the shift, which began at *began*, is to take no more lanes."""
         is_full = len(shift.group) >= GROUP or self.scheduler.stopping.is_set()
         return is_full or time.perf_counter() - began > self.pace.slice_s
 
     def _do(self, lane: LiveLane, shift: Shift) -> None:
-        """Do the next task of a lane in hand; a lane to be committed joins the group."""
+        """Do the next task of a lane that the shift has taken.
+
+        If this leaves finished work to be committed, the lane joins the group of the shift.
+        """
         work = self._look(lane, shift)
         if isinstance(work, LiveRun):
             work = self._act(lane, work, shift)
@@ -384,7 +406,7 @@ class TaskExecutor:
             shift.group.append(lane)
 
     def _drop(self, shift: Shift, keys: RunningKeys) -> None:
-        """End a shift in which Ctrl-C came, and put its lanes down; may be called twice."""
+        """End a shift that Ctrl-C interrupted, and put its lanes down; may be called twice."""
         restore_running_keys(keys)
         for lane in self.scheduler.cut_short(shift):
             self._abandon(lane)
@@ -394,9 +416,11 @@ class TaskExecutor:
     # --- one task -----------------------------------------------------------------------------
 
     def _look(self, lane: LiveLane, shift: Shift) -> LiveRun | Finished | None:
-        """Return the run of a lane, if its next task is to be done now, in this thread.
+        """Return the next work of a lane.
 
-        Or the finished work of the lane, to be committed; or None: the lane was put down.
+        The result is the run of the lane if this thread is to do its next task now. It is finished
+        work if only a commit is missing. It is None if the lane was put down: then it has nothing
+        to do, waits, or was handed to the event loop.
         """
         if lane.pending is not None:
             return lane.pending
@@ -421,7 +445,10 @@ class TaskExecutor:
         return None
 
     def _next(self, lane: LiveLane) -> LiveRun | None:
-        """Begin the next run of a lane, and return it; None: no run waits, the lane is put down."""
+        """Begin the next run of a lane, and return the run.
+
+        Return None, and put the lane down, if no run waits or another process has the lease.
+        """
         plan, store = self.setup.plan, self.setup.engine.store
         if lane.lease is None:
             lease = store.acquire_lease(lane.scope, self.owner)
@@ -461,7 +488,10 @@ class TaskExecutor:
             self._registry.stir.set()
 
     def _act(self, lane: LiveLane, run: LiveRun, shift: Shift) -> Finished | None:
-        """Call the next action of a run; commit the group first if the action may be slow."""
+        """Call the next action of a run. If the action may be slow, commit the group first.
+
+        Return the finished work to be committed, or None if the lane was put down.
+        """
         action = run.action
         worked = self.pace.worked(action.name)
         if worked is not None and not self.pace.is_quick(action.name):
@@ -498,7 +528,7 @@ class TaskExecutor:
         return finished
 
     def _may_release(self, lane: LiveLane, *, parked: bool = False) -> bool:
-        """Return whether the commit that ends or parks the run also releases the lease."""
+        """Return whether the commit that ends or parks the run is also to release the lease."""
         with self.scheduler.lock:
             if lane.lease is None:
                 return parked
@@ -510,7 +540,7 @@ class TaskExecutor:
             return True
 
     def _abandon(self, lane: LiveLane, *, is_async: bool = False) -> None:
-        """Put a lane down whose task was interrupted; the task begins anew later."""
+        """Put down a lane whose task was interrupted. The task begins anew later."""
         if lane.run is not None:
             lane.run.drop()
         lane.drop_run("interrupted")
@@ -525,7 +555,10 @@ class TaskExecutor:
     # --- failures -----------------------------------------------------------------------------
 
     def _refused(self, lane: LiveLane, error: BaseException) -> Finished | None:
-        """Retry, skip or park a task that failed; return the work to be committed, if any."""
+        """Retry, skip or park a task that failed because of *error*.
+
+        Return the finished work to be committed, or None if the lane was put down.
+        """
         run = lane.run
         if isinstance(error, _GONE) and self._is_gone():
             self.fail(error)
@@ -554,16 +587,17 @@ class TaskExecutor:
         return self._pending(lane, run.parked(error, release=release))
 
     def _is_from_store(self, error: BaseException) -> bool:
-        """Return whether the store of the runner raised an error, and not a store of an action.
+        """Return whether *error* comes from the runner's store, not from a store of the action.
 
-        The traceback then has a call of that store, or of a durable call's record.
+        If so, the traceback has a method of the runner's store, or of a `Slot`, which records
+        durable calls there.
         """
         frames = (frame for frame, _ in traceback.walk_tb(error.__traceback__))
         callees = [frame.f_locals.get("self") for frame in frames]
         return any(c is self.setup.engine.store or isinstance(c, Slot) for c in callees)
 
     def _is_gone(self) -> bool:
-        """Return whether the store of the runner was closed, and not a store of an action."""
+        """Return whether the runner's store, and not only a store of the action, was closed."""
         try:
             self.setup.engine.store.run(0)
         except _GONE:
@@ -573,12 +607,12 @@ class TaskExecutor:
         return False
 
     def fail(self, error: BaseException) -> None:
-        """Stop all work, and answer all tickets with *error*."""
+        """Stop all work of the runner, and answer all tickets with *error*."""
         self.scheduler.stop()
         self._registry.fail(error)
 
     def _lost(self, lane: LiveLane) -> None:
-        """Put a lane down whose lease another process took over, with the uncommitted work."""
+        """Put down a lane whose lease another process took over, and drop its uncommitted work."""
         _LOG.warning("a lease was taken over", extra={"agent": self.setup.plan.name})
         lane.drop_run("fenced")
         with self.scheduler.lock:
@@ -587,7 +621,10 @@ class TaskExecutor:
         self._registry.stir.set()
 
     def _hindered(self, lane: LiveLane, error: BaseException) -> None:
-        """Try a lane again later, which the store could not serve."""
+        """Put a lane down, to be tried again later, because the store could not serve it.
+
+        The pause doubles with each such failure in a row, up to the longest in `RETRY_S`.
+        """
         lane.hindered += 1
         if lane.run is None or not lane.run.prepared:
             lane.drop_run("interrupted")
@@ -598,7 +635,7 @@ class TaskExecutor:
         self._wait(lane, min(shortest * 2.0 ** min(lane.hindered, 20), longest))
 
     def _wait(self, lane: LiveLane, pause_s: float) -> None:
-        """Try a lane again after *pause_s*."""
+        """Put a lane down, to be ready again after *pause_s* seconds."""
         self.scheduler.put_off(lane, pause_s)
         self._registry.stir.set()
 
@@ -612,7 +649,7 @@ class TaskExecutor:
         began = time.perf_counter()
         try:
             answers = self.setup.engine.store.commit_many([finished.batch for _, finished in group])
-        except Unavailable as error:  # also by Ctrl-C in a thread that committed for this one
+        except Unavailable as error:  # also if Ctrl-C came in a thread that committed for this one
             for lane, _ in group:
                 self._hindered(lane, error)
             return
@@ -632,7 +669,11 @@ class TaskExecutor:
         self.scheduler.leave_ready(go_on)
 
     def _committed(self, lane: LiveLane, finished: Finished, answer: Commit) -> bool:
-        """Note a commit; return whether the lane keeps its lease, and must be made ready."""
+        """Note the commit of a lane's finished work.
+
+        Return True if the lane keeps its lease: the caller must then make it ready. Otherwise the
+        lane was put down here.
+        """
         run = lane.run
         assert run is not None  # noqa: S101 - its work was committed
         turn = finished.batch.run
@@ -656,7 +697,7 @@ class TaskExecutor:
         return goes_on
 
     def _goes_on(self, lane: LiveLane, batch: Batch) -> bool:
-        """Return whether a lane keeps its lease after a run; if not, put it down."""
+        """Return whether a lane keeps its lease after the run of *batch*; if not, put it down."""
         if batch.release and lane.gave_way == batch.epoch:
             self.scheduler.rest(lane)
             self._registry.stir.set()
@@ -665,7 +706,10 @@ class TaskExecutor:
         return not batch.release
 
     def _adopted(self, lane: LiveLane, batch: Batch) -> bool:
-        """Read a lane again: its step was committed before, and the answer to that was lost."""
+        """Let a lane be read again: its step had been committed, and the answer was lost.
+
+        Return whether the lane keeps its lease; if not, put it down.
+        """
         lane.drop_run("interrupted")
         with self.scheduler.lock:
             lane.refresh()
@@ -687,7 +731,7 @@ class TaskExecutor:
             self.settle(deque([lane]))
 
     def _begins_anew(self, lane: LiveLane) -> bool:
-        """Repeat a task at once; return False if it was repeated too often."""
+        """Make a lane ready to repeat its task at once. Return False if that came too often."""
         lane.conflicts += 1
         if lane.conflicts > CONFLICTS:
             return False
@@ -721,15 +765,19 @@ class TaskExecutor:
             self._come_back(lane)
 
     def _come_back(self, lane: LiveLane, *, abandoned: bool = False) -> None:
-        """Continue with a lane, and hand the next waiting one to the event loop."""
+        """Continue with a lane whose async action ended, and start the next waiting async action.
+
+        Args:
+            abandoned: Whether the action was cancelled; the lane is then not made ready.
+        """
         following = self.scheduler.come_back(lane, abandoned=abandoned)
         if following is not None:
             self._loop.call(partial(self._act_async, following))
 
     def stop(self, wait_s: float) -> bool:
-        """Wait up to *wait_s* for tasks in progress to end; return whether all did.
+        """Stop, and wait up to *wait_s* for tasks in progress; return whether all of them ended.
 
-        Later tasks commit nothing.
+        Tasks that end later commit nothing.
         """
         self.scheduler.stop()
         ended = self.scheduler.join(wait_s)
@@ -741,7 +789,7 @@ class TaskExecutor:
 
 
 def _moved_on(error: BaseException) -> bool:
-    """Return whether other writers changed items, so that the task is to be repeated."""
+    """Return whether *error* says that other writers changed items: the task is then repeated."""
     return isinstance(error, (StaleItem, SetMoved)) or (
         isinstance(error, SetFull) and error.compacts and error.strategy is None
     )

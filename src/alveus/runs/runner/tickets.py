@@ -1,7 +1,7 @@
-"""Tickets, outputs and runs, as callers see them.
+"""Tickets, outputs and runs: the results of a runner for its callers.
 
-A caller gets a ticket for its input, consumers read all outputs, and `Runs` lists, retries and
-discards the runs of an agent.
+A caller gets a ticket for an input, consumers read the outputs of all runs, and `Runs` lists,
+retries and discards the runs of an agent.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it has attributes
 
     Attributes:
         run: The id of the run.
-        number: Its number among the runs of its agent and key, from 0.
-        repeated: The input had been accepted before, with the same event id.
-        events: The events of the outputs, in the same order.
+        number: The number of the run among the runs of its agent and key, from 0.
+        repeated: Whether the input had been accepted before, with the same event id.
+        events: The output events, in the same order as the values.
     """
 
     run: int
@@ -58,7 +58,11 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it has attributes
 
     @classmethod
     def of(cls, events: Iterable[Event], *, run: int, number: int, repeated: bool) -> Outputs:
-        """Return the outputs in *events*: an `OutputEvent` has a value, a subclass its fields."""
+        """Return the outputs in *events*.
+
+        The value of an `OutputEvent` is its output. The value of another event is the dict of its
+        fields.
+        """
         event_list = tuple(events)
         outputs = cls([e.output if isinstance(e, OutputEvent) else e.data for e in event_list])
         outputs.run, outputs.number, outputs.repeated = run, number, repeated
@@ -68,11 +72,14 @@ class Outputs(tuple[Any, ...]):  # noqa: SLOT001 - it has attributes
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """An output event, as a consumer reads it.
+    """An output event that a consumer has read, with its run.
 
     Attributes:
-        position: Rises in the order of commits; equal in every read.
-        number: The number of the run among the runs of its agent and key.
+        position: The position of the output among all outputs. Positions rise in the order of
+            commits, and are equal in every read.
+        run: The id of the run.
+        number: The number of the run among the runs of its agent and key, from 0.
+        time: The time of the commit.
     """
 
     position: int
@@ -84,7 +91,7 @@ class Output:
 
     @property
     def value(self) -> Any:  # noqa: ANN401 - any storable value
-        """The value of an `OutputEvent`; the fields of a subclass with other fields."""
+        """The output of an `OutputEvent`, or the dict of fields of an event without ``output``."""
         return getattr(self.event, "output", self.event.data)
 
 
@@ -99,7 +106,7 @@ class OutputReader:
         return [output.event for output in self._read(self._setup.engine.store.run_outputs(run))]
 
     def stream(self, consumer: str | None, after: int, wait_s: float | None) -> Iterator[Output]:
-        """Yield outputs in order; see `LocalRunner.outputs`."""
+        """Yield outputs in the order of their commits; see `LocalRunner.outputs`."""
         checked_wait(wait_s)
         counted(after, "after", least=0, most=LARGEST)
         if consumer is not None:
@@ -132,7 +139,7 @@ class OutputReader:
 
     @lazy_attribute
     def _types(self) -> dict[str, type[Event]]:
-        """The event classes of outputs, by name."""
+        """The classes that an output event may have, by name."""
         below = {kind.type_name(): kind for kind in _below(OutputEvent)}
         return {**below, **self._setup.plan.types}
 
@@ -144,14 +151,26 @@ def _below(kind: type[Event]) -> Iterator[type[Event]]:
 
 
 class Waiter(Protocol):
-    """Waits for a run, for its ticket."""
+    """Waits for the run of a ticket; a runner is one."""
 
     def wait(self, ticket: Ticket, wait_s: float | None) -> None:
-        """Return when a ticket is done; raise after *wait_s*, or if it cannot be done."""
+        """Return when the ticket is done.
+
+        Args:
+            wait_s: The longest wait in seconds; None sets no limit.
+
+        Raises:
+            AlveusError: The ticket was not done in time, or its run cannot end.
+        """
         ...
 
     def look(self, ticket: Ticket, wait_s: float | None, *, left_s: float) -> None:
-        """Raise if a ticket cannot be done, or *left_s*, the rest of its time, is used up."""
+        """Raise if the run of the ticket cannot end, or if no time is left to wait.
+
+        Args:
+            wait_s: The longest wait in seconds, for the message; None sets no limit.
+            left_s: The seconds that are left of the wait.
+        """
         ...
 
 
@@ -160,9 +179,9 @@ class Ticket(ProcessBound):
     """The receipt of an accepted input: the input is durable, and will be run.
 
     Attributes:
-        run: The id of the run; 0 if it ended before, and was pruned since.
-        number: Its number among the runs of its agent and key, from 0.
-        repeated: The input had been accepted before, with the same event id.
+        run: The id of the run; 0 if a run of the same event ended earlier and was pruned since.
+        number: The number of the run among the runs of its agent and key, from 0.
+        repeated: Whether the input had been accepted before, with the same event id.
     """
 
     run: int
@@ -181,20 +200,21 @@ class Ticket(ProcessBound):
 
     @property
     def done(self) -> bool:
-        """Whether the outputs are known, or the error that explains why there are none."""
+        """Whether `result` returns or raises at once: the outputs or the error are known."""
         return self._outputs is not None or self._error is not None
 
     def result(self, wait_s: float | None = None) -> Outputs:
         """Return the outputs of the run, once it is over.
 
         Args:
-            wait_s: Longest wait; None: as long as it takes.
+            wait_s: The longest wait in seconds; None sets no limit.
 
         Raises:
-            RunParked: It failed, or waits behind a failed run.
-            RunDiscarded: It was discarded.
-            NotFound: It was pruned.
-            RunPending: It did not end in time; it continues.
+            RunParked: The run failed, or waits behind a run that failed.
+            RunDiscarded: The run was discarded, or a later run took over its input.
+            NotFound: The run was pruned.
+            Forgotten: The records of the run were erased by a `forget`.
+            RunPending: The run did not end in *wait_s*; it continues.
         """
         checked_wait(wait_s)
         if not self.done:
@@ -237,9 +257,9 @@ class Ticket(ProcessBound):
     # --- for the runner -----------------------------------------------------------------------
 
     def resolve(self, outputs: Outputs | None, error: BaseException | None = None) -> None:
-        """Set the answer; only the first one counts.
+        """Set the answer: the outputs of the run, or an error. Only the first answer counts.
 
-        The caller has the lock of the registry, or the only reference to the ticket.
+        The caller holds the lock of the registry, or has the only reference to the ticket.
         """
         if not self.done:
             self._outputs, self._error = outputs, error
@@ -249,7 +269,7 @@ class Ticket(ProcessBound):
                 then()
 
     def wait(self, timeout: float) -> bool:
-        """Wait for the answer; return whether it is known."""
+        """Wait up to *timeout* seconds for the answer; return whether it is known."""
         lock = self._lock
         if lock is None:  # most tickets are never waited for
             with _FIRST_WAIT:
@@ -271,13 +291,13 @@ Answer: TypeAlias = tuple[Outputs | None, BaseException | None]
 
 
 class TicketRegistry:
-    """Tickets by run, answered as runs end; for any thread.
+    """The tickets without an answer, by run. Any thread may call any method.
 
     Attributes:
         reader: Reads outputs of the agent.
-        stir: Set to wake the watch.
-        failure: The error that ended all work, if any.
-        has_missed: Ctrl-C came: the tickets of an ended run may have no answer.
+        stir: A flag; set it to wake the watch.
+        failure: The error that ended all work of the runner, or None.
+        has_missed: Whether tickets of an ended run may have no answer because Ctrl-C came.
     """
 
     def __init__(self, setup: RunnerSetup, closing: Flag) -> None:
@@ -291,7 +311,10 @@ class TicketRegistry:
         self._why: Callable[[Ticket], BaseException] | None = None
 
     def add(self, tickets: Iterable[Ticket]) -> None:
-        """Answer tickets when their runs end; at once if none ends any more."""
+        """Add tickets, to be answered when their runs end.
+
+        After `dismiss` or `fail`, they are answered with the error at once.
+        """
         with self._lock:
             why = self._why
             if why is None:
@@ -302,15 +325,15 @@ class TicketRegistry:
                 ticket.resolve(None, why(ticket))
 
     def waiting(self) -> list[Ticket]:
-        """Return a ticket of each run that somebody waits for."""
+        """Return one ticket of each run that has tickets without an answer."""
         with self._lock:
             return [tickets[0] for tickets in self._tickets.values()]
 
     def _answer(self, run: int, tickets: list[Ticket], answer: Callable[[Ticket], Answer]) -> None:
-        """Answer the *tickets* that have no answer; tickets added later stay.
+        """Answer these *tickets* of a run; tickets of the run that were added later stay.
 
-        They are forgotten only then: Ctrl-C may come in between, and a waiting caller must not be
-        lost.
+        A ticket is dropped only after its answer: Ctrl-C may come in between, and the waiting
+        caller must get an answer all the same.
         """
         with self._lock:
             chosen, later = set(tickets), list[Ticket]()
@@ -327,7 +350,7 @@ class TicketRegistry:
     # --- the end of runs ---------------------------------------------------------------------
 
     def ended(self, run: LiveRun) -> None:
-        """Answer the tickets of a run whose last task is committed with its outputs."""
+        """Answer the tickets of a run with its outputs, after its last task was committed."""
         number = run.row.id
         with self._lock:
             tickets = [*self._tickets.get(number, ())]
@@ -345,7 +368,7 @@ class TicketRegistry:
         self.dismiss(lambda _: error)
 
     def dismiss(self, why: Callable[[Ticket], BaseException]) -> None:
-        """Answer all tickets with an error, later ones too."""
+        """Answer all tickets with the error that *why* returns, also tickets added later."""
         with self._lock:
             self._why = why
             for run in [*self._tickets]:
@@ -354,16 +377,16 @@ class TicketRegistry:
                 del self._tickets[run]
 
     def look_up_all(self, tickets: Iterable[Ticket]) -> None:
-        """Answer tickets whose answer the store has."""
+        """Answer those of these tickets whose runs have ended, by the records in the store."""
         for ticket in tickets:
             if not ticket.done:
                 self.look_up(ticket.run)
 
     def look_up(self, run: int) -> None:
-        """Answer the tickets of a run, if the store has the answer.
+        """Answer the tickets of a run, unless the run still waits according to the store.
 
-        A ticket that is added while the store is read gets no answer: the run may have been parked
-        at the read, and retried since.
+        A ticket that is added while the store is read gets no answer here, because a run that the
+        read found parked may have been retried since.
         """
         with self._lock:
             before = [*self._tickets.get(run, ())]
@@ -376,7 +399,12 @@ class TicketRegistry:
         self._answer(run, before, lambda _: (None, self.why(run, row)))
 
     def why(self, run: int, row: Run | None, *, behind: int | None = None) -> AlveusError:
-        """Return the error that explains why a run has no outputs."""
+        """Return the error that explains why a run has no outputs.
+
+        Args:
+            row: The run as the store has it, or None if it was pruned.
+            behind: The id of the run that waits behind *run*, if the caller asked for that one.
+        """
         if row is None:
             return NotFound(f"run {run} was pruned, and its outputs with it; see retain=")
         if row.forgotten:
@@ -395,15 +423,18 @@ def _outputs(events: list[Event], of: Ticket) -> Answer:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord:
-    """A run, as it is now.
+    """A run, as it was when it was read.
 
     Attributes:
-        number: Its number among the runs of its agent and key, from 0.
+        number: The number of the run among the runs of its agent and key, from 0.
         status: "waiting" (accepted, and not ended), "parked", "done", "discarded", or "retried":
-            it was parked, and a later run took its input over.
-        input: The fields of its input event; of an `InputEvent`: ``{"input": …}``.
-        error: The error that parked it: ``action``, ``type``, ``message``, ``traceback``; or None.
-        forgotten: A `forget` erased its records; *input* is empty.
+            the run was parked, and a later run took over its input.
+        input: The fields of the input event. An `InputEvent` has ``{"input": …}``.
+        accepted: The time when the input was accepted.
+        ended: The time when the run ended, or None.
+        error: The error that parked the run, with the names ``action``, ``type``, ``message`` and
+            ``traceback``, or None.
+        forgotten: Whether a `forget` erased the records of the run; *input* is then empty.
     """
 
     id: int
@@ -418,7 +449,7 @@ class RunRecord:
 
 
 class Runs:
-    """The runs of one agent, from `LocalRunner.runs`; for any thread."""
+    """The runs of one agent, from `LocalRunner.runs`. Any thread may call any method."""
 
     def __init__(self, setup: RunnerSetup) -> None:
         self._setup, self._store = setup, setup.engine.store
@@ -426,7 +457,12 @@ class Runs:
     def list(
         self, *, key: str | None = None, status: RunStatus | None = None, limit: int = 100
     ) -> list[RunRecord]:
-        """Return the kept runs, the latest first."""
+        """Return up to *limit* runs that the store still has, the latest first.
+
+        Args:
+            key: Only runs of this key; None stands for all keys.
+            status: Only runs with this status; None stands for all.
+        """
         if status is not None:
             choice(status, "status", *get_args(RunStatus))
         if key is not None:
@@ -437,15 +473,15 @@ class Runs:
         return [_record(row) for row in rows]
 
     def get(self, run: int) -> RunRecord | None:
-        """Return a run by its id; None: the agent has no such run, or no longer."""
+        """Return the run with this id, or None if the agent never had it or it was pruned."""
         row = self._row(run)
         return None if row is None else _record(row)
 
     def retry(self, run: int) -> int:
-        """Retry a parked run; return the id of the run that has its input now.
+        """Retry a parked run. Return the id of the run that has the input from now on.
 
-        It continues with the action that failed. If later runs of its key began meanwhile, a new
-        run behind them takes its input over.
+        The run continues with the action that failed. If later runs of the key began meanwhile, a
+        new run behind them takes over the input instead.
 
         Raises:
             NotFound: The agent has no such run.
@@ -492,7 +528,7 @@ class Runs:
 
 
 def overtaken(store: Store, row: Run) -> bool:
-    """Return whether a later run of its agent and key began while *row* was parked."""
+    """Return whether a later run of the same agent and key has begun or ended."""
     return any(other.now is not None or other.status in ENDED for other in _later_than(store, row))
 
 

@@ -1,7 +1,8 @@
-"""The watch: a thread that polls for work that no worker sees.
+"""The watch: a thread of a runner that polls for work that no worker notices.
 
-It looks for tries whose time has come, keys of other processes, runs that were retried or discarded
-elsewhere, workers that are held up, inputs in the inbox while a runner serves, and runs to prune.
+It polls for lanes whose next try is due, for keys that other processes release, for runs that were
+retried or discarded elsewhere, for workers that are held up, for ended runs to prune, and, while
+the runner serves, for new inputs in the inbox.
 """
 
 from __future__ import annotations
@@ -29,16 +30,18 @@ T = TypeVar("T")
 _LOG = logging.getLogger(__name__)
 
 POLL_S = (0.002, 0.05)
-"""Shortest and longest wait between two polls of the work of other processes."""
+"""Shortest and longest wait, in seconds, between two polls of the work of other processes."""
 
 REST_S = 5.0
-"""Longest wait while nothing is to be polled."""
+"""Longest wait, in seconds, while there is nothing to poll for."""
 
 LOOKED_AT = 1_000
-"""The number of runs in a poll, of parked lanes and of tickets; more take turns."""
+"""The largest number of parked lanes, and of tickets, whose runs one poll reads. If there are more,
+they take turns."""
 
 TRIED = 100
-"""The number of leases in a poll, each in a transaction; more take turns."""
+"""The largest number of leases that one poll tries to take, each in a transaction. If more lanes
+wait for a lease, they take turns."""
 
 PRUNE_EVERY_S = 60.0
 
@@ -47,10 +50,10 @@ FORGOTTEN_S = 10.0
 
 
 def forget(watch: Watcher, name: str) -> None:
-    """Let the threads of a runner end that nobody can close any more.
+    """Let the threads of a garbage-collected runner end, and warn that it was not closed.
 
-    The garbage collector calls this anywhere, with any lock held. So it only marks the watch, which
-    does the rest at its next poll.
+    The garbage collector calls this function anywhere, with any lock held. So the function only
+    sets a flag of the watch, which ends the threads at its next poll.
     """
     watch.forgotten = True
     warnings.warn(
@@ -64,8 +67,8 @@ class Watcher:
     """A thread that polls for waiting work.
 
     Attributes:
-        serving: It also polls the inbox.
-        forgotten: The runner was garbage-collected, and not closed.
+        serving: Whether the watch also polls the inbox.
+        forgotten: Whether the runner was garbage-collected and not closed.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class Watcher:
         self._new_doubts: deque[Scope] = deque()
 
     def start(self) -> None:
-        """Start the thread; again, if an interrupt came before.
+        """Start the thread. May be called again if Ctrl-C interrupted the first call.
 
         Raises:
             Unavailable: No thread can be started.
@@ -94,15 +97,18 @@ class Watcher:
             raise Unavailable(f"the runner did not start: {NO_THREAD}")
 
     def doubt(self, scopes: Sequence[Scope]) -> None:
-        """Note keys whose inputs may have been accepted, and their leases taken."""
+        """Note keys for which Ctrl-C interrupted a call that accepts inputs.
+
+        The inputs may have been accepted, and the leases of the keys taken.
+        """
         self._doubted.update(scopes)
         self._new_doubts.extend(scopes)
         self._registry.stir.set()
 
     def end(self, wait_s: float) -> None:
-        """End all work, wait up to *wait_s* for tasks in progress, and release the keys.
+        """End all work, wait up to *wait_s* seconds for tasks in progress, and release the keys.
 
-        May be called again after an interrupt.
+        May be called again if Ctrl-C interrupted the first call.
         """
         ended = self._executor.stop(wait_s)
         if not ended:
@@ -122,7 +128,7 @@ class Watcher:
         )
 
     def stop(self) -> None:
-        """End the thread."""
+        """End the thread of the watch, and wait for its end."""
         self._closing.set()
         self._registry.stir.set()
         thread = self._thread
@@ -167,7 +173,11 @@ class Watcher:
                 self._closing.wait(pause)
 
     def _look(self) -> bool:
-        """Poll once; return whether a caller waits for other processes."""
+        """Poll once. Return whether to poll again soon.
+
+        That is so while lanes or callers wait for other processes or for parked runs, or while runs
+        are being pruned.
+        """
         scheduler = self._executor.scheduler
         with scheduler.lock:
             blocked = [v for v in scheduler.lanes.values() if v.state is LaneState.BLOCKED]
@@ -200,13 +210,17 @@ class Watcher:
         return bool(blocked or parked or foreign or self._prunes)
 
     def _is_elsewhere(self, key: str, elsewhere: set[Scope]) -> bool:
-        """Return whether no worker of this process has a key."""
+        """Return whether no worker of this process has the key or will take it.
+
+        Args:
+            elsewhere: Keys that are known to be blocked or parked.
+        """
         scope = Scope(self._setup.space, key)
         lane = self._executor.scheduler.lanes.get(scope)
         return scope in elsewhere or lane is None or lane.state is LaneState.IDLE
 
     def _try(self, lane: LiveLane) -> None:
-        """Take the lease of a lane, if it is free."""
+        """Take the lease of a lane if it is free, and make the lane ready."""
         lease = self._store.acquire_lease(lane.scope, self._executor.owner)
         if lease is not None:
             with self._executor.scheduler.lock:
@@ -215,7 +229,7 @@ class Watcher:
                 self._executor.scheduler.make_ready(lane)
 
     def _look_at_parked(self, lanes: Sequence[LiveLane]) -> None:
-        """Continue with lanes whose parked run was retried or discarded."""
+        """Make the *lanes* ready whose parked run was retried or discarded."""
         stuck = [(lane, lane.stuck) for lane in lanes]
         statuses = self._statuses([run.id for _, run in stuck if run is not None])
         for lane, run in stuck:
@@ -230,7 +244,7 @@ class Watcher:
         return self._store.run_statuses(runs) if runs else {}
 
     def _in_turn(self, waiting: Sequence[T], most: int) -> Sequence[T]:
-        """Return at most *most* of the waiting ones, in turn."""
+        """Return at most *most* items of *waiting*; the next poll returns the items behind them."""
         if len(waiting) <= most:
             return waiting
         start = self._turn * most % len(waiting)
@@ -238,7 +252,7 @@ class Watcher:
         return around[:most]
 
     def prune(self) -> int:
-        """Delete some ended runs that are no longer kept; return the number of runs."""
+        """Delete some ended runs that `retain` no longer keeps; return the number of runs."""
         setup, retain = self._setup, self._retain
         now = setup.engine.clock.settle()
         if setup.hooks.prune_until is not None:
@@ -249,7 +263,7 @@ class Watcher:
         return self._store.prune_runs(setup.plan.name, setup.space, retain, now=now)
 
     def pull(self) -> bool:
-        """Make lanes with waiting runs ready; return whether there are any."""
+        """Make lanes ready whose keys have waiting runs; return whether the store has such keys."""
         plan = self._setup.plan
         past_parked = plan.agent.on_failed == "next"
         scopes = self._store.waiting_lanes(plan.name, self._setup.space, past_parked=past_parked)
@@ -257,7 +271,10 @@ class Watcher:
         return bool(scopes)
 
     def _line_up(self, scopes: Sequence[Scope]) -> None:
-        """Make the lanes of keys ready that are idle."""
+        """Make the lanes of these keys ready if they are idle.
+
+        If the agent has ``on_failed="wait"``, a lane behind a parked run becomes ready too.
+        """
         scheduler = self._executor.scheduler
         past_parked = self._setup.plan.agent.on_failed == "next"
         with scheduler.lock:

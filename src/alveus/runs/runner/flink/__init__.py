@@ -1,6 +1,6 @@
-"""Agents on Apache Flink: the runner of a key where Flink sends its inputs.
+"""Agents on Apache Flink: each key runs on the worker to which Flink sends the inputs of the key.
 
-Only `job` imports Flink, which the extra ``alveus[flink]`` installs.
+Only the module `job` imports Flink, which the extra ``alveus[flink]`` installs.
 """
 
 from alveus.runs.runner.flink.flink_runner import FlinkRunner

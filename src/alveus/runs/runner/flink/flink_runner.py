@@ -1,8 +1,8 @@
 """FlinkRunner: an agent as a part of a Flink job, each input exactly once.
 
-Flink sends the inputs of a key to one parallel part of the job, in order, and sends them again from
-the last checkpoint after a failure. There a local runner runs the agent on the store. A committed
-run is not run again: its recorded outputs are emitted.
+Flink sends the inputs of a key to one parallel part of the job, in order. After a failure it sends
+the inputs since the last checkpoint again. In each part a local runner runs the agent on the store.
+A committed run is not run again: its recorded outputs are emitted.
 """
 
 from __future__ import annotations
@@ -34,26 +34,28 @@ class FlinkRunner:
     """Runs an agent inside a Flink job.
 
     Args:
-        agent: A subclass of `Agent`, or an instance of one; workers import it by its name in its
-            module or script.
+        agent: A subclass of `Agent`, or an instance of one. Workers import the agent by its name
+            in a module or script.
         store_url: The store of items, journal and exact memory: ``postgresql://…``, which all
-            workers can reach; a path if all of them are on one machine.
-        name: The name of inbox, run numbers and outputs; by default the agent's name.
+            workers must reach, or a path if all workers are on one machine.
+        name: The name under which the store keeps inbox, run numbers and outputs. The default is
+            the name of the agent.
         space, knowledge, embedder: As for `Memory.open`, in every worker.
-        mode: "concurrent": keys side by side, a slow action delays only its key.
-            "synchronous": one input after the other in each parallel part of the job.
-        concurrency: Keys at work at once in each parallel part.
-        capacity: Inputs that each part hands to its runner at once; the others wait in keyed state.
+        mode: With "concurrent", different keys run side by side, and a slow action delays only its
+            key. With "synchronous", each parallel part of the job runs one input after the other.
+        concurrency: The largest number of keys in work at once in each parallel part.
+        capacity: The largest number of inputs that each part hands to its runner at once. Further
+            inputs wait in keyed state.
         hot_for: How long a key without inputs keeps the copy of its exact memory in keyed state.
         checkpoints: Where Flink keeps checkpoints: a folder, or a URL that Flink can write to.
-        interval_s: Seconds between checkpoints.
-        parallelism: Parallel parts; None: Flink's default.
-        retain: The runs that are kept after they ended. Runs that no checkpoint in a local folder
-            covers are kept longer.
+        interval_s: The seconds between checkpoints.
+        parallelism: The number of parallel parts; None stands for Flink's default.
+        retain: How long ended runs are kept. With checkpoints in a local folder, runs that some
+            checkpoint does not cover are kept longer.
         overrides: Settings of Flink by name, which override the settings of alveus.
 
     Raises:
-        InvalidInput: A setting cannot be used, or *agent* is no agent.
+        InvalidInput: A setting cannot be used, or *agent* is not an agent that workers can import.
     """
 
     def __init__(  # noqa: PLR0913 - all but the first two by name
@@ -117,17 +119,20 @@ class FlinkRunner:
     ) -> DataStream:
         """Return the outputs of the agent on the inputs of a stream, as lines of JSON.
 
-        An output is ``{"key": …, "id": …, "run": …, "number": …, "position": …, "output": …}``:
-        the id of its input, the run and its number among the runs of the key, and the position of
-        the output in its run. `problems` of the returned stream has the inputs that cannot be run,
-        and the runs that are parked.
+        An output is ``{"key": …, "id": …, "run": …, "number": …, "position": …, "output": …}``.
+        Here "id" is the id of the input, "run" the id of the run, "number" the number of the run
+        among the runs of the key, and "position" the number of the output in the run. Pass the
+        returned stream to `problems` to get the inputs that cannot be run and the parked runs.
 
         Args:
-            stream: Records: ``(key, value, id)``, dicts with these names, or such dicts as JSON.
-            key: Returns the key of a record: a str, or an int, bool, float or bytes; see
+            stream: A stream of records. A record is ``(key, value, id)``, a dict with these names,
+                or such a dict as JSON, unless the functions below return all three parts.
+            key: A function that returns the key of a record: a str, int, bool, float or bytes; see
                 `key_text`.
-            value: Returns its value: a storable one, for an `InputEvent`.
-            event_id: Returns its id, which identifies an input that comes again.
+            value: A function that returns the value of a record: a storable value, which becomes
+                an `InputEvent`, or an event.
+            event_id: A function that returns the id of a record, by which an input that comes again
+                is recognised.
         """
         job = _flink()
         inputs = (
@@ -161,8 +166,10 @@ class FlinkRunner:
         """Return an environment of Flink with the settings of this runner, and the agent's files.
 
         Args:
-            jobmanager: ``host:port`` of a cluster; None: Flink runs here, for this job alone.
-            resume: The checkpoint from which the job continues, or "latest".
+            jobmanager: The ``host:port`` of a cluster. With None, Flink runs in this process, for
+                this job alone.
+            resume: The checkpoint from which the job continues, or "latest". With None, the job
+                begins anew.
         """
         job = _flink()
         settings = self.settings.at(jobmanager).resumed(resume)
@@ -179,16 +186,19 @@ class FlinkRunner:
         jobmanager: str | None = None,
         resume: str | None = None,
     ) -> None:
-        """Run the agent on the lines of files, and write its outputs; return when all is done.
+        """Run the agent on the lines of files, and write its outputs. Return when all is done.
 
         Args:
-            source: A file of lines ``{"key": …, "value": …, "id": …}``, or a folder of them.
-            sink: A folder for the outputs; its files appear with the checkpoints that cover them.
-                Problems are in the folder ``problems`` below it.
-            watch: Continue with files that are added to the folder, until the job is cancelled.
-            jobmanager: ``host:port`` of a cluster; None: Flink runs here, for this job alone.
-            resume: The checkpoint from which the job continues, or "latest". The outputs that it
-                covers are not written again; without one, the outputs of all inputs are.
+            source: A file of lines ``{"key": …, "value": …, "id": …}``, or a folder of such files.
+            sink: A folder for the outputs. Its files appear with the checkpoints that cover them.
+                The problems are written to the folder ``problems`` in it.
+            watch: Whether to continue with files that are added to the folder *source*, until the
+                job is cancelled.
+            jobmanager: The ``host:port`` of a cluster. With None, Flink runs in this process, for
+                this job alone.
+            resume: The checkpoint from which the job continues, or "latest". Outputs that the
+                checkpoint covers are not written again. With None, the job begins anew, and the
+                outputs of all inputs are written.
 
         Raises:
             NotFound: *source* does not exist.
@@ -222,7 +232,11 @@ class FlinkRunner:
     def _on_files(
         self, source: str, sink: str, *, watch: bool, jobmanager: str | None, resume: str | None
     ) -> StreamExecutionEnvironment:
-        """Return an environment with the job from files to files."""
+        """Return an environment with a job that reads inputs from files, and writes files.
+
+        Raises:
+            NotFound: *source* does not exist.
+        """
         if "://" not in source and not Path(source).exists():
             raise NotFound(f"{source}: there is no such file or folder of inputs")
         env, job = self.environment(jobmanager=jobmanager, resume=resume), _flink()
@@ -243,7 +257,11 @@ def _absolute(store_url: str) -> str:
 
 
 def _flink():  # noqa: ANN202 - a module has no type with a name
-    """Return the module that imports Flink."""
+    """Return the module `job`, which imports Flink.
+
+    Raises:
+        Unsupported: Flink is not installed.
+    """
     try:
         from alveus.runs.runner.flink import job
     except ModuleNotFoundError as error:
@@ -258,10 +276,10 @@ def _flink():  # noqa: ANN202 - a module has no type with a name
 
 
 def reference_to(agent: Agent | type[Agent]) -> str:
-    """Return ``module:name`` of an agent, from which workers import it.
+    """Return the ``module:name`` by which workers import an agent.
 
     Raises:
-        InvalidInput: No module has a name for it.
+        InvalidInput: No module has the agent under a name.
     """
     for wanted in (agent, type(agent)) if _is_as_its_class_makes_it(agent) else (agent,):
         for module_name in _modules_of(agent):
@@ -277,7 +295,7 @@ def reference_to(agent: Agent | type[Agent]) -> str:
 
 
 def _is_as_its_class_makes_it(agent: Agent | type[Agent]) -> bool:
-    """Return whether a call of its class makes an equal agent."""
+    """Return whether *agent* equals an agent that its class makes without arguments."""
     if isinstance(agent, type) or type(agent) is Agent:
         return False
     try:
@@ -287,15 +305,15 @@ def _is_as_its_class_makes_it(agent: Agent | type[Agent]) -> bool:
 
 
 def _imported_as(module_name: str) -> str:
-    """Return the name by which workers import a module; for a script, the name of its file."""
+    """Return the name by which workers import a module; a script has the name of its file."""
     file = getattr(sys.modules[module_name], "__file__", None)
     return Path(file).stem if module_name == "__main__" and file else module_name
 
 
 def files_of(agent: Agent | type[Agent]) -> list[str]:
-    """Return the files of an agent that a cluster sends to its workers: single modules.
+    """Return the files that a cluster must send to its workers: the agent's single-file modules.
 
-    Packages are to be installed where the workers run.
+    Packages must be installed where the workers run.
     """
     return [str(path) for path in _sources(agent) if path.is_file()]
 
@@ -306,7 +324,10 @@ def folders_of(agent: Agent | type[Agent]) -> list[str]:
 
 
 def _sources(agent: Agent | type[Agent]) -> list[Path]:
-    """Return the files and packages of an agent and its actions, without installed ones."""
+    """Return the paths of the modules and packages that define an agent and its actions.
+
+    Installed modules and packages, and alveus itself, are left out.
+    """
     found: list[Path] = []
     for module_name in _modules_of(agent):
         top = sys.modules.get(module_name.partition(".")[0])

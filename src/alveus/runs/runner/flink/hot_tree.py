@@ -1,19 +1,19 @@
 """A copy of a key's exact memory in Flink's keyed state, which saves reads of the store.
 
 The store has the exact memory of every key, and commits each change with its action. Keyed state
-has a copy for the keys of this part of the job, with the number of the last commit in it. A copy
-that is behind is dropped and read from the store again, so it may be lost, restored from an old
-checkpoint, or evicted at any time.
+has a copy for the keys of this part of the job, with the number of the last commit that the copy
+includes. A copy that is out of date is dropped and read from the store again. So a copy may be
+lost, restored from an old checkpoint, or evicted at any time.
 
-A record is a text under a name; both are JSON. A map of keyed state has no ranges, so the record of
-an object lists the chunks of its names:
+A copy consists of records. A record is a JSON text under a name. A map of keyed state cannot be
+read by ranges of names, so the record of an object lists the chunks with the names of its fields:
 
-===========  ==========================================================================
-``""``       ``[format, store, commit, nodes, bytes]``; nodes -1: the key is not copied
-``o[path]``  an object: ``[expires, chunks]``, where chunks are numbers, in order
-``n[path]i`` chunk *i* of the names of its fields, at most 256, in the order they were made
+===========  ============================================================================
+``""``       ``[format, store, commit, nodes]``; nodes is -1 if the tree is not copied
+``o[path]``  an object: ``[expires, chunks]``, where *chunks* are numbers, in order
+``n[path]i`` chunk *i* of the object: at most 256 names of fields, in order of creation
 ``v[path]``  a value: ``[expires, value]``
-===========  ==========================================================================
+===========  ============================================================================
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ META = ""
 NOT_COPIED = -1
 
 Changes: TypeAlias = dict[str, "str | None"]
-"""Records that were written, or removed (None)."""
+"""The texts of records that were written, by name; None stands for a removed record."""
 
 
 class HotRecords:
     """The records of one key, in RAM, and their changes since the last write to keyed state.
 
-    The run of the key changes them, while Flink's thread writes earlier changes to keyed state.
-    Keyed state may have half of a commit: `META` is written last and removed first, so a partial
-    copy is never valid.
+    The run of the key changes records while Flink's thread writes earlier changes to keyed state.
+    So keyed state may have half of a commit. A partial copy is never valid, because the record
+    `META` is written last and removed first.
     """
 
     __slots__ = ("_changes", "_lock", "_records", "nbytes")
@@ -64,7 +64,7 @@ class HotRecords:
         self.nbytes = sum(len(name) + len(text) for name, text in self._records.items())
 
     def get(self, name: str) -> Any:  # noqa: ANN401 - any value
-        """Return the content of the record of that name, or None."""
+        """Return the content of the record with this name, or None if no such record exists."""
         text = self._records.get(name)
         return None if text is None else wire.decode(text)
 
@@ -108,10 +108,10 @@ class _Meta:
 
 
 class HotTree(LeasedTree):
-    """The tree of a key under a lease, read from its records if they are up to date.
+    """The tree of a key under a lease, read from records in RAM.
 
-    If not, the first read makes them from the store. A tree of over `MOST_NODES` nodes, or with
-    records of over `MOST_BYTES`, is read from the store.
+    If the records are out of date, the first read makes them again from the store. A tree of over
+    `MOST_NODES` nodes, or with records of over `MOST_BYTES`, is not copied but read from the store.
     """
 
     __slots__ = ("_is_hot", "_meta", "_records")
@@ -146,13 +146,13 @@ class HotTree(LeasedTree):
         return [(n, below) for n, below in found if below and not _expired(below.expires, now)]
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of its fields; see `ExactTree`."""
+        """Return the names and expiries of the fields of an object; see `ExactTree`."""
         if not self._hot():
             return super().field_names(path, now)
         return [(name, node.expires) for name, node in self.children(path, now)]
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
-        """Return the names of its fields that are *chosen*; see `ExactTree`."""
+        """Return the names of an object's fields in the range *chosen*; see `ExactTree`."""
         if not self._hot():
             return super().names_in_range(path, chosen, now)
         return chosen.choose(name for name, _ in self.children(path, now))
@@ -166,7 +166,10 @@ class HotTree(LeasedTree):
         return None if above is None else Node(is_object=True, expires=above[0])
 
     def _object(self, path: Path) -> tuple[int | None, list[int]] | None:
-        """Return the expiry of the object at *path*, and its chunks of names; None: no object."""
+        """Return the expiry and the chunk numbers of the object at *path*.
+
+        Return None if no object exists there; the root always exists.
+        """
         content = self._records.get(f"o{wire.encode([*path])}")
         if content is None and not path:
             return None, []
@@ -197,7 +200,7 @@ class HotTree(LeasedTree):
         return self.ledger.salt().hex()
 
     def _copy(self) -> bool:
-        """Make the records from the store; return False if the tree is too large."""
+        """Make the records from the store. Return False, and copy nothing, for a large tree."""
         was_large = self._meta.nodes == NOT_COPIED and self._meta.store == self._store()
         self._records.clear()
         self._meta = _Meta(self._store(), self.head(), 0)
@@ -238,7 +241,7 @@ class HotTree(LeasedTree):
         self._meta.commit = number
         if not hot:
             if any(isinstance(delta, Clear) and not delta.path for delta in changes):
-                self._is_hot, self._meta.nodes = None, 0  # it is small now; the next read copies it
+                self._is_hot, self._meta.nodes = None, 0  # a small tree: the next read copies it
                 self._records.clear()
             else:
                 self._write_meta()
@@ -265,7 +268,7 @@ class HotTree(LeasedTree):
                 self._refresh(path, expires)
 
     def _add(self, path: Path, node: Node) -> None:
-        """Put a new node, or replace a value at its position."""
+        """Add a node at *path*, or replace the value there; an existing object stays."""
         at, above = wire.encode([*path]), self._object(path)
         if above is None and self._records.get(f"v{at}") is None:
             self._append_name(path[:-1], path[-1])
@@ -300,7 +303,7 @@ class HotTree(LeasedTree):
         self._meta.nodes -= len(paths)
 
     def _remove_name(self, path: Path, name: str) -> None:
-        """Remove a name from its chunk, and the chunk with its last name."""
+        """Remove a name from its chunk, and remove the chunk if it is then empty."""
         above, at = self._object(path), wire.encode([*path])
         expires, chunks = (None, []) if above is None else above
         for chunk in chunks:

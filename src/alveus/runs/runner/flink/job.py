@@ -46,14 +46,17 @@ INPUT_TYPE = Types.TUPLE([TEXT, TEXT, TEXT])
 PROBLEMS = OutputTag("alveus-problems", TEXT)
 
 POLL_MS = (1, 64)
-"""Shortest and longest time between two polls of a key that waits for outputs."""
+"""Shortest and longest time, in ms, between two polls of a key that waits for outputs."""
 
 END_OF_INPUT = (1 << 63) - 2
 """The event time at which a bounded input ends, or a job is drained."""
 
 
 class ReadInputs(ProcessFunction):
-    """Makes inputs of the records of a user's stream; records that are none go to the problems."""
+    """Makes inputs of the records of a user's stream.
+
+    Records that are not inputs become lines of the stream of problems.
+    """
 
     def __init__(
         self, key: Extract | None, value: Extract | None, event_id: Extract | None
@@ -61,7 +64,7 @@ class ReadInputs(ProcessFunction):
         self._parts = key, value, event_id
 
     def process_element(self, value: Any, ctx: ProcessFunction.Context) -> Iterator[Any]:  # noqa: ANN401, ARG002 - Flink's
-        """Yield the input."""
+        """Yield the input in a record, or the problem if the record is not an input."""
         try:
             yield tuple(input_from(value, *self._parts))
         except AlveusError as error:
@@ -76,7 +79,7 @@ class RunAgent(KeyedProcessFunction):
         self._hot_ms = round(job.hot_for.total_seconds() * 1000)
 
     def open(self, runtime_context: RuntimeContext) -> None:
-        """Open the memory, and continue the runs that a crash left."""
+        """Open the memory, and continue the runs that a crash left unfinished."""
         self._state = KeyState(
             runtime_context.get_map_state(MapStateDescriptor("exact", TEXT, TEXT)),
             runtime_context.get_map_state(MapStateDescriptor("inputs", TEXT, TEXT)),
@@ -93,7 +96,7 @@ class RunAgent(KeyedProcessFunction):
     def process_element(
         self, value: tuple[str, str, str], ctx: KeyedProcessFunction.Context
     ) -> Iterator[Any]:
-        """Accept an input, and yield the outputs that are known."""
+        """Accept an input, and yield the outputs and problems of its key that are known."""
         given = FlinkInput(*value)
         yield from map(_sent, self._subtask.take(given, self._state))
         now = _now_ms()
@@ -103,7 +106,10 @@ class RunAgent(KeyedProcessFunction):
         self._look_later(given.key, ctx, now)
 
     def on_timer(self, timestamp: int, ctx: KeyedProcessFunction.OnTimerContext) -> Iterator[Any]:
-        """Yield the outputs that are known; drop the copy of a key that had no inputs for long."""
+        """Yield the known outputs and problems of a key.
+
+        If the key had no inputs for long, drop the copy of its exact memory in keyed state.
+        """
         key = ctx.get_current_key()
         ends = ctx.time_domain() is TimeDomain.EVENT_TIME
         yield from map(_sent, self._subtask.emit(key, self._state, wait=ends))
@@ -115,7 +121,7 @@ class RunAgent(KeyedProcessFunction):
             self._subtask.evict(key, self._state)
 
     def _look_later(self, key: str, ctx: KeyedProcessFunction.Context, now: int) -> None:
-        """Set the next poll of a key whose outputs are not complete."""
+        """Set timers for the next poll of a key that waits for outputs."""
         if self._job.mode == "synchronous":
             return
         timers = ctx.timer_service()
@@ -141,10 +147,10 @@ def _now_ms() -> int:
 # --- environments and files -----------------------------------------------------------------
 
 ANSWER_S = 5
-"""Seconds that a cluster has to answer."""
+"""Longest wait for the answer of a cluster, in seconds."""
 
 WATCH_S = 1
-"""Seconds between two looks for new files."""
+"""Seconds between two checks for new files."""
 
 
 def environment(settings: FlinkSettings, files: Sequence[str]) -> StreamExecutionEnvironment:
@@ -179,7 +185,7 @@ def environment(settings: FlinkSettings, files: Sequence[str]) -> StreamExecutio
 
 
 def _check_cluster(host: str, port: int) -> None:
-    """Refuse a cluster that does not answer; Flink would try for a minute."""
+    """Raise `Unavailable` if a cluster does not answer; Flink itself would try for a minute."""
     try:
         socket.create_connection((host, port), timeout=ANSWER_S).close()
     except OSError as error:
@@ -203,7 +209,7 @@ def java_errors() -> Generator[None]:
 
 
 def _of_cluster(host: str, port: int, configuration: Configuration) -> StreamExecutionEnvironment:
-    """Return the environment of a cluster; its workers receive what they need to run Python."""
+    """Return the environment of a cluster whose workers also get Flink's jar for Python."""
     gateway = get_gateway()
     java: Any = gateway.jvm
     (jar,) = (Path(pyflink.__file__).parent / "opt").glob("flink-python-*.jar")
@@ -215,7 +221,11 @@ def _of_cluster(host: str, port: int, configuration: Configuration) -> StreamExe
 
 
 def lines(env: StreamExecutionEnvironment, source: str, *, watch: bool) -> DataStream:
-    """Return the lines of files as a stream."""
+    """Return the lines of a file, or of the files in a folder, as a stream.
+
+    Args:
+        watch: Whether the stream goes on with files that are added to the folder later.
+    """
     text = StreamFormat.text_line_format()
     builder = FileSource.for_record_stream_format(text, flink_path(source))
     if watch:
@@ -225,7 +235,10 @@ def lines(env: StreamExecutionEnvironment, source: str, *, watch: bool) -> DataS
 
 
 def write(stream: DataStream, sink: str, *, uid: str) -> None:
-    """Write lines to files of a folder; a file appears with the checkpoint that covers it."""
+    """Write the lines of *stream* to files in the folder *sink*.
+
+    A file appears with the checkpoint that covers it.
+    """
     files = (
         FileSink.for_row_format(flink_path(sink), Encoder.simple_string_encoder())
         .with_rolling_policy(RollingPolicy.on_checkpoint_rolling_policy())

@@ -1,4 +1,4 @@
-"""Inputs, outputs and problems as texts, between Flink and alveus."""
+"""The texts for inputs, outputs and problems that Flink and alveus exchange."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from alveus.values.events import Event, restored
 from alveus.values.storable import Value, checked, checked_name
 
 Extract: TypeAlias = Callable[[Any], object]
-"""Returns a part of a record of the user's stream."""
+"""A function that returns the key, value or id of a record of the user's stream."""
 
 _TYPED = re.compile(r"(bool|bytes|float|int|str):")
 
@@ -22,8 +22,10 @@ class FlinkInput(NamedTuple):
     """An input in Flink.
 
     Attributes:
-        value: In wire form: the name of its event class and the event's data; or None and a value,
-            for an `InputEvent`.
+        key: The key of a memory; see `key_text`.
+        event_id: The id by which a repeated input is recognised.
+        value: A pair in wire form: the name of the event class and the data of the event. For an
+            `InputEvent`: None and the value.
     """
 
     key: str
@@ -31,10 +33,10 @@ class FlinkInput(NamedTuple):
     value: str
 
     def content(self, types: dict[str, type[Event]]) -> object:
-        """Return the input for the runner: a value, or an event of one of these classes.
+        """Return the input for the runner: a value, or an event of a class in *types*.
 
         Raises:
-            AgentChanged: The agent has no class of that name, or the class has other fields.
+            AgentChanged: *types* has no class with this name, or the class has other fields.
         """
         name, data = cast("tuple[str | None, Value]", wire.decode(self.value))
         if name is None:
@@ -43,14 +45,14 @@ class FlinkInput(NamedTuple):
 
 
 def key_text(key: object) -> str:
-    """Return the key of a memory for the key of a stream.
+    """Return the key of a memory for the key of a stream; `key_of` is the inverse.
 
-    A str does not change, unless it begins like a key of another type: then it gets the prefix
-    ``str:``. ``7`` is ``int:7``, so it differs from ``"7"``. `key_of` is the inverse.
+    The int ``7`` becomes ``"int:7"``, so that it differs from the str ``"7"``. A str does not
+    change, except that a str which begins with a type and a colon gets the prefix ``str:``.
 
     Raises:
-        InvalidInput: The key is no str, int, bool, float or bytes.
-        InvalidName: The key is empty, or too long.
+        InvalidInput: *key* is not a str, int, bool, float or bytes.
+        InvalidName: *key* is empty, or too long.
     """
     if isinstance(key, str):
         return checked_name(f"str:{key}" if _TYPED.match(key) else key, "a key")
@@ -65,7 +67,7 @@ def key_text(key: object) -> str:
 
 
 def key_of(text: str) -> str | int | bool | float | bytes:
-    """Return the key of a stream from its `key_text`."""
+    """Return the key of a stream whose `key_text` is *text*."""
     named = _TYPED.match(text)
     if named is None:
         return text
@@ -88,11 +90,13 @@ def input_from(
 ) -> FlinkInput:
     """Return the input in a record of a stream.
 
-    Without functions the record is ``(key, value, id)``, a dict with these names, or such a dict as
-    JSON; "event" in it names the event class whose fields the value has.
+    The functions *key*, *value* and *event_id* return the parts of the record. A part whose
+    function is None is found by its position or name: the record is then a tuple
+    ``(key, value, id)``, a dict with these names, or such a dict as JSON. If the dict also has the
+    name "event", it names an event class, and the value is the dict of the event's fields.
 
     Raises:
-        AlveusError: The record is no input, or its value cannot be stored.
+        AlveusError: The record is not an input, or its value cannot be stored.
     """
     plain = record
     if isinstance(record, str) and (key is None or value is None or event_id is None):
@@ -111,7 +115,7 @@ def input_from(
 
 
 def _content(record: object, content: object) -> str:
-    """Return the `FlinkInput.value` of a value or an event."""
+    """Return the `FlinkInput.value` for *content*, the value or event in *record*."""
     if isinstance(content, Event):
         return wire.encode([content.type_name(), {**content.checked().data}])
     named = cast("dict[str, object]", record).get("event") if isinstance(record, dict) else None
@@ -151,7 +155,7 @@ def _part(record: object, name: str, position: int) -> object:
 
 
 def output_line(given: FlinkInput, run: int, number: int, position: int, output: Value) -> str:
-    """Return an output as a line of JSON; *position* counts the outputs of its run."""
+    """Return an output as a line of JSON; *position* is its number in the run, from 0."""
     return wire.encode(
         {
             "key": given.key,
@@ -165,7 +169,11 @@ def output_line(given: FlinkInput, run: int, number: int, position: int, output:
 
 
 def problem_line(error: AlveusError, *, given: FlinkInput | None, record: object = None) -> str:
-    """Return the reason for missing outputs, as a line of JSON."""
+    """Return the error that explains why an input has no outputs, as a line of JSON.
+
+    Args:
+        given: The input, or None if *record* is not an input.
+    """
     where: dict[str, Value] = {"record": short_repr(record)}
     if given is not None:
         where = {"key": given.key, "id": given.event_id}

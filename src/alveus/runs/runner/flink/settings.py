@@ -1,4 +1,4 @@
-"""The settings of a Flink job, and its complete checkpoints.
+"""The settings of a Flink job, and functions that find its complete checkpoints.
 
 `settings.toml` lists the settings that alveus chooses, each with the reason; a user can override
 all of them.
@@ -26,10 +26,10 @@ Mode: TypeAlias = Literal["concurrent", "synchronous"]
 EXECUTION_MODE, CHECKPOINTS = "python.execution-mode", "execution.checkpointing.dir"
 
 TIMEOUT_S = 600.0
-"""The longest time of a checkpoint: Flink gives a longer one up."""
+"""The longest time in seconds that a checkpoint may take: Flink aborts one that takes longer."""
 
 MARGIN_S = 60.0
-"""The largest difference between the clocks of the machines of a cluster."""
+"""The largest expected difference, in seconds, between the clocks of a cluster's machines."""
 
 _CHECKPOINT = re.compile(r"chk-([0-9]+)")
 
@@ -48,13 +48,13 @@ class FlinkSettings:
 
     Attributes:
         name: The name of the job, and of the folder of its checkpoints.
-        mode: "concurrent": keys side by side, a slow action delays only its key.
-            "synchronous": one input after the other in each parallel part.
+        mode: With "concurrent", different keys run side by side, and a slow action delays only its
+            key. With "synchronous", each parallel part runs one input after the other.
         checkpoints: The folder of checkpoints, or a URL that Flink can write to.
-        interval_s: Seconds between checkpoints.
-        parallelism: Parallel parts of the job; None: the default of the cluster.
-        overrides: Settings of Flink by name; they override all others.
-        cluster: Host and port of the job manager; None: Flink runs in this process.
+        interval_s: The seconds between checkpoints.
+        parallelism: The number of parallel parts of the job; None stands for Flink's default.
+        overrides: Settings of Flink by name, which override all others.
+        cluster: The host and port of the job manager, or None if Flink runs in this process.
     """
 
     name: str = "agent"
@@ -66,7 +66,7 @@ class FlinkSettings:
     cluster: tuple[str, int] | None = None
 
     def __post_init__(self) -> None:
-        """Refuse settings that cannot be used."""
+        """Raise `InvalidInput` if a setting cannot be used."""
         choice(self.mode, "mode", *get_args(Mode))
         checked_number(self.interval_s, "interval_s", least=0.01, most=86_400)
         if self.parallelism is not None:
@@ -94,7 +94,7 @@ class FlinkSettings:
 
     @property
     def local_checkpoints(self) -> str | None:
-        """The folder of the checkpoints, if it is on this machine."""
+        """The folder of the checkpoints, or None if it is not on this machine or not set."""
         url = self.checkpoints_url
         return url.removeprefix("file://") if url and url.startswith("file:///") else None
 
@@ -102,11 +102,11 @@ class FlinkSettings:
         """Return settings with which a job continues from a checkpoint.
 
         Args:
-            checkpoint: Its folder; "latest": the last complete one, if any; None: the job begins
-                anew.
+            checkpoint: The folder of the checkpoint, or "latest" for the last complete checkpoint.
+                With None, or if no checkpoint is complete, the job begins anew.
 
         Raises:
-            InvalidInput: "latest", and the checkpoints are not on this machine.
+            InvalidInput: *checkpoint* is "latest", and the checkpoints are not on this machine.
         """
         if checkpoint == "latest":
             if self.local_checkpoints is None:
@@ -120,9 +120,14 @@ class FlinkSettings:
         return self.with_overrides({"execution.state-recovery.path": flink_path(checkpoint)})
 
     def at(self, jobmanager: str | None) -> FlinkSettings:
-        """Return settings that send a job to a cluster: ``host:port`` of its REST server.
+        """Return settings that send a job to a cluster.
 
-        None: the job runs in this process and its children.
+        Args:
+            jobmanager: The ``host:port`` of the cluster's REST server. With None, the job runs in
+                this process and its children.
+
+        Raises:
+            InvalidInput: *jobmanager* is not a host and a port.
         """
         if jobmanager is None:
             return self.with_overrides({"rest.bind-port": "0"})
@@ -134,11 +139,11 @@ class FlinkSettings:
         return replace(self, cluster=(host, int(port)))
 
     def with_overrides(self, settings: Mapping[str, str]) -> FlinkSettings:
-        """Return these settings with more overrides; existing overrides stay."""
+        """Return these settings with more overrides. An existing override of a name stays."""
         return replace(self, overrides={**settings, **(self.overrides or {})})
 
     def all(self) -> list[Setting]:
-        """Return every setting: those of alveus, and the overrides."""
+        """Return the settings that alveus chooses, and the overrides, which replace these."""
         settings = {each.name: each for each in self._defaults()}
         for name, value in (self.overrides or {}).items():
             settings[name] = Setting(name, value, "given")
@@ -162,12 +167,12 @@ class FlinkSettings:
 
 
 def flink_path(path: str) -> str:
-    """Return a path or URL as Flink takes it: with a scheme, and with nothing quoted."""
+    """Return a path or URL in the form that Flink takes: with a scheme, and without quoting."""
     return path.rstrip("/") if "://" in path else f"file://{Path(path).absolute()}"
 
 
 def find_interpreter() -> None:
-    """Put this interpreter first on PATH: thread mode starts the Python it finds there."""
+    """Put the folder of this interpreter first on PATH, where Flink's thread mode finds Python."""
     folder = str(Path(sys.executable).parent)
     path = os.environ.get("PATH", "")
     if path.split(os.pathsep)[0] != folder:
@@ -178,26 +183,25 @@ def find_interpreter() -> None:
 
 
 def covered_until(folder: str) -> int | None:
-    """Return a time, in microseconds: every kept checkpoint covers the runs that ended before it.
+    """Return a time in microseconds: every complete checkpoint covers the runs that ended before.
 
-    None: the folder has no complete checkpoint. It may hold checkpoints of several jobs, also of
-    ended ones: a job may continue from any of them.
-
-    A checkpoint is complete when its metadata exist; it began at most `TIMEOUT_S` earlier. A job
-    that continues from it does not send inputs again whose runs had ended then.
+    Return None if the folder has no complete checkpoint. A job that continues from a checkpoint
+    does not send inputs again whose runs had ended when the checkpoint began. A checkpoint is
+    complete when its metadata exist, and it began at most `TIMEOUT_S` earlier. The folder may have
+    checkpoints of several jobs, also of ended jobs, because a job may continue from any of them.
     """
     oldest = min(_complete(Path(folder)), default=None)
     return None if oldest is None else round((oldest[0] - TIMEOUT_S - MARGIN_S) * 1_000_000)
 
 
 def latest(folder: str) -> str | None:
-    """Return the last complete checkpoint of a folder, or None."""
+    """Return the path of the last complete checkpoint in *folder*, or None if there is none."""
     found = max(_complete(Path(folder)), default=None)
     return None if found is None else str(found[2])
 
 
 def _complete(folder: Path) -> Iterator[tuple[float, int, Path]]:
-    """Yield the time of completion, the number and the folder of each."""
+    """Yield the time of completion, number and folder of each complete checkpoint in *folder*."""
     for entry in folder.glob("*/chk-*"):
         named = _CHECKPOINT.fullmatch(entry.name)
         try:

@@ -1,12 +1,12 @@
-"""One parallel part of a Flink job: it runs the agent on the keys that Flink sends to it.
+"""One parallel part of a Flink job: it runs the agent on the keys that Flink sends to the part.
 
 This module does not import Flink: operators pass the keyed state of the current key, and yield the
 emissions. A local runner runs the actions, and commits each with its items, exact memory and
 journal step to the store. Keyed state has the data that must return with a checkpoint:
 
 ``inputs``
-    Inputs whose outputs were not emitted yet. After a restart the runner gets them again; it
-    recognises them, and returns the recorded outputs of the finished ones.
+    The inputs whose outputs were not emitted yet. After a restart the runner gets these inputs
+    again. It recognises them, and returns the recorded outputs of finished runs.
 ``exact``
     A copy of the key's exact memory; see `hot_tree`.
 """
@@ -54,24 +54,24 @@ BATCH = 128
 """The largest number of inputs in a commit."""
 
 MOST_KEYS = 10_000
-"""The number of keys whose records are also in RAM."""
+"""The number of keys whose records are also kept in RAM; more are kept while keys wait."""
 
 LOOK_AT_PARKED_S = 1.0
 """Seconds between two checks whether a parked run was retried."""
 
 _UNFIT = InvalidInput, InvalidValue, IdempotencyConflict, AgentChanged
-"""Errors of an input, in every runner."""
+"""Errors of an input that no runner can accept."""
 
 
 @dataclass(frozen=True, slots=True)
 class FlinkJob:
-    """The settings of all parts of a job, which travel to the workers.
+    """The settings of all parts of a job, which Flink sends to the workers.
 
     Attributes:
-        agent: ``module:name``, for the workers to import.
-        capacity: The number of inputs that the runner of one part has at once.
-        hot_for: How long a key without inputs keeps its copy in keyed state.
-        checkpoints: The folder of Flink's checkpoints, if it is a local one.
+        agent: The agent as ``module:name``, from which the workers import it.
+        capacity: The largest number of inputs that the runner of one part has at once.
+        hot_for: How long a key without inputs keeps the copy of its exact memory in keyed state.
+        checkpoints: The folder of Flink's checkpoints, or None if it is not on this machine.
     """
 
     agent: str
@@ -91,8 +91,8 @@ class FlinkJob:
         """Return the agent, in a worker.
 
         Raises:
-            NotFound: The worker cannot import it.
-            InvalidInput: The name is not that of an agent.
+            NotFound: The worker cannot import the module.
+            InvalidInput: The module has no agent with this name.
         """
         module_name, _, name = self.agent.partition(":")
         try:
@@ -113,19 +113,19 @@ class KeyedMap(Protocol):
     """A map of Flink's keyed state, for the current key."""
 
     def get(self, key: str, /) -> Any:  # noqa: ANN401 - Flink's
-        """Return the text of a name, or None."""
+        """Return the text under a name, or None if the name does not exist."""
         ...
 
     def put(self, key: str, value: Any, /) -> None:  # noqa: ANN401 - Flink's
-        """Set the text of a name."""
+        """Set the text under a name."""
         ...
 
     def remove(self, key: str, /) -> None:
-        """Remove a name."""
+        """Remove a name and its text."""
         ...
 
     def items(self) -> Iterable[tuple[str, Any]]:
-        """Return names and texts, in any order."""
+        """Return all names with their texts, in any order."""
         ...
 
 
@@ -137,7 +137,7 @@ class KeyState(NamedTuple):
 
 
 class Emission(NamedTuple):
-    """A line for the outputs, or for the problems."""
+    """A line for the stream of outputs, or for the stream of problems."""
 
     line: str
     is_problem: bool = False
@@ -148,10 +148,11 @@ class _WaitingInput:
     """An input whose outputs were not emitted yet.
 
     Attributes:
-        name: Its name in keyed state; names rise in the order of arrival.
-        reported: The problem that its run is parked was emitted.
-        looked: The time of the last check of that.
-        counts: It counts towards the capacity.
+        name: The name of the input in keyed state. Names rise in the order of arrival.
+        ticket: The ticket of the input, or None before it is submitted to the runner.
+        reported: Whether the problem was emitted that the run of the input is parked.
+        looked: The time of the last check whether the parked run was retried.
+        counts: Whether the input counts towards the capacity.
     """
 
     name: str
@@ -163,7 +164,7 @@ class _WaitingInput:
 
 
 class Subtask:
-    """One parallel part of a job, for one thread: that of Flink's task."""
+    """One parallel part of a job. Only the thread of Flink's task may use it."""
 
     def __init__(self, job: FlinkJob, agent: Agent | type[Agent]) -> None:
         self._job = job
@@ -181,10 +182,10 @@ class Subtask:
             raise
 
     def _call(self, function: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call *function* in a thread of Python, and return its result.
+        """Call *function* in a thread that Python has started, and return the result.
 
-        Flink's thread has a thread state for each operator; a callback of SQLite's module would
-        take the wrong one, and wait for ever.
+        Flink's thread has one Python thread state for each operator. A callback of SQLite's module
+        would take the wrong thread state there, and wait for ever.
         """
         return self._thread.submit(function, *args, **kwargs).result()
 
@@ -209,7 +210,7 @@ class Subtask:
         return memory, runner
 
     def close(self) -> None:
-        """Stop; actions in progress are not committed, and begin anew elsewhere."""
+        """Stop the runner. Actions in progress are not committed; they begin anew elsewhere."""
         self._call(self.runner.close, 0)
         self._call(self.memory.close)
         self._thread.shutdown()
@@ -220,14 +221,14 @@ class Subtask:
 
     def _tree(self, ledger: Ledger, scope: Scope, epoch: int) -> LeasedTree:
         records = self._records.get(scope.key or "")
-        if records is None:  # an input of another part before a crash
+        if records is None:  # the input was accepted by another part before a crash
             return LeasedTree(ledger, scope, epoch)
         return HotTree(ledger, scope, epoch, records)
 
     # --- inputs -------------------------------------------------------------------------------
 
     def take(self, given: FlinkInput, state: KeyState) -> Iterator[Emission]:
-        """Accept an input; yield the emissions that are known."""
+        """Accept an input, and yield the emissions of its key that are known."""
         waiting = self._load(given.key, state)
         name = f"{int(waiting[-1].name) + 1 if waiting else 0:012}"
         state.inputs.put(name, wire.encode([given.event_id, given.value, False]))
@@ -240,10 +241,11 @@ class Subtask:
         yield from self._emit(given.key, waiting, state, wait=False)
 
     def emit(self, key: str, state: KeyState, *, wait: bool = False) -> Iterator[Emission]:
-        """Yield the known emissions of a key; the synchronous operator always waits.
+        """Yield the known emissions of a key.
 
         Args:
-            wait: Wait for all outputs, except of parked runs and those behind them.
+            wait: Whether to wait for all outputs, except those of parked runs and of runs behind
+                them. In the mode "synchronous" this method always waits.
         """
         waiting = self._load(key, state)
         self._submit()
@@ -262,7 +264,7 @@ class Subtask:
             except AlveusError as error:
                 yield from self._failed(entry, error, waiting, state)
                 if entry.reported and self._on_failed == "wait":
-                    for behind in waiting:  # so that other keys can continue
+                    for behind in waiting:  # their capacity is free for other keys
                         self._leave(behind)
                     break
                 continue
@@ -277,7 +279,7 @@ class Subtask:
         return bool(self._waiting.get(key))
 
     def evict(self, key: str, state: KeyState) -> None:
-        """Drop the copy of a key's exact memory: the store has it."""
+        """Drop the copy of a key's exact memory, unless the key waits; the store has the memory."""
         if not self.is_waiting(key):
             self._records.pop(key, None)
             for name in [name for name, _ in state.exact.items()]:
@@ -310,7 +312,7 @@ class Subtask:
             self._submitted += len(batch)
 
     def _leave(self, entry: _WaitingInput) -> None:
-        """Free the capacity of an input."""
+        """Let an input no longer count towards the capacity."""
         self._submitted -= entry.counts
         entry.counts = False
 
@@ -322,12 +324,12 @@ class Subtask:
             return [self._submit_one(each) for each in inputs]
 
     def _make_room(self, entry: _WaitingInput) -> None:
-        """Submit an input at once, beyond the capacity: its key waits for it."""
+        """Submit an input at once, even beyond the capacity, because the caller waits for it."""
         self._unsubmitted.remove(entry)
         entry.ticket = self._call(self._submit_one, entry.given)
 
     def _submit_one(self, given: FlinkInput) -> Ticket:
-        """Return the ticket of an input; if it cannot be accepted, the error is its answer."""
+        """Submit an input, and return a ticket, which has the error if the input is refused."""
         try:
             content = given.content(self._types)
             return self.runner.submit_many([(given.key, content, given.event_id)])[0]
@@ -339,7 +341,10 @@ class Subtask:
     # --- outputs ------------------------------------------------------------------------------
 
     def _result(self, entry: _WaitingInput, *, wait: bool) -> Outputs | None:
-        """Return the outputs of an input's run; None: it has not ended."""
+        """Return the outputs of an input's run, or None if the run has not ended.
+
+        If *wait* is true, or in the mode "synchronous", wait for the end of the run.
+        """
         ticket = entry.ticket
         assert ticket is not None  # noqa: S101 - it was submitted
         if ticket.done:
@@ -355,7 +360,11 @@ class Subtask:
         waiting: deque[_WaitingInput],
         state: KeyState,
     ) -> Iterator[Emission]:
-        """Yield the problem of an input, once; keep the input while its run may be retried."""
+        """Yield the problem of an input once, and remove the input.
+
+        An input whose run is parked is kept, because the run may be retried. Other errors than
+        those of an input or its run are raised.
+        """
         problem = Emission(problem_line(error, given=entry.given), is_problem=True)
         if isinstance(error, RunParked):
             if not entry.reported:
