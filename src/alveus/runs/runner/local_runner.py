@@ -1,6 +1,6 @@
 """LocalRunner: runs an agent on a memory, each input exactly once.
 
-An input is durable before it is acknowledged. The runs of a key take place one after the other, in
+An input is durable before it is acknowledged. The runs of a key run one after the other, in
 the order of acceptance, across all processes that share the store. Different keys run concurrently.
 The changes, events and outputs of an action are committed atomically when the action returns. After
 a crash, `start` continues after the last commit, in this process or another one.
