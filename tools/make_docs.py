@@ -1,7 +1,7 @@
 """Write the generated pages: docs/cli.md from the help of every command, the pages of vectors from
 their tests, the picture in docs/layers.md, the table of forks in docs/safety.md, that of frameworks
 in docs/integrations.md, the tables of docs/metrics.md, docs/contract.md, the pictures of
-docs/design.md, and the TypeScript client.
+docs/design.md and its list of files, and the TypeScript client.
 
     python tools/make_docs.py [--check]
 
@@ -21,6 +21,7 @@ import click
 
 from alveus.cli import alveus
 from make_contract import contract_page
+from make_design import design_page
 from make_forks import safety_page
 from make_house import house_picture
 from make_integrations import integrations_page
@@ -150,6 +151,7 @@ PAGES: dict[str, Callable[[str], str]] = {
     "contract.md": contract_page,
     "agentscope-vectors.md": lambda _: AGENTSCOPE.page(),
     "cli.md": lambda _: page(),
+    "design.md": design_page,
     "dbgpt-vectors.md": lambda _: DBGPT.page(),
     "integrations.md": integrations_page,
     "layers.md": layers_page,
