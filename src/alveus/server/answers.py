@@ -1,4 +1,4 @@
-"""Responses: JSON as on the command line; an error's class determines its status."""
+"""Responses: JSON as on the command line. The class of an error determines the status."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from alveus.values.storable import Value
 from alveus.values.wire import unique_fields, wired
 
 RETRY_AFTER_S = 1
-"""The Retry-After of a busy store."""
+"""The seconds in the header ``Retry-After`` of a response with status 503."""
 
 STATUS: Mapping[type[AlveusError], int] = {
     InternalError: 500,
@@ -54,7 +54,7 @@ STATUS: Mapping[type[AlveusError], int] = {
     errors.ModelFailed: 502,
     errors.Unusable: 503,
 }
-"""Statuses by error class; an error has the status of its nearest class."""
+"""The status of each error class. Other classes have the status of their nearest base class."""
 
 OTHERWISE = 409
 
@@ -75,7 +75,7 @@ register_url_convertor("whole", _WholeText())
 
 
 class _StrictRequest(Request):
-    """A request that refuses duplicate fields in its body: one value would be lost."""
+    """A request that refuses duplicate fields in its body, because one value would be lost."""
 
     async def json(self) -> Json:
         """Return the body as JSON."""
@@ -90,9 +90,9 @@ def operation_id(route: APIRoute) -> str:
 class PlainRoute(APIRoute):
     """Sends a route's result as plain JSON, without FastAPI's validation of responses.
 
-    Keeps headers that a route sets on its `Response` parameter. Refuses a caller without a token
-    before reading the body, so that such callers cannot fill the server's RAM. Logs an unexpected
-    error and returns an `InternalError`.
+    Headers that a route sets on its `Response` parameter are kept. A caller without a valid token
+    is refused before the body is read, so that strangers cannot fill the server's RAM. An
+    unexpected error is logged, and an `InternalError` is raised for it.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **facts: Any) -> None:  # noqa: ANN401 - as FastAPI has them
@@ -116,9 +116,10 @@ class PlainRoute(APIRoute):
 
 
 class StrictRoute(PlainRoute):
-    """Refuses unknown parameters: a request without its ``key`` would mean knowledge.
+    """A route that refuses unknown query parameters.
 
-    Also refuses a repeated single-value parameter: one value would be lost.
+    Otherwise a request with a misspelled ``key`` would mean knowledge. A parameter that takes one
+    value is also refused if it is given twice, because one value would be lost.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -143,7 +144,7 @@ class StrictRoute(PlainRoute):
 
 
 class ForeignRoute(PlainRoute):
-    """Returns errors in the form of another system's protocol."""
+    """A route that returns errors in the form of another system's protocol."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler of a request."""
@@ -163,12 +164,12 @@ class ForeignRoute(PlainRoute):
         return handler
 
     def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
-        """Return an error in the form of the protocol."""
+        """Return the response of an error in the form of the protocol."""
         raise NotImplementedError
 
 
 _KEPT = ("retry-after", "www-authenticate")
-"""The headers of an error that every protocol has."""
+"""The headers of an error response that stay in every protocol."""
 
 
 def _parameters(dependant: Dependant) -> Iterator[tuple[str, bool]]:
@@ -207,7 +208,7 @@ def status_of(error: AlveusError) -> int:
 
 
 def error_answer(error: AlveusError) -> Response:
-    """Return the response of an error."""
+    """Return the response that reports an error."""
     status = status_of(error)
     headers = {"Retry-After": str(RETRY_AFTER_S)} if status == 503 else {}  # noqa: PLR2004 - of HTTP
     if status == 401:  # noqa: PLR2004 - of HTTP

@@ -36,8 +36,8 @@ class ServerLimits:
 
     Attributes:
         body_bytes: The largest body of a request.
-        rate: Requests per second of one token, or of one address without tokens; None means no
-        limit.
+        rate: Requests per second of one token, or of one address if the client has no valid token.
+            None means that there is no limit.
     """
 
     body_bytes: int = 10_000_000
@@ -57,10 +57,11 @@ def create_app(
 
     Args:
         open_space: Opens the memory of a space.
-        tokens: The tokens and their rights; None means that local callers may do everything.
-        model: Finds facts when a client requests learning; None means built-in rules.
+        tokens: The tokens and their rights. If it is None, only local callers are served, and they
+            may do everything.
+        model: Finds facts when a client requests learning. If it is None, built-in rules do.
         telemetry: Emits a span for each request. *open_space* uses the same object.
-        origins: Further page origins that may send requests, besides the server's.
+        origins: Origins of web pages, besides the server's, that may send requests.
     """
     memories = Memories(open_space)
 
@@ -126,7 +127,7 @@ def _answer_errors(app: FastAPI) -> None:
 
 
 def _no_body(cause: BaseException | None) -> str:
-    """Return why a body could not be read, apart from invalid JSON."""
+    """Return the reason why a body could not be read, if it is not invalid JSON."""
     if isinstance(cause, UnicodeDecodeError):
         return "is not UTF-8"
     if isinstance(cause, ClientDisconnect):
@@ -188,7 +189,7 @@ def _add_health(app: FastAPI, memories: Memories) -> None:
 
     @router.get("/ready", tags=["health"], responses=RESPONSES)
     def read_readiness(request: Request) -> dict[str, str]:
-        """Report whether the store responds, to callers with a token for its space."""
+        """Report whether the store responds. The caller needs a token, if the server has tokens."""
         caller = caller_of(request.headers.get("authorization"), app.state.tokens, memories)
         used = memories_for(request.scope, memories)
         used.of(caller.token.space or "default").store.run(0)

@@ -23,7 +23,7 @@ from alveus.store import Scope
 router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES, tags=["calls"])
 
 MOST_CALLS = 1_000
-"""The most calls of one batch; `add_many` counts as one."""
+"""The most calls of one batch. A call of `add_many` counts as one."""
 
 
 class BatchBody(BaseModel):
@@ -49,14 +49,14 @@ class BatchBody(BaseModel):
 
 
 class _DryRun(Exception):
-    """Ends a batch's block without a commit."""
+    """Raised inside the block of a batch to leave the block without a commit."""
 
 
 @router.post("/call", **schemas.answers(schemas.CallAnswer))
 def make_call(
     at: InOwner, body: Annotated[CallBody, Body()], idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Make one call of the memory of a key, or of knowledge. The call has its Python name."""
+    """Make one call on the memory of a key, or on knowledge. `call` is the call's Python name."""
     owner = at.open(body.access)
     if body.in_knowledge and not isinstance(owner, KnowledgeMemory):
         owner = at.caller.knowledge(at.space, body.access)
@@ -100,7 +100,10 @@ def make_batch(at: InKey, body: BatchBody, idempotency_key: asked.Repeatable = N
 
 
 def _is_repetition(memory: KeyMemory, idempotency_key: str | None) -> bool:
-    """Return whether a batch was committed before, so that it changes nothing now."""
+    """Return whether a batch with this idempotency key was committed before.
+
+    If so, the batch changes nothing now.
+    """
     if idempotency_key is None:
         return False
     engine = memory.engine
@@ -134,13 +137,14 @@ def _batch(memory: KeyMemory, base: int | None, idempotency_key: str | None) -> 
 
 
 def _answer(call: CallBody, to: CallTarget, again: BatchBody | None) -> Document:
-    """Make a call in a batch; return its result.
+    """Make a call in a batch, and return the result of the call.
 
     Args:
-        again: The batch, if an earlier dry run made this call.
+        again: The request, if an earlier dry run already made this call, else None.
 
     Raises:
-        StaleItem, SetMoved: The call fails now but did not before: its items changed meanwhile.
+        StaleItem, SetMoved: The call succeeded in the dry run but fails now, because the items
+            that it uses have changed.
     """
     try:
         return call.answer(to)

@@ -15,7 +15,7 @@ from alveus.server.tokens import ANYBODY, Access, Token, TokenFile
 from alveus.values.lazy_dataclass import dataclass
 
 MOST_SPACES = 64
-"""The most open spaces; opening another one closes an unused one."""
+"""The most spaces that are open at once. Opening another space closes an unused one."""
 
 _USES = "alveus.uses"
 
@@ -42,8 +42,8 @@ class Memories:
         """Return the memory of a space.
 
         Args:
-            uses: The spaces that a request uses; *space* is added and stays open until `end_uses`.
-                None means that the memory is used at once and not kept.
+            uses: The spaces that a request uses. *space* is added to them, and stays open until
+                `end_uses`. If it is None, the space may be closed at any time.
 
         Raises:
             InvalidInput: The name is invalid, or too many other spaces are in use.
@@ -61,7 +61,7 @@ class Memories:
         return memory
 
     def _in_use(self, space: str, uses: set[str] | None) -> Memory | None:
-        """Return an open memory and record its use; None if the space is not open."""
+        """Return the memory of a space and record its use, or None if the space is not open."""
         with self._lock:
             if self._closed:
                 raise StoreClosed("the server is stopping")
@@ -111,7 +111,7 @@ class Memories:
 
 
 class RequestMemories:
-    """The memories of one request; they stay open until it ends."""
+    """The memories that a request uses. They stay open until the request ends."""
 
     def __init__(self, memories: Memories) -> None:
         self._memories, self._uses = memories, set[str]()
@@ -126,7 +126,7 @@ class RequestMemories:
 
 
 def memories_for(scope: MutableMapping[str, Any], memories: Memories) -> RequestMemories:
-    """Return the memories of a request; call `end_uses` after it."""
+    """Return the memories that a request uses. Call `end_uses` when the request has ended."""
     found: RequestMemories = scope.setdefault(_USES, RequestMemories(memories))
     return found
 
@@ -143,7 +143,7 @@ class Caller:
     """The caller of a request, with the memories of the server.
 
     Attributes:
-        timezone: The caller's zone; None means the server's.
+        timezone: The time zone of the caller. None means the time zone of the server.
     """
 
     token: Token
@@ -190,13 +190,17 @@ class Caller:
         return memory
 
     def key(self, space: str, key: str, access: Access) -> KeyMemory:
-        """Return the memory of a key."""
+        """Return the memory of a key.
+
+        Raises:
+            AccessDenied: The token does not allow the access or the key.
+        """
         memory = self.memory(space, access)
         self.token.check_key(key)
         return memory.key(key)
 
     def knowledge(self, space: str, access: Access) -> KnowledgeMemory:
-        """Return the knowledge of a space; a token limited to some keys may not write it."""
+        """Return the knowledge of a space. A token that is limited to keys may only read it."""
         memory = self.memory(space, access)
         if self.token.keys and access != "read":
             raise AccessDenied(
@@ -212,10 +216,10 @@ class Caller:
         return self.key(space, key, access)
 
     def shown(self, answer: dict[str, Any], space: str, key: str | None) -> dict[str, Any]:
-        """Return a result of a key, or of knowledge, as the token may see it.
+        """Return the result of a call on a key or on knowledge, as the token may see it.
 
-        Knowledge may be derived from items of any key and of any space that shares it: a limited
-        token does not see their ids.
+        Knowledge may be derived from items of any key, in any space that shares the knowledge. A
+        token that is limited to some keys or to one space does not see the ids of these items.
         """
         whole = (None, self.memories.of(space).knowledge.name)
         if key is not None or (not self.token.keys and self.token.space in whole):
@@ -229,7 +233,7 @@ def caller_of(
     memories: Memories | RequestMemories,
     timezone: str | None = None,
 ) -> Caller:
-    """Return the caller, by the headers ``Authorization`` and ``Alveus-Timezone``.
+    """Return the caller that the headers ``Authorization`` and ``Alveus-Timezone`` name.
 
     Raises:
         Unauthenticated: The server has tokens, and the header holds none of them.
@@ -238,7 +242,9 @@ def caller_of(
 
 
 def token_of(authorization: str | None, tokens: TokenFile | None) -> Token:
-    """Return the caller's token, by the header ``Authorization``.
+    """Return the token whose secret is in the header ``Authorization``.
+
+    If the server has no tokens, return `ANYBODY`.
 
     Raises:
         Unauthenticated: The server has tokens, and the header holds none of them.

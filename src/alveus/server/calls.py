@@ -1,6 +1,7 @@
-"""The calls that requests carry, on the memory of a key or on knowledge.
+"""The calls that a request can make on the memory of a key, or on knowledge.
 
-Each is the Python call of the same name; the classes of `alveus.memory.async_objects` list them.
+Each call runs the Python method of the same name. The classes of `alveus.memory.async_objects` list
+the methods.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ TABLES = (
 )
 
 TABLE: Mapping[str, Call] = {name: call for kind in TABLES for name, call in calls_of(kind).items()}
-"""The calls that are described by their methods, by name."""
+"""The calls whose arguments are described by the method that they run, by name."""
 
 Owner: TypeAlias = KeyMemory | KeyBatch | KnowledgeMemory
 
@@ -83,7 +84,7 @@ class CallTarget(NamedTuple):
     """The memory that a call is made on.
 
     Attributes:
-        once: The call's separate idempotency key, if any.
+        once: The idempotency key of the call. None if it has none; a batch has the key instead.
         token: The caller's token.
         renews: Whether a read may extend the lifetime of items, if their set is configured so.
     """
@@ -101,7 +102,7 @@ class CallTarget(NamedTuple):
         """Return the root of the exact memory.
 
         Raises:
-            InvalidInput: The target is knowledge, which has none.
+            InvalidInput: The target is knowledge, which has no exact memory.
         """
         if isinstance(self.owner, KnowledgeMemory):
             raise InvalidInput("exact memory belongs to a key; name one with ?key=")
@@ -109,10 +110,12 @@ class CallTarget(NamedTuple):
         return tree if self.once is None else tree.once(self.once)
 
     def answer_once(self, act: Callable[[], Document], plain: Value) -> Document:
-        """Return the result of *act*, which does not commit; stored under the idempotency key.
+        """Return the result of *act*, and store it under the idempotency key of the call, if any.
+
+        A repetition returns the stored result. *act* makes no commit that could store the result.
 
         Args:
-            plain: The request; another request with the same key is refused.
+            plain: The request. Another request with the same idempotency key is refused.
         """
         if self.once is None:
             return act()
@@ -124,7 +127,7 @@ class CallTarget(NamedTuple):
         """Return a conversation of the key.
 
         Raises:
-            InvalidInput: The target is knowledge, which has none.
+            InvalidInput: The target is knowledge, which has no conversations.
         """
         if isinstance(self.owner, KnowledgeMemory):
             raise InvalidInput("a conversation belongs to a key; name one with ?key=")
@@ -138,7 +141,7 @@ class CallTarget(NamedTuple):
 
 
 class MemoryCall(BaseModel):
-    """A call; unknown fields are refused."""
+    """A call, as a request sends it. Unknown fields are refused."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     access: ClassVar[Access] = "write"
@@ -156,19 +159,19 @@ class MemoryCall(BaseModel):
 
     @property
     def set_name(self) -> str | None:
-        """The set of the call, if any."""
+        """The name of the set that the call uses, or None if it does not name a set."""
         return None
 
     def opened(self, to: CallTarget) -> object:
         """Return the object whose method is called.
 
         Raises:
-            InvalidInput: The memory has no such object.
+            InvalidInput: The target does not have this object.
         """
         raise NotImplementedError
 
     def answer(self, to: CallTarget) -> Document:
-        """Make the call; return the body of the response."""
+        """Make the call, and return the body of the response."""
         call = self.described
         if call.access == "write" and not call.takes_key:
             return self.committed(to)
@@ -183,7 +186,7 @@ class MemoryCall(BaseModel):
         )
 
     def made(self, to: CallTarget) -> Document:
-        """Make the call alone or in a batch; return the body of the response."""
+        """Make the call, alone or in a batch, and return the body of the response."""
         call, fields = self.described, dict(self)
         sent = {name: fields[name] for name in self.model_fields_set & call.arguments.keys()}
         return {"result": call.on(self.opened(to), sent, to.once, to.conversation)}
@@ -194,13 +197,13 @@ def models_of(
     base: type[MemoryCall],
     others: Mapping[str, type[MemoryCall]] = MappingProxyType({}),
 ) -> list[type[MemoryCall]]:
-    """Return a class per call of a table: *base*'s fields, then the arguments.
+    """Return one class per call of a table: the fields of *base*, then the call's arguments.
 
     The Python call checks its arguments, so that errors are the same as in Python; the fields only
     describe them.
 
     Args:
-        others: Other base classes, by name of the call.
+        others: Base classes that replace *base* for some calls, by the name of the method.
     """
     calls = calls_of(table).values()
     return [_model_of(call, others.get(call.method.__name__, base)) for call in calls]
@@ -216,7 +219,7 @@ def _model_of(call: Call, base: type[MemoryCall]) -> type[MemoryCall]:
 
 
 def _argument_fields(call: Call, others: Collection[str]) -> dict[str, Any]:
-    """Return the fields of a call's arguments but *others*, for a class of pydantic."""
+    """Return pydantic fields for the arguments of a call, except for the names in *others*."""
     fields: dict[str, Any] = {}
     says = said_of(call.method.__doc__, "Args")
     for name, argument in call.arguments.items():
@@ -230,17 +233,20 @@ def _argument_fields(call: Call, others: Collection[str]) -> dict[str, Any]:
 
 
 class CallArguments(BaseModel):
-    """The body of a request with the arguments of one call; the call checks them."""
+    """The body of a request with the arguments of one call. The call checks the arguments."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
     def sent(self) -> dict[str, Any]:
-        """Return the given arguments."""
+        """Return the arguments that the request contains."""
         return {name: getattr(self, name) for name in self.model_fields_set}
 
 
 def takes(name: str, *, without: Sequence[str] = ()) -> Callable[[type[B]], type[B]]:
-    """Return a decorator that adds the arguments of a call that a body does not define."""
+    """Return a decorator that adds the arguments of the call *name* to a body as fields.
+
+    The fields that the body defines itself, and the arguments in *without*, are not added.
+    """
 
     def decorate(body: type[B]) -> type[B]:
         fields = _argument_fields(TABLE[name], {*without, *body.model_fields})
@@ -250,11 +256,11 @@ def takes(name: str, *, without: Sequence[str] = ()) -> Callable[[type[B]], type
 
 
 def make(name: str, of: object, once: str | None = None, /, **sent: Any) -> Any:  # noqa: ANN401 - any JSON
-    """Make the call *name* of an object; return its result as JSON.
+    """Make the call *name* on the object *of*, and return the result as JSON.
 
     Args:
         once: The idempotency key, for a method that takes one.
-        sent: The arguments as JSON; None stands for the default.
+        sent: The arguments as JSON. An argument that is None has its default, if there is one.
     """
     call = TABLE[name]
     given = {
@@ -276,7 +282,7 @@ class TreeCall(MemoryCall):
     path: Names
 
     def opened(self, to: CallTarget) -> MemoryObject:
-        """Return the root; for a call without a path, the object at the path."""
+        """Return the root if the method takes a path, or else the object at the call's path."""
         has_path = "path" in self.described.arguments
         return self.tree(to) if has_path else self.tree(to).get_object(tuple(self.path))
 
@@ -311,7 +317,7 @@ class _Write(TreeCall):
 
 
 class ReadValue(TreeRead):
-    """Read a value; for an object, only its kind."""
+    """Read a value. Of an object, the result says only that it is an object."""
 
     call: Literal["exact.get"]
 
@@ -321,7 +327,7 @@ class ReadValue(TreeRead):
 
 
 class ReadFields(TreeRead):
-    """Read the fields of an object; for nested objects, only their kind."""
+    """Read the fields of an object. Of nested objects, the result says only that they are objects."""
 
     call: Literal["exact.get_fields"]
 
@@ -342,7 +348,7 @@ class Subtree(TreeRead):
 
 
 class ReplaceValue(_Write):
-    """Set a value if the current one is `expected`; without `expected`, if none exists."""
+    """Set a value if the current value is `expected`. Without `expected`, none may exist."""
 
     call: Literal["exact.update"]
     value: Any
@@ -432,11 +438,11 @@ SpanS = Annotated[float, Field(ge=0, le=asked.LONGEST_S)]
 """A span of time in seconds."""
 
 OF_KNOWLEDGE = frozenset({"item_type", "admission"})
-"""The definition options of a knowledge set."""
+"""The options that the definition of a set in knowledge may have."""
 
 
 class DefinitionOptions(BaseModel):
-    """The definition of a set; omitted options have defaults. See `Definition` of alveus."""
+    """The definition of a set. Omitted options have defaults. See `Definition` of alveus."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     capacity: int | None = None
@@ -523,13 +529,13 @@ class SetCall(MemoryCall):
         return self.set.open(to)
 
     def committed(self, to: CallTarget) -> Document:
-        """Make a call that does not commit, once per idempotency key of the request."""
+        """Make the call, which does not commit, once per idempotency key of the request."""
         plain = self.model_dump(mode="json", warnings=False)
         return to.answer_once(lambda: self.made(to._replace(once=None)), plain)
 
 
 class OriginCall(SetCall):
-    """A call that returns items of other sets; items that the token may not see are omitted."""
+    """A call that returns items of other sets. Items that the token may not see are omitted."""
 
     @property
     def shows_knowledge(self) -> bool:
@@ -542,7 +548,7 @@ class OriginCall(SetCall):
 
 
 class _SeenOrigins(NamedTuple):
-    """The sources of the items of a set, as a token may see them."""
+    """The sources of the items of a set that a token may see."""
 
     all: ItemOrigins
     may_see: Callable[[Scope], bool]
@@ -557,7 +563,7 @@ class _SeenOrigins(NamedTuple):
 
 
 class RedefineSet(SetCall):
-    """Change the definition of a set; omitted options stay."""
+    """Change the definition of a set. Omitted options keep their values."""
 
     call: Literal["set.redefine"]
     definition: DefinitionOptions
@@ -623,7 +629,7 @@ class FactCall(MemoryCall):
     def opened(self, to: CallTarget) -> Facts:
         """See `MemoryCall.opened`."""
         _, writer, scope = to.owner.inside
-        return Facts(cast("CommitWriter", writer), SetRef(scope, FACTS))  # or that of a commit
+        return Facts(cast("CommitWriter", writer), SetRef(scope, FACTS))  # or a commit's writer
 
 
 class ConversationCall(MemoryCall):
@@ -649,8 +655,9 @@ class ConversationCall(MemoryCall):
     def answer(self, to: CallTarget) -> Document:
         """See `MemoryCall.answer`.
 
-        With an idempotency key, `add` keeps the times of messages. A client that generated a key to
-        repeat its request wants the time of the commit instead.
+        With an idempotency key, `add` keeps the times of messages. A client that generates keys
+        only to repeat its requests sets `keeps_times` to false: messages of the last minute then
+        get the time of the commit.
         """
         return super().answer(to) if self.keeps_times else self.committed(to)
 

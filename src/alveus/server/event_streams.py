@@ -32,13 +32,13 @@ AT_ONCE = {"X-Accel-Buffering": "no"}
 """Makes nginx, and other proxies that read this header, forward events at once."""
 
 FOLLOW_S = 0.25
-"""How often a stream checks for commits of other processes."""
+"""How many seconds a stream waits between two checks for commits of other processes."""
 
 ALIVE_S = 15.0
-"""The longest silence of a live stream; then it sends a comment."""
+"""After how many seconds without an event a live stream sends the id of the last commit alone."""
 
 MOST_LOOKED_AT = 200
-"""The most commits that one step of a stream reads."""
+"""The most commits that a stream reads at once."""
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
@@ -66,7 +66,10 @@ class _FollowedKeys(NamedTuple):
         return scope.key.startswith(self.prefix) if self.key is None else scope.key == self.key
 
     def events(self, after: int) -> tuple[list[str], int, bool]:
-        """Return events after commit *after*, the last commit read, and whether none is newer."""
+        """Return the next events after commit *after*.
+
+        Also return the number of the last commit read, and whether no newer commit exists.
+        """
         store = self.memory.store
         looked_at = store.scopes_of_commits(after, limit=MOST_LOOKED_AT)
         found = [
@@ -143,10 +146,12 @@ def follow_commits(
 async def _stream(
     read: Callable[[int], tuple[list[str], int, bool]], caller: Caller, request: Request, seen: int
 ) -> AsyncGenerator[str]:
-    """Yield what *read* finds after the last commit seen, until the client or the server ends.
+    """Yield events until the client disconnects, its token changes, or the server stops.
 
     Args:
-        read: Returns events after a commit, the last commit read, and whether none is newer.
+        read: Returns the next events after a commit, the number of the last commit read, and
+            whether no newer commit exists.
+        seen: The number of the commit after which the stream begins.
     """
     quiet_s = 0.0
     while True:
@@ -183,7 +188,7 @@ def _last(memory: Memory) -> int:
 
 
 async def _is_over(caller: Caller, request: Request) -> bool:
-    """Return whether the server ends, the client has gone, or its token has changed."""
+    """Return whether the server stops, the client disconnected, or its token has changed."""
     state = request.app.state
     try:
         token = token_of(request.headers.get("authorization"), state.tokens)

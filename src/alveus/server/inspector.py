@@ -49,7 +49,7 @@ MOST_COMMITS = 50
 """The most commits of one response, each with its changes."""
 
 COMMITS_LOOKED_THROUGH = 500
-"""The most commits read for one response, including other spaces'."""
+"""The most commits read for one response, including commits of other spaces."""
 
 MOST_SHOWN = 200
 """The most items on each side of a compaction in one response."""
@@ -58,13 +58,13 @@ KEYS_LOOKED_THROUGH = 500
 """The most keys whose quarantine one response lists."""
 
 MOST_POINTS = 100_000
-"""The most points of a map in one response; of more items an even sample is returned."""
+"""The most points of a map in one response. Of more items, an even sample is returned."""
 
 MAP_DIGITS = 4
 """Digits of coordinates between -1 and 1; a screen shows no more."""
 
 MOST_MOMENTS = 2_000
-"""The most commits of an exact tree in one response: the last ones."""
+"""The most commits of a key's exact memory in one response: the last ones."""
 
 router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
@@ -78,9 +78,9 @@ def list_commits(
     before: Annotated[int | None, Query(ge=1, lt=1 << 62)] = None,
     limit: Annotated[int, Query(ge=1, le=MOST_COMMITS)] = 20,
 ) -> Document:
-    """Return the changes of a space's last commits; continue with `before` = `next`.
+    """Return the changes of a space's last commits. For the next page, send `next` as `before`.
 
-    Commits of other spaces are omitted; if there are many, a page may have fewer than `limit`.
+    Commits of other spaces are omitted. If there are many, a page may have fewer than `limit`.
     """
     memory = caller.whole(space)
     last = memory.store.commit_at(FOREVER) + 1
@@ -105,8 +105,8 @@ def list_commits(
 def read_growth(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     """Return the growth of the store, at moments from its first to its last commit.
 
-    `commits` counts all commits; `items` counts the present items by creation time. Both cover all
-    spaces, so a token limited to one space is refused.
+    `commits` counts all commits up to a moment. `items` counts the items that exist now and were
+    created up to that moment. Both cover all spaces, so a token limited to one space is refused.
     """
     store = caller.all_spaces(space).store
     last = store.commit_at(FOREVER)
@@ -194,9 +194,9 @@ def map_of_items(
 
 @router.post("/items/get", tags=["items"])
 def read_items(at: InSet, body: asked.ItemIds) -> Document:
-    """Read items by their ids, in that order; null for missing items.
+    """Read items by their ids. The result has the order of the ids, with null for a missing item.
 
-    The read does not count as a use of the items: only a person sees them.
+    The read does not count as a use of the items, because only a person sees them.
     """
     of = at.open("read")
     last = at.owner.caller.memories.of(at.owner.space).store.commit_at(FOREVER)
@@ -205,19 +205,19 @@ def read_items(at: InSet, body: asked.ItemIds) -> Document:
 
 @router.get("/item/lineage", tags=["history"])
 def read_lineage(at: InSet, id: asked.ItemId) -> Document:
-    """Return an item's sources to any depth: nodes, and pairs of indexes in them."""
+    """Return an item's sources to any depth as a graph: nodes, and edges as pairs of indexes."""
     return forms.fields_of(at.open("read").inside.lineage(id, may_see=at.may_see))
 
 
 @router.get("/item/relatives", tags=["history"])
 def list_relatives(at: InSet, id: asked.ItemId) -> Document:
-    """Return an item's sources and derived items: nodes, and pairs of indexes."""
+    """Return an item's sources and derived items as a graph: nodes, and edges as index pairs."""
     return relatives(*_within(at), id, may_see=at.may_see)
 
 
 @router.get("/item/readings", tags=["history"])
 def list_readings(at: InSet, id: asked.ItemId) -> Document:
-    """List the last runs of the key that read an item, with their queries."""
+    """List the steps of the key's last runs that read an item, with the queries that found it."""
     memory, ref = _within(at)
     return {"readings": [] if ref.scope.key is None else readings(memory.store, ref, id)}
 
@@ -273,7 +273,7 @@ def list_all_quarantine(
 ) -> Document:
     """List the quarantined items of all keys and of knowledge, some keys at a time.
 
-    Continue with `after` = `next` of the last response.
+    For the next page, send `next` of the last response as `after`.
     """
     memory = caller.whole(space)
     keys = list(islice(memory.keys(after=after), KEYS_LOOKED_THROUGH))
@@ -314,7 +314,7 @@ POLICY = (
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Allows only the package's scripts; prevents text from becoming markup."""
+"""The content policy of the pages: only the package's scripts run, and no text becomes markup."""
 
 HEADERS = {
     "Content-Security-Policy": POLICY,
@@ -330,7 +330,7 @@ def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
 
     Args:
         space: The space to show.
-        writes: Whether its pages offer changes of the memory; the app and its tokens decide which
+        writes: Whether the pages offer to change the memory. The app and its tokens decide which
             changes are allowed.
     """
     files = {path.name: path.read_bytes() for path in FILES.iterdir() if path.suffix in KINDS}
@@ -346,7 +346,7 @@ def add_inspector(app: FastAPI, *, space: str, writes: bool) -> None:
 
     @app.get("/ui", include_in_schema=False)
     def first_page(request: Request) -> Response:
-        # Relative, like the names of its files, which need the slash to resolve.
+        # The redirect is relative, as are the names of files in the page, which need the slash.
         return page("index.html") if has_last_slash(request.scope) else RedirectResponse("ui/")
 
     @app.get("/ui/{name}", include_in_schema=False)

@@ -31,12 +31,12 @@ def fields_of(thing: object) -> dict[str, Json]:
 
 
 def replaced_field(replaced: int) -> dict[str, Json]:
-    """Return the field with the number of replaced characters; no field if it is 0."""
+    """Return a dict with the number of replaced characters, or an empty dict if it is 0."""
     return {REPLACED: replaced} if replaced else {}
 
 
 def attributes(thing: object, names: str) -> dict[str, Json]:
-    """Return the attributes of *thing* listed in *names* as JSON; times are ISO 8601."""
+    """Return the attributes of *thing* that *names* lists, as JSON. Times are ISO 8601."""
     return {name: _attribute(getattr(thing, name)) for name in names.split()}
 
 
@@ -58,7 +58,7 @@ def without_sources(answer: Json) -> Json:
 
 
 def error_of(row: Run) -> dict[str, Any] | None:
-    """Return the stored error that parked a run."""
+    """Return the stored error that parked a run, or None if the run has no error."""
     return None if row.error is None else cast("dict[str, Any]", wire.decode(row.error))
 
 
@@ -80,7 +80,7 @@ def run_fields(row: Run) -> dict[str, Json]:
 
 
 COMMIT_SHOWS = 20
-"""The most paths and items listed per commit; the rest is counted."""
+"""The most paths, and the most items, that are listed per commit. All of them are counted."""
 
 
 def commit_fields(done: Effects) -> dict[str, Json]:

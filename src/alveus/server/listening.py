@@ -30,27 +30,28 @@ from alveus.server.middleware import (
 from alveus.values.forks import handle_ends
 
 GRACE_S = 5
-"""How long running requests may take after a signal."""
+"""How many seconds running requests may take after a signal."""
 
 
 KEEP_ALIVE_S = 130
-"""How long an idle connection is kept.
+"""How many seconds an idle connection is kept.
 
-Longer than proxies keep theirs (Caddy 120 s, nginx and load balancers 60 s): a request that a proxy
-sends while the server closes the connection is lost and gets status 502.
+Proxies keep connections for a shorter time (Caddy 120 s, nginx and load balancers 60 s), so the
+proxy closes first. If the server closed first, a request that the proxy sends at this moment would
+be lost and get status 502.
 """
 
 
 REQUEST_S = 30
-"""The limit for the head of a request, and for the wait between two parts of its body."""
+"""How many seconds the server waits for the head of a request, and for each part of the body."""
 
 
 MOST_FILES = 65_536
-"""The limit of open files, including connections, if the system allows it."""
+"""The limit of open files that the server asks for. Connections count as open files."""
 
 
 SAID_EVERY_S = 60
-"""The interval of the log line that no connection can be accepted."""
+"""The fewest seconds between two log lines which say that no connection can be accepted."""
 
 
 SWITCH_S = 0.0005
@@ -65,9 +66,10 @@ _PLAIN = [(b"content-type", b"text/plain; charset=utf-8"), (b"connection", b"clo
 
 
 class LoopFaults:
-    """Logs errors of an event loop, and now and then that no connection can be accepted.
+    """Logs errors of an event loop.
 
-    asyncio reports each waiting connection, thousands per second, with a traceback.
+    If no connection can be accepted, asyncio reports each waiting connection with a traceback,
+    thousands per second. This class logs one line every `SAID_EVERY_S` instead.
     """
 
     def __init__(self) -> None:
@@ -89,7 +91,7 @@ class LoopFaults:
 
 
 class _ListeningServer(uvicorn.Server):
-    """Reports its address once it listens, and reports a stop before it waits for requests."""
+    """A server that calls *announce* once it listens, and *stops* before it waits for requests."""
 
     def __init__(
         self,
@@ -107,9 +109,10 @@ class _ListeningServer(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Generator[None]:
-        """Make signals end the server cleanly; with uvicorn's handler they kill the process.
+        """Make signals end the server cleanly. With uvicorn's handler they would kill the process.
 
-        A closed terminal also ends it, unless it ignores SIGHUP, as with `nohup`.
+        Closing the terminal also ends the server, unless the process ignores SIGHUP, as with
+        `nohup`.
         """
         take_back = handle_ends(self.handle_exit)
         try:
@@ -123,7 +126,7 @@ class _ListeningServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     async def ask(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Call the app; a request that outlasts the server's end gets status 503."""
+        """Call the app. A request without a response when the server ends gets status 503."""
         has_answer = scope["type"] != "http"
         is_read = has_answer
 
@@ -156,15 +159,15 @@ class _ListeningServer(uvicorn.Server):
                 await send({"type": "http.response.body", "body": b"the server has ended\n"})
 
     async def on_tick(self, counter: int) -> bool:
-        """Close connections without a request, once per second; return whether to end."""
+        """Once per second, close connections that send no request. Return whether to end."""
         if counter % 10 == 0:
             self._close_unasked(time.monotonic())
         return await super().on_tick(counter)
 
     def _close_unasked(self, now: float) -> None:
-        """Close connections that waited too long for the head of their first request.
+        """Close connections whose clients have not sent the head of a request for `REQUEST_S`.
 
-        Connections with an earlier request may be idle for `KEEP_ALIVE_S`.
+        A connection that is idle after a finished request may stay open for `KEEP_ALIVE_S`.
         """
         begun: dict[Any, tuple[object, float]] = {}
         for connection in self.server_state.connections:
@@ -180,7 +183,7 @@ class _ListeningServer(uvicorn.Server):
                 connection.transport.close()
 
     async def main_loop(self) -> None:
-        """Serve; end if the address cannot be reported."""
+        """Serve requests. If *announce* fails, record the failure and end."""
         asyncio.get_running_loop().set_exception_handler(LoopFaults().note)
         try:
             self._announce()
@@ -190,7 +193,7 @@ class _ListeningServer(uvicorn.Server):
         await super().main_loop()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """End the streams, which have no end by themselves; then wait for requests."""
+        """End the streams, which would never end by themselves. Then wait for requests."""
         self._stops()
         await super().shutdown(sockets)
 
@@ -209,7 +212,7 @@ def listen(
     Args:
         port: The port; 0 means any free one.
         announce: Called with the address once the server listens.
-        stops: Called after a signal, before running requests are waited for.
+        stops: Called after a signal, before the server waits for running requests.
         proxies: The proxies whose headers set the scheme, host and client of a request.
 
     Raises:
@@ -234,8 +237,9 @@ def listen(
         raise Unusable(
             f"cannot listen on {host}, port {port}: {error}; name another port or address"
         ) from error
-    # An answer goes out in parts; without this the second waits 40 ms for the client's word that
-    # the first has come. Connections take it over; asyncio sets it only on sockets that it makes.
+    # A response is sent in parts. Without this option the second part would wait 40 ms for the
+    # client's acknowledgement of the first. Connections inherit the option from the listening
+    # socket; asyncio sets it only on sockets that it creates.
     door.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     _allow_connections()
     sys.setswitchinterval(SWITCH_S)
@@ -251,7 +255,7 @@ def listen(
 
 
 def _allow_connections() -> None:
-    """Raise this process's limit of open files, if allowed: shells set 1,024."""
+    """Raise this process's limit of open files as far as allowed. Shells set a limit of 1,024."""
     allowed, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MOST_FILES if most == resource.RLIM_INFINITY else min(MOST_FILES, most)
     if allowed != resource.RLIM_INFINITY and allowed < wanted:

@@ -16,9 +16,11 @@ Where: TypeAlias = dict[str, Any]
 
 
 def named_entities(filters: Where) -> list[Entity]:
-    """Return entities such that each matching memory has one of them; empty if there are none.
+    """Return entities of which each matching memory has at least one.
 
-    For a conjunction, returns the entities of the part whose last kind comes first.
+    Return an empty list if the filter names no such entities. If several parts of a conjunction
+    name entities, choose the part whose entities have the earliest kinds in `KINDS`: the last kind
+    of each part is compared.
     """
     found: list[list[Entity]] = []
     for name, operand in filters.items():
@@ -39,7 +41,7 @@ def _last_kind(entities: list[Entity]) -> int:
 
 
 def _entities(name: str, operand: object) -> list[Entity]:
-    """Return the entities named by a part of a filter."""
+    """Return the entities that the condition *operand* on the field *name* names."""
     if isinstance(operand, dict):
         only = cast("dict[str, object]", operand)
         operand = only.get("in") if only.keys() == {"in"} else None
@@ -55,9 +57,9 @@ def _parts(name: str, operand: object) -> list[Where]:
 
 
 def filter_of_key(filters: Where, key: str) -> Where:
-    """Return a filter in alveus's form, for the items of one key.
+    """Return mem0's *filters* in alveus's form, for the items of one key.
 
-    A condition on the key's entity matches all its items, of any author.
+    A condition on the entity of the key matches all items of the key, whichever program wrote them.
     """
     return {"all": [_clause(name, operand, key) for name, operand in filters.items()] or [{}]}
 
@@ -94,7 +96,7 @@ def _clause(name: str, operand: object, key: str) -> Where:
 
 
 def _among(operand: object, key: str) -> Where:
-    """Return the filter of a key's items with some memory ids."""
+    """Return a filter that matches the items of a key whose memory ids *operand* lists."""
     given = cast("Where", operand).get("in") if isinstance(operand, dict) else operand
     ids = cast("list[object]", given if isinstance(given, list) else [None])
     chosen: list[str] = []
@@ -108,7 +110,7 @@ def _among(operand: object, key: str) -> Where:
 
 
 def _in_categories(operand: object) -> Where:
-    """Return the filter of memories with one of some categories."""
+    """Return a filter that matches memories with at least one of the categories in *operand*."""
     asked_for = cast("Where", operand) if isinstance(operand, dict) else {"contains": operand}
     ((operator, wanted),) = asked_for.items() if len(asked_for) == 1 else [("", None)]
     several = cast("list[object]", wanted if isinstance(wanted, list) else [wanted])
@@ -118,10 +120,10 @@ def _in_categories(operand: object) -> Where:
 
 
 def _owned_by(name: str, operand: object, key: str) -> Where:
-    """Return the filter of a key's items that belong to entities.
+    """Return a filter that matches the items of a key that belong to an entity in *operand*.
 
-    The key alone determines its entity, and that no entity of an earlier kind has its items. Marks,
-    which any writer of the key may set, name entities of later kinds.
+    The key names one entity, and none of its items belongs to an entity of an earlier kind. Only
+    entities of later kinds are named by marks, which any writer of the key may set.
     """
     entities = _entities(name, operand)
     if name in Entity.of_key(key).kinds_after:
@@ -135,7 +137,7 @@ _REFUSED = frozenset(
 
 
 def _metadata_path(name: str) -> str:
-    """Return the path of a metadata field in alveus's filters."""
+    """Return the path by which alveus's filters name a metadata field."""
     escaped = name.replace("\\", "\\\\").replace(".", "\\.")
     if name == MARKS:  # the item's metadata uses this name for the marks
         return f"{MARKS}.{MARKS}"
@@ -144,7 +146,10 @@ def _metadata_path(name: str) -> str:
 
 
 def moment_of(found: object) -> datetime:
-    """Return the time from seconds since 1970, a date, or ISO 8601."""
+    """Return the time that *found* states: seconds since 1970, a date, or a time in ISO 8601.
+
+    A time without a zone is in UTC.
+    """
     try:
         if isinstance(found, (int, float)):
             return datetime.fromtimestamp(found, UTC)
@@ -157,7 +162,7 @@ def moment_of(found: object) -> datetime:
 
 
 def owners_of_new(filters: Where) -> dict[str, str]:
-    """Return the entity names of new memories."""
+    """Return the entities that own new memories, by field, such as ``user_id``."""
     found: dict[str, str] = {}
     for name, operand in filters.items():
         if name == "AND":

@@ -1,7 +1,7 @@
 """The routes of mem0's `MemoryClient`, served from the memory of alveus.
 
-`alveus.transfer.mem0` maps mem0's memories to keys and fields of items. Messages kept unchanged go
-to the set "default", learnt facts to the set "facts", so that alveus's calls find both.
+`alveus.transfer.mem0` maps mem0's memories to keys and fields of items. Messages that are kept
+unchanged go to the set "default", and learnt facts go to the set "facts". Alveus's calls find both.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from alveus.values.wire import wired
 
 
 class _Mem0Errors(ForeignRoute):
-    """Returns errors in the form that mem0's client parses."""
+    """A route that returns errors in the form that mem0's client parses."""
 
     def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
         """See `ForeignRoute.refusal`."""
@@ -89,7 +89,7 @@ class _Mem0Body(asked.ValidTexts):
     async_mode: bool | None = None
 
     def chosen(self) -> Where:
-        """Return the filter, with its parts from other fields."""
+        """Return the filter of the request, with the entities that fields beside it name."""
         given = {name: getattr(self, name) for name in ENTITIES}
         beside = {
             name: entity_name(name, value) for name, value in given.items() if value is not None
@@ -111,7 +111,10 @@ class _Message(asked.ValidTexts):
     name: str | None = None
 
     def read(self) -> tuple[str, list[str]]:
-        """Return the text of the parts, and the types of the other parts."""
+        """Return the text of the message, and the types of the parts that are not text.
+
+        If there is no text, return "" and at least one type, "nothing" if there are no parts.
+        """
         content, given = Content(), self.content
         if isinstance(given, dict):
             given = [cast("object", given)]
@@ -163,7 +166,7 @@ class _Change(asked.ValidTexts):
     expiration_date: date | None = None
 
     def fields(self) -> dict[str, Any]:
-        """Return the changed fields, without the metadata."""
+        """Return the changed fields of the item, except for the metadata."""
         fields: dict[str, Any] = {}
         if self.text is not None:
             fields["value"] = self.text
@@ -183,7 +186,7 @@ class Mem0Change(_Change):
 
 
 class Mem0MemoryId(BaseModel):
-    """A memory of mem0, by its id."""
+    """The id of a memory of mem0."""
 
     memory_id: str
 
@@ -221,7 +224,7 @@ described = APIRouter(
         for status, says in FAULTS.items()
     },
 )
-"""Calls at a URL that also serves alveus's calls, and is described as such."""
+"""Routes at a URL that alveus's calls use too. They are in the description of the API."""
 
 
 # --- finding memories -----------------------------------------------------------------------------
@@ -236,7 +239,7 @@ def _open(caller: Caller, key: str, access: Access) -> KeyMemory:
 
 
 def _located(caller: Caller, memory_id: str, access: Access) -> Mem0Location:
-    """Return the location of a mem0 id; its item may have been deleted.
+    """Return the key, the set and the item id of a memory of mem0. The item may be deleted.
 
     Raises:
         InvalidInput: The id is invalid, or items of several keys have it.
@@ -282,8 +285,8 @@ def _found(caller: Caller, memory_id: str, access: Access) -> tuple[Mem0Location
 def _chosen(caller: Caller, filters: Where, access: Access) -> Iterator[tuple[KeyMemory, Where]]:
     """Yield the keys that may have matching memories, each with the filter for the key.
 
-    A memory is in the key of its first entity, and its marks name the others. So a filter without a
-    user also reads the keys with items that have such marks.
+    A memory is in the key of its first entity, and its marks name its other entities. So the keys
+    of the filter's entities are read, and also the keys with items whose marks name one of them.
 
     Raises:
         InvalidInput: The filter names no entity.
@@ -331,7 +334,7 @@ def _event(key: str, set_name: str, item_id: str, event: str, text: str | None) 
 
 @router.get("/v1/ping")
 def ping(caller: Asking) -> Document:
-    """Confirm that the token is valid; the space is mem0's project."""
+    """Confirm that the token is valid. Mem0's project id is the space of the token."""
     return {"status": "ok", "org_id": "alveus", "project_id": _space(caller), "user_email": None}
 
 
@@ -342,9 +345,9 @@ def ping(caller: Asking) -> Document:
 def add(
     caller: Asking, request: Request, body: _AddBody, idempotency_key: asked.Repeatable = None
 ) -> Document:
-    """Keep messages unchanged, or learn facts from them; return the results.
+    """Keep messages unchanged, or learn facts from them, and return the results.
 
-    The work is done before the response; `status` says so to clients that poll for it.
+    The work is done before the response. `status` says so to clients that would otherwise poll.
     """
     entities = owners_of_new(body.chosen())
     if not entities:
@@ -365,7 +368,7 @@ def add(
         created=None if body.timestamp is None else moment_of(body.timestamp),
         expires=_expiry(body.expiration_date),
     )
-    # Check before learning; the facts are marked after it.
+    # Check now: the facts are marked with these fields only after they are learnt.
     texts = [[message.role, message.name, text] for message, text in said]
     requested = {**body.model_dump(mode="json", exclude={"messages"}), "said": texts}
     checked([requested, left_out], where="body")
@@ -396,7 +399,11 @@ def _keep(
     replaced: int,
     idempotency_key: str | None,
 ) -> Document:
-    """Keep messages unchanged in one commit; each records *replaced*."""
+    """Keep messages unchanged, in one commit.
+
+    The metadata of each item records how many characters were replaced: *replaced*, in the rest of
+    the request, and those in the message.
+    """
     made = [
         replace(
             kept,
@@ -503,7 +510,7 @@ def _listed(
 
 @router.post("/v3/memories/search")
 def search(caller: Asking, body: _SearchBody) -> Document:
-    """Find memories; the score is alveus's relevance, 0 to 1."""
+    """Find memories. Their score is alveus's relevance, from 0 to 1."""
     filters, limit = body.chosen(), body.limit or body.top_k
     found = [
         (memory.key, hit)
@@ -570,7 +577,8 @@ def users(
 ) -> Document:
     """List the entities with memories that the token may read.
 
-    Without a size, one page has all entities: a client that deletes all of them expects this.
+    Without ``page_size``, one page has all entities. A client that deletes all entities expects
+    this.
     """
     memory = caller.memory(_space(caller), "read")
     found: list[Document] = []
@@ -596,7 +604,10 @@ def update(caller: Asking, memory_id: str, body: _Change) -> Document:
 
 
 def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
-    """Return the changed fields. A memory's entities stay, and so do a fact's fields."""
+    """Return the changed fields of the item.
+
+    The entities of the memory stay, and so do the fields of a learnt fact in the metadata.
+    """
     fields = body.fields()
     if body.metadata is not None:
         metadata: dict[str, Value] = value_of(body.metadata)
@@ -611,7 +622,7 @@ def _changes(key: str, item: Item, body: _Change) -> dict[str, Any]:
 
 @described.put("/v1/batch", **schemas.answers(Mem0Done))
 def batch_update(caller: Asking, body: Mem0Changes) -> Document:
-    """Change memories; memories of one user change in one commit."""
+    """Change memories. The memories of one user change in one commit."""
     found = [(_found(caller, each.memory_id, "write"), each) for each in body.memories]
     changes = [(at, _changes(at.key, item, each)) for (at, _, item), each in found]
     for key in dict.fromkeys(at.key for at, _ in changes):
@@ -629,7 +640,7 @@ def batch_update(caller: Asking, body: Mem0Changes) -> Document:
 
 @described.delete("/v1/batch", **schemas.answers(Mem0Done))
 def batch_delete(caller: Asking, body: Mem0Deletions) -> Document:
-    """Retire memories; memories of one user in one commit."""
+    """Retire memories. The memories of one user are retired in one commit."""
     located = [_found(caller, each.memory_id, "write")[0] for each in body.memories]
     _retire(caller, located)
     return {"message": f"Successfully deleted {len(located)} memories"}
@@ -656,7 +667,7 @@ def delete_all(
     run_id: str | None = None,
     filters: str | None = None,
 ) -> Document:
-    """Retire all matching memories; their history stays."""
+    """Retire all matching memories. Their history stays."""
     named = zip(ENTITIES, (user_id, agent_id, app_id, run_id), strict=True)
     given: Where = {entity: name for entity, name in named if name is not None}
     chosen = given if filters is None else {"AND": [read_filters(filters), given]}
@@ -671,7 +682,7 @@ def delete(
     memory_id: str,
     delete_linked: Literal["false"] | None = None,  # noqa: ARG001 - another value is refused
 ) -> Document:
-    """Retire a memory; its history stays. Memories that it superseded stay superseded."""
+    """Retire a memory. Its history stays. Memories that it superseded stay superseded."""
     at, inside, _ = _found(caller, memory_id, "write")
     inside.delete(at.item_id)
     return {"message": "Memory deleted successfully!"}

@@ -37,11 +37,11 @@ from alveus.values.storable import REPLACED
 from alveus.values.times import format_time
 
 KIND: Kind = "memory_store"
-"""The kind of the identity of a store."""
+"""The identity kind of a store: the part of its key before the id."""
 
 STORE = "memory_store"
-"""The path in a key's exact memory of the store's description, its current versions and its count
-of writes.
+"""The object in a key's exact memory that holds the store's description, the ids of its current
+versions and its number of writes.
 """
 
 MEMORIES, VERSIONS, REDACTIONS = "memories", "versions", "redactions"
@@ -49,7 +49,7 @@ MEMORIES, VERSIONS, REDACTIONS = "memories", "versions", "redactions"
 MOST_SEGMENTS, LONGEST_PATH, LARGEST_CONTENT, MOST_PAIRS = 20, 1_024, 102_400, 16
 
 FULL_PAGE = 20
-"""The most rows of a page with contents."""
+"""The most rows of a page that shows contents."""
 
 STATUS = {412: 409}
 """A failed precondition is a conflict in this protocol."""
@@ -66,7 +66,7 @@ TYPES = {
 
 
 class _StoresRoute(ForeignRoute):
-    """Returns errors in the form of the protocol."""
+    """A route that returns errors in the form of Anthropic's protocol."""
 
     def refusal(self, status: int, message: str, headers: Mapping[str, str]) -> Response:
         """See `ForeignRoute.refusal`."""
@@ -121,22 +121,25 @@ class _Store(NamedTuple):
 
     @classmethod
     def at(cls, caller: Caller, store_id: str, access: Access) -> _Store:
-        """Return the store of an id, which must have the prefix of the token's keys."""
+        """Return the store that has this id, even if it does not exist.
+
+        The id must begin with the prefix of the token's keys.
+        """
         memory = caller.memory(caller.token.space or asked.DEFAULT, access)
         caller.token.check_key(store_id)
         return cls(store_id, memory.key(identity_key(KIND, store_id)), caller.token.name)
 
     @property
     def about(self) -> Mapping[str, Any] | None:
-        """The description of the store; None if the key is not a store."""
+        """The description of the store, or None if the store does not exist."""
         return _about(self.key)
 
     def now(self) -> str:
-        """Return the time of the memory's clock."""
+        """Return the present time of the memory's clock as text."""
         return format_time(datetime.fromtimestamp(self.key.engine.clock() / 1e6, UTC))
 
     def item(self, memory_id: str) -> Item:
-        """Return a memory.
+        """Return the item with the current version of a memory.
 
         Raises:
             NotFound: The memory does not exist.
@@ -144,7 +147,10 @@ class _Store(NamedTuple):
         return _current(self.key, memory_id)
 
     def write(self, change: Callable[[KeyBatch, Mapping[str, Any]], object]) -> None:
-        """Commit a change, isolated from other changes of the store; *change* gets the description.
+        """Commit a change of the store. Concurrent changes take effect one after the other.
+
+        Args:
+            change: Called with the batch to write in, and with the description of the store.
 
         Raises:
             NotFound: The store was deleted meanwhile.
@@ -164,7 +170,7 @@ class _Store(NamedTuple):
         return NotFound(f"there is no store {self.id!r}")
 
     def check_open(self, about: Mapping[str, Any]) -> None:
-        """Refuse an archived store."""
+        """Raise `InvalidInput` if the store is archived."""
         if about.get("archived_at"):
             raise InvalidInput(f"store {self.id!r} is archived; it is read and deleted only")
 
@@ -187,15 +193,16 @@ def _present(item: Item | None, name: str) -> Item:
 
 
 class _RequestedStore(NamedTuple):
-    """The store that a request names, before the check of access."""
+    """The store that a request names. The caller's access is not checked yet."""
 
     caller: Asking
     store_id: str
 
     def open(self, access: Access) -> _Store:
-        """Return the store, if the caller has this access.
+        """Return the store, if the caller's token allows *access*.
 
         Raises:
+            AccessDenied: The token does not allow it.
             NotFound: The store does not exist.
         """
         store = _Store.at(self.caller, self.store_id, access)
@@ -216,7 +223,7 @@ AtStore = Annotated[_RequestedStore, Depends(_requested_store)]
 
 @router.post("")
 def create_store(caller: Asking, body: _StoreBody) -> Document:
-    """Create a store; its id has the prefix of the token's keys."""
+    """Create a store. Its id begins with the prefix of the token's keys."""
     if body.name is None:
         raise InvalidInput("body.name: a store needs a name")
     store = _Store.at(caller, f"{caller.token.keys}memstore_{uuid4().hex}", "write")
@@ -263,7 +270,7 @@ def read_store(at: AtStore) -> Document:
 
 @router.post("/{store_id}")
 def change_store(at: AtStore, body: _StoreBody) -> Document:
-    """Change the description of a store; omitted fields stay."""
+    """Change the description of a store. Omitted fields keep their values."""
     store = at.open("write")
 
     def change(batch: KeyBatch, about: Mapping[str, Any]) -> None:
@@ -296,7 +303,10 @@ def archive_store(at: AtStore) -> Document:
 
 
 def _changed(answer: Mapping[str, Any], body: _StoreBody, now: str) -> dict[str, Any]:
-    """Return the changed description of a store."""
+    """Return the description *answer* of a store, changed as *body* asks.
+
+    A metadata name whose value is null is removed.
+    """
     metadata = {**answer["metadata"], **(body.metadata or {})}
     metadata = {name: value for name, value in metadata.items() if value is not None}
     if len(metadata) > MOST_PAIRS:
@@ -343,7 +353,7 @@ def list_memories(
     page: str | None = None,
     view: View = "basic",
 ) -> Document:
-    """List memories by path; with depth 1, deeper memories appear as folders."""
+    """List memories, sorted by path. With depth 1, subfolders appear instead of their memories."""
     if not (path_prefix.startswith("/") and path_prefix.endswith("/")):
         raise InvalidInput(f"path_prefix must begin and end with a slash, not {path_prefix!r}")
     shown: dict[str, Document] = {}
@@ -369,7 +379,10 @@ def read_memory(at: AtStore, memory_id: str, view: View = "full") -> Document:
 def change_memory(
     at: AtStore, memory_id: str, body: _ChangedMemory, view: View = "basic"
 ) -> Document:
-    """Change the text or the path of a memory, if its text is still the expected one."""
+    """Change the text or the path of a memory.
+
+    If the request names the digest of an expected text, the memory must still have this text.
+    """
     store = at.open("write")
     new_path = None if body.path is None else _checked_path(body.path)
     new_content = None if body.content is None else _checked_content(body.content)
@@ -401,7 +414,7 @@ def change_memory(
 def delete_memory(
     at: AtStore, memory_id: str, expected_content_sha256: str | None = None
 ) -> Document:
-    """Delete a memory; its versions stay, and a new version records the deletion."""
+    """Delete a memory. Its versions stay, and a new version records the deletion."""
     store = at.open("write")
 
     def change(batch: KeyBatch, _: Mapping[str, Any]) -> None:
@@ -506,11 +519,12 @@ def list_versions(  # noqa: PLR0913, PLR0917 - as the protocol has it
     page: str | None = None,
     view: View = "basic",
 ) -> Document:
-    """List versions, latest first; a token's name is its API key id."""
+    """List versions, latest first. The API key id of a token is the token's name."""
     asked_for = {"memory": memory_id, "operation": operation, "by": api_key_id}
     where = {name: value for name, value in asked_for.items() if value is not None}
     key = at.open("read").key
-    # A version is marked as redacted before its item is erased: this order finds one of the two.
+    # A redaction adds a mark before it erases the item. Items are read before marks here, so that
+    # a version which is being redacted is found as one of the two.
     live = {item.id: item for item in key.set(VERSIONS).list(where=where)}
     redacted = {item.id: item for item in key.set(REDACTIONS).list(where=where)}
     shown = [
@@ -533,7 +547,7 @@ def read_version(at: AtStore, version_id: str, view: View = "full") -> Document:
 
 @router.post("/{store_id}/memory_versions/{version_id}/redact")
 def redact_version(at: AtStore, version_id: str) -> Document:
-    """Erase the content of a version for good; the version's record stays."""
+    """Erase the content of a version for good. The record of the version stays."""
     store = at.open("write")
     item = store.key.set(VERSIONS).get(version_id)
     if item is not None:
@@ -598,15 +612,18 @@ def _is_between(time: str, first: datetime | None, last: datetime | None) -> boo
 
 
 _ORDERS: Mapping[str, tuple[str, ...]] = {"path": ("path",), "latest": ("created_at", "id")}
-"""The fields that order rows."""
+"""The fields by which each order sorts rows."""
 
 
 def _paged(
     rows: Sequence[Document], page: str | None, limit: int, *, order: Literal["path", "latest"]
 ) -> Document:
-    """Return the rows after position *page*, and the token of the next page.
+    """Return one page of rows, and the token of the next page.
 
-    The row at the position may be deleted by now, as when a client deletes each page it reads.
+    Args:
+        page: The token of the page, which names the last row of the page before. None means the
+            first page. The named row may have been deleted, as when a client deletes the rows of
+            each page that it reads.
     """
 
     def position(row: Document) -> list[str]:
@@ -628,10 +645,13 @@ def _paged(
 
 
 def _position_named(page: str, names: int) -> list[str]:
-    """Return the position of the last row before a page.
+    """Return the sort fields of the last row of the page before, which a page's token names.
+
+    Args:
+        names: The number of sort fields.
 
     Raises:
-        InvalidInput: *page* is not the token of such a page.
+        InvalidInput: *page* is not a token that an answer named as its ``next_page``.
     """
     try:
         found: Any = json.loads(urlsafe_b64decode(page.encode()))

@@ -35,19 +35,19 @@ App: TypeAlias = Callable[[Scope, Receive, Send], Awaitable[None]]
 METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"})
 
 OTHER = "_OTHER"
-"""The name of all other methods, to bound their number; from OpenTelemetry's conventions."""
+"""The name under which all other methods are counted, as OpenTelemetry's conventions define it."""
 
 MOST_CLIENTS = 10_000
-"""Clients whose rate is tracked; the least recently seen one is dropped."""
+"""The most clients whose rates are tracked. After that, the least recently seen is dropped."""
 
 
 def method_of(scope: Scope) -> str:
-    """Return the method of a request for metrics and spans: one of a few names."""
+    """Return the method of a request for metrics and spans: one of `METHODS`, or `OTHER`."""
     return scope["method"] if scope["method"] in METHODS else OTHER
 
 
 class HeadAnswers:
-    """Answers HEAD like GET, without the body; routes do not handle HEAD."""
+    """Answers HEAD, which routes do not handle, like GET, but without the body."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -69,7 +69,7 @@ class HeadAnswers:
 
 
 class BodyLimit:
-    """Refuses a request body of more than *most* bytes, whatever length it declares."""
+    """Refuses a request body of more than *most* bytes, whatever length its header declares."""
 
     def __init__(self, app: App, *, most: int) -> None:
         self._app, self._most = app, most
@@ -125,7 +125,10 @@ class RateLimit:
         self._lock = threading.Lock()
 
     def wait_s(self, client: str) -> float:
-        """Count a request of a client; return how long it must wait first, or 0."""
+        """Return 0 and count a request if the client may send it now.
+
+        Otherwise, return the seconds that the client must wait first.
+        """
         now = time.monotonic()
         with self._lock:
             left, seen = self._left.pop(client, (self._most, now))
@@ -152,9 +155,10 @@ _FORWARDED = {b"x-forwarded-for": "for", b"x-forwarded-proto": "proto", b"x-forw
 def drop_last_slash(scope: Scope) -> None:
     """Remove a trailing slash from the address of a request.
 
-    A redirect would have to name a scheme and a host, which the server behind a proxy does not
-    know, and a client would send its token there. A percent-encoded slash is part of a name and
-    stays; of several slashes only the last is removed. ``raw_path`` does not change.
+    A redirect would have to name a scheme and a host, which a server behind a proxy does not know,
+    and the client would send its token to that host. A percent-encoded slash is part of a name and
+    is not removed. If the address ends with several slashes, only the last is removed. ``raw_path``
+    does not change.
     """
     path = scope["path"]
     if len(path) > 1 and path.endswith("/") and _sent(scope).endswith(b"/"):
@@ -206,9 +210,11 @@ class TrustedProxies:
     def apply(self, scope: Scope) -> None:
         """Replace scheme, host and client of a request by the values from trusted proxies.
 
-        Each proxy appends its client's address to ``X-Forwarded-For``, so the client is the last
-        address there that is not a trusted proxy. Scheme and host are read at the same position, or
-        at the start of a shorter list. ``Forwarded`` is used if no ``X-Forwarded-`` header exists.
+        Each proxy appends the address of its client to ``X-Forwarded-For``. So the client is the
+        last address in this list that is not a trusted proxy, or the first address if all are. The
+        scheme and the host are at the same position, from the end, in their lists. From a shorter
+        list, the first value is used. The ``Forwarded`` header is used only if the request has no
+        ``X-Forwarded-`` header.
         """
         client = scope.get("client")
         if not self.networks or not client or not self.has(_address(client[0])):
@@ -242,7 +248,7 @@ class BehindProxies:
 
 
 def _forwarded(headers: Sequence[tuple[bytes, bytes]]) -> dict[str, list[str]]:
-    """Return the values of proxy headers by field, nearest proxy last."""
+    """Return the values of the proxy headers by field. The value of the nearest proxy is last."""
     found: dict[str, list[str]] = {"for": [], "proto": [], "host": []}
     for name, value in headers:
         if name in _FORWARDED:
@@ -271,7 +277,10 @@ def _hops(headers: Sequence[tuple[bytes, bytes]]) -> Iterator[dict[str, str]]:
 
 
 def _at(said: Sequence[str], passed: int) -> str:
-    """Return the value of the proxy that is *passed* steps before the nearest one."""
+    """Return the value of the proxy that is *passed* steps before the nearest proxy.
+
+    If the list is shorter, return its first value, and "" if it is empty.
+    """
     return "" if not said else said[max(0, len(said) - 1 - passed)]
 
 
@@ -282,7 +291,7 @@ def is_loopback(host: str) -> bool:
 
 
 def _address(text: str) -> Address | None:
-    """Return the IP address in a text with or without a port; None if it has a name."""
+    """Return the IP address in a text with or without a port, or None if the text has none."""
     bare = text.strip()
     if bare.startswith("["):
         bare = bare[1:].partition("]")[0]
@@ -306,23 +315,24 @@ MAY_SEND = (
     "Alveus-Timezone, Authorization, Content-Type, Idempotency-Key, If-Match, Last-Event-ID, "
     "Mcp-Protocol-Version, Mcp-Session-Id, traceparent"
 )
-"""Headers that a page may send, besides the safelisted ones and those in its preflight.
+"""Headers that a page of another origin may send.
 
-Clients of other systems identify themselves in headers that the server ignores.
+The page may also send headers that browsers always allow, and headers that its preflight names:
+clients of other systems identify themselves in headers that the server ignores.
 """
 
 MAY_READ = f"ETag, {VERSION_HEADER}, Retry-After, Mcp-Session-Id"
-"""Response headers that a page may read, in addition to the safelisted ones."""
+"""Response headers that a page may read, besides those that browsers always allow."""
 
 _NAMES = re.compile(r"[A-Za-z0-9-]+(?:[ \t]*,[ \t]*[A-Za-z0-9-]+)*", re.ASCII)
 """The names of headers, as a preflight lists them."""
 
 KEPT_S = 600
-"""How long a browser may cache the response to a preflight."""
+"""How many seconds a browser may cache the response to a preflight."""
 
 
 def origins_of(texts: Sequence[str]) -> frozenset[str]:
-    """Return the origins in texts, exactly as browsers send them.
+    """Return *texts* as a set of origins. Each must have the exact form that browsers send.
 
     Raises:
         InvalidInput: A text is not an origin in the form that browsers send.
@@ -340,7 +350,7 @@ def origins_of(texts: Sequence[str]) -> frozenset[str]:
 
 
 class CrossOrigin:
-    """Lets pages of some origins read responses; without origins, sends no CORS headers.
+    """Lets pages of *origins* read responses. Without origins, it sends no CORS headers.
 
     A preflight needs no token, because browsers send none with it. No response allows credentials:
     a page sends its token itself, and the server has no cookies.

@@ -1,6 +1,7 @@
 """An OpenTelemetry span per request, the parent of the memory's spans.
 
-A span has method, route and status; never a URL with its names, a header, or a body.
+A span has the method, the route and the status of a request. It has no URL, header or body, because
+these may contain names and data of the memory.
 """
 
 from __future__ import annotations

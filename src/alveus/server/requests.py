@@ -74,7 +74,7 @@ Count: TypeAlias = Annotated[int, Query(ge=1, le=1_000)]
 DEFAULT = DEFAULT_SPACE
 
 ANY = "*"
-"""The If-Match that any existing value matches."""
+"""The If-Match header that any existing value matches."""
 
 _ETAG = re.compile(r'(?:W/)?(?:"([^"]*)"|([^",\s]+))')
 
@@ -91,7 +91,10 @@ Seconds: TypeAlias = Annotated[
 
 
 def _moment(value: object) -> datetime:
-    """Return the time of a text in a body; pydantic alone reads 2025 as seconds since 1970."""
+    """Return the time that a text in a body names.
+
+    Pydantic alone would read 2025 as seconds since 1970.
+    """
     try:
         return value if isinstance(value, datetime) else parse_time(value)
     except InvalidInput as error:
@@ -103,7 +106,7 @@ Moment: TypeAlias = Annotated[datetime, BeforeValidator(_moment)]
 
 
 class Fault(BaseModel):
-    """An error: its class, a remedy, and its attributes."""
+    """An error: the name of its class, a message with a remedy, and its attributes."""
 
     type: str
     message: str
@@ -123,13 +126,14 @@ class _Body(BaseModel):
 
 
 class ValidTexts(BaseModel):
-    """A body of another system's protocol, whose texts are repaired before parsing.
+    """A body in another system's protocol. Its texts are made valid before they are parsed.
 
-    See `valid_text`. Names of the protocol, such as ids, are no texts, and stay as they came.
+    `valid_text` replaces invalid characters. Names of the protocol, such as ids, do not count as
+    texts and are not changed.
     """
 
     TEXTS: ClassVar[tuple[str, ...]] = ()
-    """The fields that are texts, or hold them."""
+    """The fields that are texts or contain texts."""
 
     _replaced: int = PrivateAttr(0)
 
@@ -183,7 +187,7 @@ def etags_of(text: str) -> frozenset[str]:
 
 
 def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON
-    """Return the filter from its JSON text."""
+    """Return the filter that a JSON text contains, or None if *text* is None."""
     if text is None:
         return None
     try:
@@ -195,7 +199,7 @@ def where_of(text: str | None) -> Any:  # noqa: ANN401 - any JSON
 
 
 def path_of(text: str) -> str | tuple[str, ...]:
-    """Return the path from its text."""
+    """Return the path that *text* names: dotted names, or a JSON list of names."""
     if not text.startswith("["):
         return text
     try:
@@ -208,12 +212,12 @@ def path_of(text: str) -> str | tuple[str, ...]:
 
 
 def as_of(text: str | int | None) -> AsOf | None:
-    """Return the commit number or the time from its text."""
+    """Return the commit number or the time that *text* names, or None if *text* is None."""
     if isinstance(text, int):
         return text
     return None if text is None else argument_of(AsOf, text)
 
 
 def span(seconds: float | None) -> timedelta | None:
-    """Return a span of seconds as a timedelta."""
+    """Return *seconds* as a timedelta, or None if *seconds* is None."""
     return None if seconds is None else timedelta(seconds=seconds)

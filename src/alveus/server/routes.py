@@ -75,10 +75,10 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=RESPONSES)
 
 
 def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[str, Any]]:
-    """Return the description of a non-JSON response; its errors are still JSON.
+    """Return the description of a response that is not JSON. Errors are JSON all the same.
 
     Args:
-        each: The schema of each part's JSON.
+        each: The name of the schema of the JSON in each part of the response.
     """
     schema: Document = {"type": "string"}
     if each is not None:
@@ -86,7 +86,8 @@ def sends(media_type: str, *, each: str | None = None) -> dict[int | str, dict[s
     return {200: {"content": {media_type: {"schema": schema}}}}
 
 
-# Coroutines, as they wait for nothing: plain functions would take a thread each.
+# These functions are coroutines because they wait for nothing. FastAPI would run each plain
+# function in a thread.
 
 
 async def _caller(request: Request, timezone: asked.Timezone = None) -> Caller:
@@ -99,14 +100,14 @@ Asking = Annotated[Caller, Depends(_caller)]
 
 
 class RequestedKey(NamedTuple):
-    """The key of a request."""
+    """The key that a request names."""
 
     caller: Caller
     space: str
     key: str
 
     def open(self, access: Access) -> KeyMemory:
-        """Return the memory, if the caller has this access."""
+        """Return the memory. Raise `AccessDenied` if the token does not allow *access*."""
         return self.caller.key(self.space, self.key, access)
 
 
@@ -115,18 +116,18 @@ async def _key(caller: Asking, key: asked.Key, space: asked.Space = asked.DEFAUL
 
 
 class RequestedOwner(NamedTuple):
-    """The key of a request, or knowledge."""
+    """The key that a request names, or knowledge if it names none."""
 
     caller: Caller
     space: str
     key: str | None
 
     def open(self, access: Access) -> KeyMemory | KnowledgeMemory:
-        """Return the memory, if the caller has this access."""
+        """Return the memory. Raise `AccessDenied` if the token does not allow *access*."""
         return self.caller.owner(self.space, self.key, access)
 
     def memory(self, access: Access) -> Memory:
-        """Return the memory of the space; without a key, if the caller may use all of it."""
+        """Return the memory of the space. Without a key, the token must allow all keys."""
         if self.key is None:
             return self.caller.whole(self.space)
         self.open(access)
@@ -144,7 +145,7 @@ async def _owner(
 
 
 class RequestedSet(NamedTuple):
-    """The set of a request."""
+    """The set that a request names."""
 
     owner: RequestedOwner
     name: str
@@ -154,7 +155,7 @@ class RequestedSet(NamedTuple):
         return self.owner.shown(answer)
 
     def open(self, access: Access) -> MemorySet:
-        """Return the set, if the caller has this access."""
+        """Return the set. Raise `AccessDenied` if the token does not allow *access*."""
         return self.owner.open(access).set(self.name)
 
     def may_see(self, scope: Scope) -> bool:
@@ -185,7 +186,7 @@ def list_keys(
     after: str | None = None,
     limit: asked.Count = 100,
 ) -> Document:
-    """List the keys of a space, sorted; continue after the last one with `after`."""
+    """List the keys of a space, sorted. For the next page, send the last key as `after`."""
     memory = caller.memory(space, "read")
     begin, longer = sorted((prefix, caller.token.keys), key=len)
     if not longer.startswith(begin):
@@ -227,7 +228,7 @@ def write_value(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Set a value; with If-Match only if the current value has that ETag."""
+    """Set a value. With If-Match, set it only if the current value has that ETag."""
     tree = at.open("write").short_term
     value, replaced = valid_text(value_of(body.value))
     names, ttl = asked.path_of(path), asked.span(body.ttl_s)
@@ -249,7 +250,7 @@ def remove_value(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Delete a value, or an object with everything below it; see `PUT` for If-Match."""
+    """Delete a value, or an object with everything below it. If-Match works as with `PUT`."""
     names, tree = asked.path_of(path), at.open("write").short_term
     if if_match is not None:
         matching = _Matching(path, if_match, idempotency_key)
@@ -270,14 +271,14 @@ def _found_at(tree: MemoryObject, path: str) -> Any:  # noqa: ANN401 - any value
 
 
 def _plain(found: Any) -> Any:  # noqa: ANN401 - any value
-    """Return an object and its nested objects as dicts."""
+    """Return an object as a dict, with its nested objects as dicts. Return a value unchanged."""
     if not isinstance(found, MemoryObject):
         return found
     return {name: _plain(found.get((name,))) for name in found.get_field_names()}
 
 
 class _Matching(NamedTuple):
-    """A change of exact memory on the condition that a value has one of some ETags.
+    """A change of exact memory, made only if the value at a path has one of some ETags.
 
     The ETag ``*`` matches any existing value.
     """
@@ -287,7 +288,9 @@ class _Matching(NamedTuple):
     idempotency_key: str | None
 
     def change(self, at: RequestedKey, change: Callable[[MemoryObject], R]) -> R:
-        """Make the change atomically with the comparison; a repetition compares the earlier value.
+        """Compare the ETag and make the change in one commit. Return the result of *change*.
+
+        A repetition under the same idempotency key compares the value that the first request read.
 
         Raises:
             CompareFailed: The value has changed, or no longer exists.
@@ -304,7 +307,7 @@ class _Matching(NamedTuple):
 
 
 def _fits(tree: MemoryObject, path: str, etags: frozenset[str]) -> bool:
-    """Return whether a value exists and has one of *etags*."""
+    """Return whether a value exists at *path* and has one of *etags*."""
     try:
         found = _found_at(tree, path)
     except NotFound:
@@ -329,7 +332,7 @@ def list_items(  # noqa: PLR0913, PLR0917 - the parameters of a request
     as_of: asked.AsOfText = None,
     valid_at: asked.ValidAtText = None,
 ) -> Document:
-    """List the items of a set by time; continue after the last one with `after`, its id."""
+    """List the items of a set by time. For the next page, send the last item's id as `after`."""
     found = make(
         "set.list",
         at.open("read"),
@@ -375,7 +378,7 @@ def read_item(
 
 @takes("set.update", without=("id", "if_version"))
 class ItemBody(CallArguments):
-    """The changed fields of an item; omitted fields stay."""
+    """The changed fields of an item. Omitted fields keep their values."""
 
 
 @router.patch("/item", tags=["items"], **schemas.answers(schemas.ItemAnswer))
@@ -387,7 +390,7 @@ def change_item(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Change the given fields of an item, as a new version; omitted fields stay."""
+    """Change the given fields of an item in a new version. Omitted fields keep their values."""
     of, changes, version = at.open("write"), body.sent(), _version(if_match)
     said, replaced = valid_text({name: changes[name] for name in ITEM_TEXTS if name in changes})
     sent = {"id": id, **changes, **said} | ({} if version is None else {"if_version": version})
@@ -403,7 +406,7 @@ def delete_item(
     idempotency_key: asked.Repeatable = None,
     if_match: asked.IfMatch = None,
 ) -> Document:
-    """Retire an item; its history stays. `POST /v1/forget` erases."""
+    """Retire an item. Its history stays. `POST /v1/forget` erases an item with its history."""
     version = _version(if_match)
     deleted = at.open("write").delete(id, if_version=version, idempotency_key=idempotency_key)
     if if_match is not None and not deleted:
@@ -418,7 +421,7 @@ def list_versions(at: InSet, id: asked.ItemId) -> Document:
 
 
 def _version(etag: str | None) -> int | None:
-    """Return the required version of an item; None means any."""
+    """Return the version that an If-Match header requires, or None if any version will do."""
     if etag is None or etag.strip() == asked.ANY:
         return None
     numbers = asked.etags_of(etag)
@@ -442,7 +445,7 @@ class SearchBody(CallArguments):
 
 @takes("key.context")
 class ContextBody(CallArguments):
-    """A request for a prompt; null stands for the default."""
+    """A request for a prompt. A field that is null has its default."""
 
     query: str | None
     limit: int | None = Field(None, ge=1, le=1_000)
@@ -456,7 +459,7 @@ def search(at: InOwner, body: SearchBody) -> Document:
 
 @router.post("/context", tags=["search"], **schemas.answers(schemas.ContextAnswer))
 def make_context(at: InKey, body: ContextBody) -> Document:
-    """Make a prompt from the memory of a key, with the reason for each piece."""
+    """Make a prompt from the memory of a key. The response has the reason for each piece."""
     return make("key.context", at.open("read"), **body.sent())
 
 
@@ -502,7 +505,7 @@ def learn(
 ) -> Document:
     """Learn facts from texts, or from the new messages of a conversation.
 
-    A repetition of an interrupted request continues it.
+    If a request was interrupted, a repetition continues it.
     """
     memory = at.open("write")
     if (body.texts is None) == (body.conversation is None):
@@ -553,7 +556,7 @@ def forget(
     set_name: asked.SetName = "default",
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Erase items, or a whole key, for good; the receipt names remaining copies.
+    """Erase items, or a whole key, for good. The receipt names the copies that remain.
 
     A repetition with the same idempotency key erases nothing more and returns the receipt's present
     state.
@@ -586,7 +589,7 @@ def list_runs(
     before: asked.OptionalRunId = None,
     limit: asked.Count = 100,
 ) -> Document:
-    """List runs of agents, latest first; continue before the last one with `before`."""
+    """List runs of agents, latest first. For the next page, send the last run's id as `before`."""
     found = of.memory("read").store.runs(
         of.space, key=of.key, agent=agent, status=status, before=before, limit=limit + 1
     )
@@ -600,7 +603,7 @@ def retry_run(
     space: asked.Space = asked.DEFAULT,
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Retry a parked run; a process that serves its agent runs it again."""
+    """Retry a parked run. A process that serves the run's agent runs it again."""
     memory = caller.whole(space)
     named = _named(memory, idempotency_key, ["retry", run])
     if named is not None and (done := memory.engine.done(named)) is not None:
@@ -617,7 +620,7 @@ def discard_run(
     space: asked.Space = asked.DEFAULT,
     idempotency_key: asked.Repeatable = None,
 ) -> Document:
-    """Discard a run: effects of its finished actions stay, the other actions never run."""
+    """Discard a run. The effects of its finished actions stay. Its other actions never run."""
     memory = caller.whole(space)
     named = _named(memory, idempotency_key, ["discard", run])
     if named is None or memory.engine.done(named) is None:
@@ -635,7 +638,7 @@ def _named(memory: Memory, idempotency_key: str | None, plain: Value) -> NamedRe
 
 
 def run_of(memory: Memory, number: int) -> Run:
-    """Return a run of the space of a memory.
+    """Return the run that has this id, if it belongs to the space of *memory*.
 
     Raises:
         NotFound: The space has no such run.
@@ -653,7 +656,7 @@ def run_of(memory: Memory, number: int) -> Run:
 def read_stats(caller: Asking, space: asked.Space = asked.DEFAULT) -> Document:
     """Read the size of the store and its waiting work.
 
-    Figures of all spaces are null for a token limited to one space.
+    Numbers about all spaces are null for a token that is limited to one space.
     """
     found = caller.whole(space).stats()
     answer = forms.attributes(found, "space knowledge embedder pending queue_age_s failure")

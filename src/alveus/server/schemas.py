@@ -53,10 +53,10 @@ new_model: Any = create_model
 
 
 def schema_of(hint: object, *, given: bool = False) -> Any:  # noqa: ANN401 - a type, for pydantic
-    """Return the type of the JSON that values annotated with *hint* have.
+    """Return the type that describes the JSON of values whose annotation is *hint*.
 
     Args:
-        given: Whether the values are arguments, not results.
+        given: True if the values are arguments, false if they are results.
     """
     arms: list[Any] = [_schema_of_one(arm, given) for arm in arms_of(hint)]
     if Any in arms:
@@ -97,12 +97,12 @@ _MORE: Mapping[type[Any], Mapping[str, Any]] = {
     LearnReport: {"replaced_characters": (Replaced, None)},
     EntityProfile: {"text": (str, ...)},
 }
-"""Fields of responses in addition to the object's."""
+"""The fields that a response has in addition to the fields of the object."""
 
 
 @cache
 def _object_schema(kind: type[Any], *, given: bool) -> type[BaseModel]:
-    """Return the schema of a dataclass; *given* as an argument, every field is optional."""
+    """Return the schema of a dataclass. If it is an argument (*given*), all fields are optional."""
     says, fields = said_of(kind.__doc__, "Attributes"), dict[str, Any]()
     for name, hint in field_hints(kind, given=given).items():
         about = Field(None if given else ..., description=says.get(name))
@@ -130,7 +130,7 @@ def said_of(doc: str | None, section: str) -> dict[str, str]:
 
 
 def listed(title: str, doc: str, **hints: object) -> type[BaseModel]:
-    """Return the schema of a response with these fields."""
+    """Return the schema of a response whose fields have these names and annotations."""
     return new_model(title, __doc__=doc, **{name: (schema_of(h), ...) for name, h in hints.items()})
 
 
@@ -185,7 +185,7 @@ class SetsAnswer(BaseModel):
 
 
 class ExactValue(BaseModel):
-    """A value of exact memory; bytes and others are objects of one field."""
+    """A value of exact memory. Bytes, NaN and large numbers are objects with one field."""
 
     path: str
     value: Any
@@ -259,13 +259,13 @@ class RunList(BaseModel):
 
 
 class RunChosen(BaseModel):
-    """The run that has the input after the call."""
+    """The run that has the input now: a retry may move the input to a new run."""
 
     run: int
 
 
 class StoreFigures(BaseModel):
-    """Figures of the store, of all its spaces."""
+    """Numbers about the store, with all its spaces."""
 
     commits: int
     keys: int
@@ -291,7 +291,7 @@ class StatsAnswer(BaseModel):
 
 
 class HeldId(BaseModel):
-    """The id of a released item in its set."""
+    """The id of an item that left the quarantine: after a release, its id in the set."""
 
     id: str
 
@@ -301,7 +301,7 @@ class CallAnswer(RootModel[dict[str, Any]]):
 
 
 class TouchedItem(BaseModel):
-    """The version of an item that a batch changes; 0 for an added item."""
+    """An item that a batch changes, and the version that it changes: 0 for an added item."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     key: str | None
@@ -311,7 +311,7 @@ class TouchedItem(BaseModel):
 
 
 class BatchCommit(BaseModel):
-    """The commit of a batch; the time is in microseconds."""
+    """The commit of a batch. Its time is in microseconds since 1970."""
 
     number: int
     time: int
@@ -338,7 +338,7 @@ class ItemOfCommit(BaseModel):
 
 
 class CommitAnswer(BaseModel):
-    """The changes of a commit: the first values and items, and the number of all."""
+    """A commit: the first of the values and items that it changed, and how many it changed."""
 
     number: int
     time: str

@@ -43,14 +43,14 @@ PREFIX = "alveus_"
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The rights of a secret.
+    """A token: the digest of a secret, and the rights of a caller who sends the secret.
 
     Attributes:
         name: A name for people, and for `revoke`.
         digest: The SHA-256 of the secret, in hexadecimal.
-        access: "read"; "write", which may also change and forget; "admin", which may also export,
-            and read runs and receipts of all keys.
-        space: The only space that the token may use; None means all.
+        access: "read"; "write", which also allows to change and forget; or "admin", which also
+            allows to export, and to read the runs and receipts of all keys.
+        space: The only space that the token may use. If it is None, the token may use all spaces.
         keys: The prefix of the keys that the token may use. A token with a prefix may read
             knowledge but not write it, and may not make calls on all keys.
         created: The time of creation, in ISO 8601.
@@ -98,7 +98,7 @@ class Token:
         """Return whether the token may see items of *scope* as sources of other items.
 
         Args:
-            knowledge: The knowledge of the requested space.
+            knowledge: The name of the knowledge that belongs to the requested space.
         """
         if scope.key is None and scope.space == knowledge:
             return True
@@ -107,7 +107,7 @@ class Token:
 
 
 ANYBODY = Token("local", "", "admin", None, "", "")
-"""The caller of a server without tokens, which serves only its machine."""
+"""The token of every caller of a server without tokens, which answers only its machine."""
 
 
 class TokenFile:
@@ -151,9 +151,9 @@ class TokenFile:
         return found
 
     def find(self, secret: str) -> Token | None:
-        """Return the token of a secret; None if no token has it.
+        """Return the token that has this secret, or None if no token has it.
 
-        Takes the same time for every secret, valid or not.
+        The call takes the same time for every secret, valid or not.
         """
         digest = _digest(secret)
         found = None
@@ -184,7 +184,7 @@ class TokenFile:
         return secret
 
     def rotate(self, name: str) -> str:
-        """Replace the secret of a token and return the new one; the old one is invalid."""
+        """Give a token a new secret and return the secret. The old secret is no longer valid."""
         secret = PREFIX + secrets.token_urlsafe(SECRET_BYTES)
         digest = _digest(secret)
         self._replace(
@@ -196,11 +196,11 @@ class TokenFile:
         return secret
 
     def revoke(self, name: str) -> None:
-        """Delete a token; its secret is invalid from now on."""
+        """Delete a token. Its secret is no longer valid."""
         self._replace(lambda: [each for each in self._with(name) if each.name != name])
 
     def _with(self, name: str) -> tuple[Token, ...]:
-        """Return all tokens; raise if none has that name."""
+        """Return all tokens. Raise `NotFound` if none of them has this name."""
         kept = self.tokens()
         if all(each.name != name for each in kept):
             raise NotFound(f"{self._path} has no token {name!r}")
@@ -210,8 +210,8 @@ class TokenFile:
         """Replace the file atomically, readable only by its owner.
 
         Args:
-            changed: Returns the new tokens from the present file; called again under the lock
-                against other processes.
+            changed: Reads the present file and returns the new tokens. It is called twice: first
+                without the lock against other processes, then under this lock.
         """
         changed()  # a refused change creates no file
         target = Path(os.path.realpath(self._path))  # keep a symbolic link in use

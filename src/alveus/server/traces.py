@@ -24,7 +24,10 @@ Fields = dict[str, Json]
 
 
 class Search(TypedDict):
-    """A search of a step and its results; knowledge is None for the key's sets."""
+    """A search that a step made, and its results.
+
+    `knowledge` is the name of the searched knowledge. It is None if sets of the key were searched.
+    """
 
     sets: list[str]
     knowledge: str | None
@@ -33,7 +36,7 @@ class Search(TypedDict):
 
 
 class Read(TypedDict):
-    """A read of a step; a sensory value is known until the run ends."""
+    """The reads of a step. The values in `sensory` are known only until the run ends."""
 
     short_term: list[Fields]
     sensory: list[Fields]
@@ -42,7 +45,7 @@ class Read(TypedDict):
 
 
 class Wrote(TypedDict):
-    """A write of a step; sensory memory is None after the run's end."""
+    """The writes of a step. `sensory` is None once the run has ended."""
 
     short_term: list[Fields]
     sensory: list[Fields] | None
@@ -50,7 +53,7 @@ class Wrote(TypedDict):
 
 
 class TraceStep(TypedDict):
-    """A finished task."""
+    """A finished task of a run."""
 
     step: int
     action: str
@@ -72,7 +75,7 @@ class OpenStep(TypedDict):
 
 
 def input_of(row: Run) -> Value:
-    """Return the input data of a run; for an `InputEvent`, its value."""
+    """Return the data of the event that began a run. For an `InputEvent`, return its input."""
     refuse_forgotten(row)
     fields = _event(wire.decode(row.event))
     data = cast("dict[str, Value]", fields["data"])
@@ -97,7 +100,10 @@ class Trace:
         }
 
     def unfinished(self) -> OpenStep | None:
-        """Return the known parts of the next task; None if there are none."""
+        """Return the durable calls that the next task has already made.
+
+        Return None if it has made none, or if the run has ended.
+        """
         if self._row.status in ENDED:
             return None
         ordinal = len(self._steps)
@@ -163,7 +169,7 @@ class Trace:
         )
 
     def _texts(self, ref: SetRef, ids: Sequence[str], at: int) -> Iterator[Fields]:
-        """Yield items of a set as of a commit."""
+        """Yield the texts of the items that have these ids, as of commit *at*."""
         for item_id, found in zip(ids, self._store.get(ref, ids, at=at), strict=True):
             text = None if found is None else _text(found)
             yield {"set": ref.name, "knowledge": _knowledge(ref), "id": item_id, "text": text}
@@ -195,7 +201,10 @@ def _tree(effects: Effects) -> Iterator[Fields]:
 
 
 def _delta(delta: list[Any]) -> Fields:
-    """Return a change of sensory memory in the form of `alveus.state.committed_tree`."""
+    """Return a change of sensory memory as JSON fields.
+
+    *delta* has the form that `alveus.state.committed_tree` writes.
+    """
     kind, path, *rest = delta
     answer: Fields = {"path": _path(tuple(path))}
     match kind:
@@ -272,10 +281,10 @@ def _event_fields(stored: Value) -> Fields:
 # --- items ----------------------------------------------------------------------------------------
 
 MOST_RELATIVES = 200
-"""The most related items on each side, nearest first."""
+"""The most versions that a graph of relatives shows on each side of the item: the nearest ones."""
 
 MOST_RUNS = 200
-"""The most runs of a key that are searched, latest first."""
+"""The most runs of a key that are searched: the latest ones."""
 
 Links = Callable[[Sequence[int]], list[tuple[int, int]]]
 
@@ -283,7 +292,13 @@ Visible = Callable[[Sequence[int]], list[int]]
 
 
 class _Side(NamedTuple):
-    """Versions on one side of an item: their distances in steps, and the links between them."""
+    """The versions on one side of an item: all its sources, or all that is derived from it.
+
+    Attributes:
+        depths: The distance of each version from the item, in links.
+        pairs: The links between the versions.
+        cut: True if farther versions were left out.
+    """
 
     depths: dict[int, int]
     pairs: set[tuple[int, int]]
@@ -294,12 +309,12 @@ def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> 
     """Return an item's sources and the items derived from it, to any depth, as a graph.
 
     Nodes are versions, the item itself first. `depth` is positive for sources and negative for
-    derived items. Edges are pairs of node indexes: (derived, source). Items derived for another key
-    are counted, not named.
+    derived items. Edges are pairs of node indexes: (derived, source). Derived items in other keys
+    are not named. `foreign` is their number.
 
     Args:
-        may_see: Decides which scopes are shown. A source of another scope is shown as erased, and
-            nothing beyond it is shown.
+        may_see: Decides which scopes are shown. A source in a scope that is not shown appears as
+            erased, and its sources do not appear.
 
     Raises:
         NotFound: The set never contained the item.
@@ -344,10 +359,10 @@ def relatives(memory: Memory, ref: SetRef, item_id: str, *, may_see: MaySee) -> 
 
 
 def _walk(links: Links, rows: Sequence[int], visible: Visible, *, ends: int) -> _Side:
-    """Follow links from *rows*, which have distance 0.
+    """Follow links from *rows*, whose distance is 0, and return the versions found.
 
     Args:
-        ends: The index of the farther row in a pair (row, source's row).
+        ends: The index of the farther row in each link, which is a pair (row, row of its source).
     """
     depths, pairs, level, depth = dict.fromkeys(rows, 0), set[tuple[int, int]](), rows, 0
     while level and len(depths) <= MOST_RELATIVES:
@@ -378,7 +393,10 @@ def _version_node(stored: StoredItem | None, depth: int) -> dict[str, Json]:
 
 
 def readings(store: Store, ref: SetRef, item_id: str) -> list[dict[str, Json]]:
-    """Return the steps of the last runs of the item's key that read the item, latest first."""
+    """Return the steps that read an item, from the last `MOST_RUNS` runs of its key.
+
+    The steps of the latest run are first.
+    """
     runs = store.runs(ref.scope.space, key=ref.scope.key, limit=MOST_RUNS)
     return [answer for run in runs for answer in _readings_of(store, run, ref, item_id)]
 

@@ -26,12 +26,12 @@ class InternalError(AlveusError):
 
 
 def noted(asked: str) -> InternalError:
-    """Log the current error with its traceback; return the error for the client.
+    """Log the current error with its traceback, and return the error for the client.
 
     The client does not see the original error: its message may hold data of the memory.
 
     Args:
-        asked: The request, without any name of the memory.
+        asked: A description of the request for the log, without names from the memory.
     """
     reference = uuid4().hex[:12]
     _LOG.exception("%s failed unexpectedly: %s", asked, reference, extra={"reference": reference})

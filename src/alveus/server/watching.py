@@ -34,7 +34,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 BOUNDS_S = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 ELSEWHERE = "elsewhere"
-"""The route name of requests without a route, to bound the number of names."""
+"""The name under which requests without a route are counted, to bound the number of names."""
 
 
 class ServerMetrics:
@@ -57,7 +57,12 @@ class ServerMetrics:
         )
 
     def count(self, method: str, route: str | None, status: int, seconds: float) -> None:
-        """Count a request; *route* is the app's path pattern, without names of the memory."""
+        """Count a request.
+
+        Args:
+            route: The path pattern of the route, which contains no names from the memory. None
+                means that no route matched.
+        """
         where = route or ELSEWHERE
         self._requests.labels(method, where, str(status)).inc()
         self._seconds.labels(where).observe(seconds)
@@ -73,21 +78,21 @@ LOOPBACK = frozenset({"127.0.0.1", "::1", "localhost"})
 """The hosts on which a server without tokens may listen."""
 
 UNCOUNTED = frozenset({"/health", "/ready"})
-"""Paths that are requested often: they have no rate limit and need no token."""
+"""The paths of health checks. They are requested often, so they have no rate limit."""
 
 READING = frozenset({"GET", "HEAD"})
 """Methods that write nothing."""
 
 
 class WatchedRequests:
-    """Lets allowed requests through, and counts requests.
+    """Passes allowed requests to the app, refuses others, and counts all of them.
 
     A plain ASGI class: Starlette's function middleware creates two tasks per request, which costs
     as much as an add.
 
     Args:
         state: The app's state, which has the tokens.
-        rate: The rate limit of a client; None means no limit.
+        rate: The rate limit of each client. None means that there is no limit.
     """
 
     def __init__(
@@ -155,9 +160,10 @@ def _is_local(request: Request, origins: Collection[str]) -> bool:
     """Return whether a request names this machine and comes from no page of another origin.
 
     Allowed pages are the server's and those of *origins*. The check matters because a web page may
-    resolve its host name to this machine. For requests whose response a page cannot read, such as
-    pictures or frames, a browser sends no origin, only that the page is from another site;
-    following a link is allowed. A trusted proxy names the client's host.
+    resolve its host name to this machine. If a page cannot read the response, as for pictures or
+    frames, a browser does not send the page's origin. It only reports that the page is from another
+    site, and the request is refused unless it follows a link. Behind a trusted proxy, the host of
+    the client is the one that the proxy reports.
     """
     headers = request.headers
     here = f"{request.url.scheme}://{headers.get('host', '')}"
@@ -176,7 +182,7 @@ def _is_local(request: Request, origins: Collection[str]) -> bool:
 def _is_text(scope: Scope) -> bool:
     """Return whether a decoded URL path is valid text.
 
-    Decoding replaces other bytes by U+FFFD, so that two names would become one.
+    Decoding would replace invalid bytes by U+FFFD, and two different names could become equal.
     """
     try:
         unquote_to_bytes((scope.get("raw_path") or b"") + scope["query_string"]).decode()
@@ -188,7 +194,8 @@ def _is_text(scope: Scope) -> bool:
 def _client_of(request: Request, tokens: TokenFile | None) -> str:
     """Return the name under which a client's rate is counted: its token or its address.
 
-    Clients without a valid token are counted by address, so that guessing many gains nothing.
+    Clients without a valid token are counted by address. So a client that tries many tokens gets no
+    higher rate.
     """
     host = request.client.host if request.client else ""
     try:

@@ -42,7 +42,7 @@ SESSION = b"mcp-session-id"
 """The header with the session's id."""
 
 BODY_BYTES = 1_000_000
-"""The largest request; the longest text, with escapes, has a tenth of this size."""
+"""The most bytes of a request. The longest text, with escapes, has a tenth of this size."""
 
 REFUSED = -32_000
 """The JSON-RPC code of a request that was refused before it was read."""
@@ -51,13 +51,15 @@ REFUSED = -32_000
 def create_mcp_app(
     served: ServedKey, *, tokens: TokenFile | None, asker: Asker, origins: Collection[str] = ()
 ) -> McpApp:
-    """Return the ASGI app of a server; the memory stays open when it ends.
+    """Return the ASGI app of an MCP server. The memory stays open when the app ends.
 
     Args:
-        tokens: The accepted tokens; None means local callers only, without browser pages of other
-            origins.
-        asker: The caller, for requests whose token, if any, may write.
-        origins: Further page origins that may send requests, with a token if the server has tokens.
+        tokens: The accepted tokens. If it is None, only local callers are served, and no browser
+            pages of origins that *origins* does not name.
+        asker: The caller of each request that may write: the server has no tokens, or the token
+            allows it.
+        origins: Origins of web pages, besides the server's, that may send requests. The pages need
+            a token if the server has tokens.
     """
     hosts = [*LOOPBACK_NAMES, *(f"{name}:*" for name in LOOPBACK_NAMES)]  # clients omit port 80
     security = TransportSecuritySettings(
@@ -78,10 +80,10 @@ def create_mcp_app(
 
 
 def let_calls_end() -> None:
-    """Let responses of this process finish when a signal ends it; `McpApp.stop` ends streams.
+    """Let running calls send their responses when a signal ends this process.
 
     The library for server-sent events would otherwise end every stream within half a second, and a
-    finished call would get no response.
+    finished call would get no response. `McpApp.stop` ends the other streams.
     """
     AppStatus.disable_automatic_graceful_drain()
 
@@ -102,7 +104,7 @@ class McpApp:
         self._turns, self._stops = _Turns(), asyncio.Event()
 
     def stop(self) -> None:
-        """End streams; calls finish. Call it in the event loop's thread."""
+        """End the streams. Running calls finish. Call this method in the event loop's thread."""
         self._stops.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -141,16 +143,17 @@ class McpApp:
 
 
 class _Turns:
-    """Makes a request wait for another request of the same session and id, its repetition.
+    """Makes a request wait while an earlier request with the same session and id is running.
 
-    `mcp` would send both responses over the latest connection; the other would wait forever.
+    The later request repeats the earlier one. `mcp` would send both responses over the latest
+    connection, and the client of the other connection would wait forever.
     """
 
     def __init__(self) -> None:
         self._locks = WeakValueDictionary[tuple[bytes, str], asyncio.Lock]()
 
     def of(self, scope: Scope, request: object) -> AbstractAsyncContextManager[object]:
-        """Return a context that waits for the turn of a request."""
+        """Return a context manager that waits until no request with the same id is running."""
         session = next((value for name, value in scope["headers"] if name == SESSION), None)
         request_id = _request_id(request)
         if session is None or request_id is None:
@@ -159,7 +162,10 @@ class _Turns:
 
 
 def _request_id(request: object) -> str | None:
-    """Return the id of a request as text (`mcp` treats 1 and "1" as equal); None if it has none."""
+    """Return the id of a request as text, or None if it has none.
+
+    `mcp` treats the ids 1 and "1" as equal.
+    """
     if not isinstance(request, dict) or "method" not in request:
         return None
     request_id = cast("dict[str, Any]", request).get("id")
@@ -169,7 +175,7 @@ def _request_id(request: object) -> str | None:
 async def _until(
     stops: asyncio.Event, app: App, scope: Scope, receive: Receive, send: Send
 ) -> None:
-    """Serve a stream until it ends or the server stops, which the app sees as a disconnect."""
+    """Serve a stream until it ends or *stops* is set. The app sees a stop as a disconnect."""
     is_open = False
 
     async def received() -> Message:
@@ -194,10 +200,10 @@ async def _until(
 async def _with_body_checked(
     app: App, scope: Scope, receive: Receive, send: Send, turns: _Turns
 ) -> None:
-    """Serve a request once its body is complete, unless `mcp` would misread it.
+    """Read the whole body of a request. Serve the request, or refuse it if `mcp` would misread it.
 
-    Of two fields with one name `mcp` keeps the last. It drops an invalid id, such as 1.5 or null,
-    and answers the request as a notification with 202.
+    If two fields have the same name, `mcp` would keep only the last. If the id is invalid, such as
+    1.5 or null, `mcp` would take the request for a notification and answer it with 202.
     """
     body = await _whole(receive)
     if body is None:  # the client has gone, or was too slow
@@ -234,7 +240,10 @@ async def _with_body_checked(
 
 
 async def _whole(receive: Receive) -> bytes | None:
-    """Return the body of a request, or an over-long beginning; None if the rest does not arrive."""
+    """Return the body of a request, or None if the rest of it does not arrive.
+
+    Reading stops after more than `BODY_BYTES`, so the result is then too long for `mcp`.
+    """
     body = bytearray()
     while len(body) <= BODY_BYTES:
         message = await receive()
@@ -247,7 +256,7 @@ async def _whole(receive: Receive) -> bytes | None:
 
 
 def _is_question(request: Any) -> bool:  # noqa: ANN401 - any JSON
-    """Return whether a parsed message is a request, not a notification or a response."""
+    """Return whether a parsed message is a request, and no notification or response."""
     method = request.get("method")
     return method is not None and not method.startswith("notifications/")
 

@@ -1,4 +1,4 @@
-"""What MCP clients offer to users: resources that are attached by URI, and prompts."""
+"""Resources and prompts, which MCP clients offer to users. A resource is attached by its URI."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _read(key: KeyMemory, uri: str) -> tuple[str, str] | None:
 
 
 def _parts(uri: str) -> tuple[str, list[str]]:
-    """Return the kind of a resource and the names in its path."""
+    """Return the kind of a resource and the names in its path: "" and [] for an invalid URI."""
     try:
         split = urlsplit(uri)
         names = [unquote(name, errors="strict") for name in split.path.split("/")[1:]]

@@ -56,10 +56,10 @@ class Asked:
         return count if isinstance(count, int) else 0
 
     def call_id(self) -> str | None:
-        """Return the idempotency key of the call; None if it has none.
+        """Return the idempotency key of the call, or None if it has none.
 
-        The client's key applies across connections and crashes. Without one, the request id is used
-        within a connection, for the same tool and arguments.
+        A key that the client sent is valid across connections and crashes. Without such a key, the
+        result is made of the connection, the request id, the tool and the arguments.
 
         Raises:
             InvalidInput: The client's key is invalid.
@@ -80,7 +80,7 @@ class Asked:
 
 
 class ServedKey:
-    """One key of a memory for MCP clients; thread-safe, like the key."""
+    """The key of a memory that MCP clients use. It is thread-safe."""
 
     def __init__(
         self, key: KeyMemory, *, set: str = "default", forget: Literal["delete", "erase"] = "delete"
@@ -102,7 +102,7 @@ class ServedKey:
         return next((s.input_schema() for s in self._all.schemas if s.name == tool), None)
 
     def call(self, asked: Asked, asker: Asker) -> ToolAnswer:
-        """Run a model's call once per `Asked.call_id`; the answer describes mistakes.
+        """Run a model's call once per `Asked.call_id`. The answer describes the model's mistakes.
 
         Raises:
             AlveusError: The store failed.
@@ -119,10 +119,10 @@ class ServedKey:
 
 
 def valid_request(sent: object) -> object:
-    """Return a JSON-RPC message with valid text in its arguments and client; see `valid_text`.
+    """Return a JSON-RPC message whose ``arguments`` and ``clientInfo`` are made valid text.
 
-    `mcp` rejects a message with an escaped lone surrogate. The number of replaced characters is
-    added to ``_meta``. Names and ids do not change.
+    `mcp` would reject a message with an escaped lone surrogate. `valid_text` replaces invalid
+    characters, and their number is added to ``_meta``. Names and ids do not change.
     """
     if not isinstance(sent, dict):
         return sent

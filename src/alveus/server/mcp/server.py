@@ -27,7 +27,7 @@ Result = TypeVar("Result")
 Ctx: TypeAlias = Any
 
 ASKER = "alveus.asker"
-"""The key of the caller in the ASGI scope of a request."""
+"""The name of the field in the ASGI scope of a request that holds the `Asker`."""
 
 SESSION_HEADER = "mcp-session-id"
 
@@ -50,10 +50,10 @@ TITLES = {
 
 
 class MemoryHandlers:
-    """The handlers of the server; calls of the memory run in threads.
+    """The handlers of the server. Calls of the memory run in threads.
 
     Args:
-        asker: The caller of requests that name none, as over stdio.
+        asker: The caller of messages that come without an HTTP request, as over stdio.
     """
 
     def __init__(self, served: ServedKey, asker: Asker) -> None:
@@ -65,7 +65,7 @@ class MemoryHandlers:
         return self._asker if request is None else request.scope[ASKER]
 
     def _connection(self, ctx: Ctx) -> str | None:
-        """Return a unique name of the connection; None for a request without a connection."""
+        """Return a unique name of the connection, or None if the request belongs to none."""
         request: Request | None = ctx.request
         return self._process if request is None else request.headers.get(SESSION_HEADER)
 
@@ -79,7 +79,7 @@ class MemoryHandlers:
     async def call_tool(
         self, ctx: Ctx, params: types.CallToolRequestParams
     ) -> types.CallToolResult:
-        """Run a model's tool call; the model gets the errors."""
+        """Run a tool call of a model. Errors are returned to the model as the result."""
         asked = Asked(
             params.name,
             params.arguments or {},
@@ -151,10 +151,10 @@ class MemoryHandlers:
 
 
 async def _explain_errors(ctx: Ctx, call_next: CallNext) -> HandlerResult:
-    """Answer a malformed request with the reason.
+    """Answer a malformed request with the reason, and an unexpected error with a log reference.
 
-    For an unexpected error the client gets a reference into the log: the error's message, which
-    `mcp` would send, may hold data of the memory.
+    The message of an unexpected error, which `mcp` would send to the client, may contain data of
+    the memory.
     """
     try:
         return await call_next(ctx)
@@ -183,7 +183,7 @@ def _tool(schema: ToolSchema) -> types.Tool:
 async def _asked_of_memory(
     question: Callable[[], Result], data: dict[str, str] | None = None
 ) -> Result:
-    """Return a result of the memory; errors become errors of the protocol."""
+    """Return the result of *question*. Errors of the memory become errors of the protocol."""
     try:
         return await asyncio.to_thread(question)
     except (InvalidInput, NotFound) as error:
@@ -193,5 +193,5 @@ async def _asked_of_memory(
 
 
 def _sendable(text: str) -> str:
-    """Return a text that UTF-8 can encode; lone surrogates become escapes."""
+    """Return *text* with lone surrogates as escapes, so that UTF-8 can encode it."""
     return text.encode("utf-8", "backslashreplace").decode("utf-8")

@@ -1,7 +1,7 @@
 """MCP over stdin and stdout, for one client.
 
-In addition to the transport of `mcp`, invalid lines get an error response, and requests sent before
-the end of stdin get their responses.
+The transport of `mcp` is extended: an invalid line gets an error response, and requests that were
+sent before the end of stdin get their responses.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from alveus.server.mcp.served_key import Asker, ServedKey, valid_request
 from alveus.server.mcp.server import MemoryHandlers
 
 GRACE_S = 30
-"""How long running requests may take after the end of stdin."""
+"""How many seconds running requests may take after the end of stdin."""
 
 
 def serve_stdio(served: ServedKey, asker: Asker) -> None:
@@ -39,7 +39,8 @@ def serve_stdio(served: ServedKey, asker: Asker) -> None:
             questions = _Questions(incoming, answers)
             await server.run(questions, answers, server.create_initialization_options())
 
-    # A thread is blocked in a read of stdin, which only its end, or this, interrupts.
+    # A thread is blocked in a read of stdin. Python's handler of SIGINT would not interrupt the
+    # read, so the default action, which ends the process, is set.
     before = signal.signal(signal.SIGINT, signal.SIG_DFL)
     try:
         asyncio.run(serve())
@@ -74,7 +75,7 @@ class _Closes:
 
 
 class _Answers(_Closes):
-    """The server's messages; tracks the requests without a response."""
+    """The stream of the server's messages. It counts the requests without a response."""
 
     def __init__(self, inner: Any) -> None:  # noqa: ANN401 - the same
         super().__init__(inner)
@@ -84,12 +85,12 @@ class _Answers(_Closes):
         self._none.set()
 
     def expect(self, request_id: types.RequestId) -> None:
-        """Record that a request waits."""
+        """Record that a request waits for its response."""
         self._waiting[str(request_id)] += 1
         self._none.clear()
 
     def drop(self, request_id: object) -> None:
-        """Record that a request no longer waits."""
+        """Record that a request no longer waits for its response."""
         self._waiting[str(request_id)] -= 1
         self._waiting = +self._waiting
         if not self._waiting:
@@ -102,7 +103,7 @@ class _Answers(_Closes):
             self.drop(item.message.id)
 
     async def all_sent(self) -> None:
-        """Wait until no request waits, at most `GRACE_S`."""
+        """Wait until every request has its response, for at most `GRACE_S`."""
         try:
             await asyncio.wait_for(self._none.wait(), GRACE_S)
         except TimeoutError:
@@ -110,7 +111,7 @@ class _Answers(_Closes):
 
 
 class _Questions(_Closes):
-    """The client's messages; ends once all requests have responses."""
+    """The stream of the client's messages. It ends once all requests have their responses."""
 
     def __init__(self, inner: Any, answers: _Answers) -> None:  # noqa: ANN401 - the same
         super().__init__(inner)
@@ -167,7 +168,7 @@ def _is_request_without_id(item: SessionMessage) -> bool:
 
 
 def _read_again(error: ValidationError) -> SessionMessage | None:
-    """Return the message of a line after replacing invalid text; None if it is not a message."""
+    """Return the message in a line, with invalid text replaced, or None if it is not a message."""
     line = error.errors(include_url=False)[0]["input"]
     try:
         request = valid_request(json.loads(line))
@@ -194,7 +195,10 @@ def _unreadable(error: ValidationError) -> types.JSONRPCError:
 
 
 def _sendable_id(given: object) -> int | str | None:
-    """Return the id of a request, if a response can carry it: without lone surrogates."""
+    """Return the id of a request, or None if a response cannot contain it.
+
+    A text with lone surrogates cannot be sent.
+    """
     if isinstance(given, str):
         return given if given.encode(errors="ignore").decode() == given else None
     return given if type(given) is int else None
