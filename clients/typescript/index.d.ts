@@ -37,7 +37,7 @@ export interface BatchBody {
   touched?: Array<TouchedItem> | null;
 }
 
-/** The commit of a batch; the time is in microseconds. */
+/** The commit of a batch. Its time is in microseconds since 1970. */
 export interface BatchCommit {
   number: number;
   time: number;
@@ -56,7 +56,7 @@ export interface Budget {
 /** The fields of the Python call's result; empty if it returns None. */
 export type CallAnswer = Record<string, any>;
 
-/** The changes of a commit: the first values and items, and the number of all. */
+/** A commit: the first of the values and items that it changed, and how many it changed. */
 export interface CommitAnswer {
   number: number;
   time: string;
@@ -127,7 +127,7 @@ export interface ContextAnswer {
   reranker_failure: string | null;
 }
 
-/** A request for a prompt; null stands for the default. */
+/** A request for a prompt. A field that is null has its default. */
 export interface ContextBody {
   query: string | null;
   limit?: number | null;
@@ -368,7 +368,7 @@ export interface CopyObject {
   nodes?: Array<NewNode> | null;
 }
 
-/** The definition of a set; omitted options have defaults. See `Definition` of alveus. */
+/** The definition of a set. Omitted options have defaults. See `Definition` of alveus. */
 export interface DefinitionOptions {
   capacity?: number | null;
   compaction?: string | Record<string, any> | null;
@@ -513,7 +513,7 @@ export interface ExactSet {
   expires_at?: string | null;
 }
 
-/** A value of exact memory; bytes and others are objects of one field. */
+/** A value of exact memory. Bytes, NaN and large numbers are objects with one field. */
 export interface ExactValue {
   path: string;
   value: any;
@@ -750,7 +750,7 @@ export interface FactsWhy {
   fact: string | Fact;
 }
 
-/** An error: its class, a remedy, and its attributes. */
+/** An error: the name of its class, a message with a remedy, and its attributes. */
 export interface Fault {
   type: string;
   message: string;
@@ -766,7 +766,7 @@ export interface ForgetBody {
   dry_run?: boolean;
 }
 
-/** The id of a released item in its set. */
+/** The id of an item that left the quarantine: after a release, its id in the set. */
 export interface HeldId {
   id: string;
 }
@@ -876,7 +876,7 @@ export interface ItemAnswer {
   replaced_characters?: number | null;
 }
 
-/** The changed fields of an item; omitted fields stay. */
+/** The changed fields of an item. Omitted fields keep their values. */
 export interface ItemBody {
   value?: any;
   text?: string | null;
@@ -1315,7 +1315,7 @@ export interface QuotationAnswer {
   text: string;
 }
 
-/** Read the fields of an object; for nested objects, only their kind. */
+/** Read the fields of an object. Of nested objects, the result says only that they are objects. */
 export interface ReadFields {
   /** The names from the root down. */
   path: Array<string>;
@@ -1323,7 +1323,7 @@ export interface ReadFields {
   call: "exact.get_fields";
 }
 
-/** Read a value; for an object, only its kind. */
+/** Read a value. Of an object, the result says only that it is an object. */
 export interface ReadValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -1366,7 +1366,7 @@ export interface ReceiptList {
   receipts: Array<ReceiptAnswer>;
 }
 
-/** Change the definition of a set; omitted options stay. */
+/** Change the definition of a set. Omitted options keep their values. */
 export interface RedefineSet {
   set?: NamedSet;
   call: "set.redefine";
@@ -1378,7 +1378,7 @@ export interface Removed {
   removed: boolean;
 }
 
-/** Set a value if the current one is `expected`; without `expected`, if none exists. */
+/** Set a value if the current value is `expected`. Without `expected`, none may exist. */
 export interface ReplaceValue {
   /** The names from the root down. */
   path: Array<string>;
@@ -1404,7 +1404,7 @@ export interface RunAnswer {
   error: RunError | null;
 }
 
-/** The run that has the input after the call. */
+/** The run that has the input now: a retry may move the input to a new run. */
 export interface RunChosen {
   run: number;
 }
@@ -1818,7 +1818,7 @@ export interface StatsAnswer {
   store: StoreFigures | null;
 }
 
-/** Figures of the store, of all its spaces. */
+/** Numbers about the store, with all its spaces. */
 export interface StoreFigures {
   commits: number;
   keys: number;
@@ -1839,7 +1839,7 @@ export interface Subtree {
   call: "exact.to_dict";
 }
 
-/** The version of an item that a batch changes; 0 for an added item. */
+/** An item that a batch changes, and the version that it changes: 0 for an added item. */
 export interface TouchedItem {
   key: string | null;
   set: string;
@@ -1877,7 +1877,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: NewItems, options?: WriteOptions): Promise<AddedIds>;
-  /** Change the given fields of an item, as a new version; omitted fields stay. */
+  /** Change the given fields of an item in a new version. Omitted fields keep their values. */
   changeItem(query: {
     /** The id of an item. */
     id: string;
@@ -1904,7 +1904,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** Retire an item; its history stays. `POST /v1/forget` erases. */
+  /** Retire an item. Its history stays. `POST /v1/forget` erases an item with its history. */
   deleteItem(query: {
     /** The id of an item. */
     id: string;
@@ -1924,7 +1924,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: WriteOptions): Promise<HeldId>;
-  /** Discard a run: effects of its finished actions stay, the other actions never run. */
+  /** Discard a run. The effects of its finished actions stay. Its other actions never run. */
   discardRun(query: {
     /** The id of a run. */
     run: number;
@@ -1960,7 +1960,7 @@ export class Alveus extends Connection {
     after?: number | null;
   }, options?: CallOptions): AsyncGenerator<ServerEvent<CommitAnswer>, never>;
   /**
-   * Erase items, or a whole key, for good; the receipt names remaining copies.
+   * Erase items, or a whole key, for good. The receipt names the copies that remain.
    *
    * A repetition with the same idempotency key erases nothing more and returns the receipt's present
    * state.
@@ -1976,7 +1976,7 @@ export class Alveus extends Connection {
   /**
    * Learn facts from texts, or from the new messages of a conversation.
    *
-   * A repetition of an interrupted request continues it.
+   * If a request was interrupted, a repetition continues it.
    */
   learn(query: {
     /** The user, session or device. */
@@ -1987,7 +1987,7 @@ export class Alveus extends Connection {
   /**
    * List the quarantined items of all keys and of knowledge, some keys at a time.
    *
-   * Continue with `after` = `next` of the last response.
+   * For the next page, send `next` of the last response as `after`.
    */
   listAllQuarantine(query?: {
     /** The space. */
@@ -1995,9 +1995,9 @@ export class Alveus extends Connection {
     after?: string | null;
   }, options?: CallOptions): Promise<Record<string, any>>;
   /**
-   * Return the changes of a space's last commits; continue with `before` = `next`.
+   * Return the changes of a space's last commits. For the next page, send `next` as `before`.
    *
-   * Commits of other spaces are omitted; if there are many, a page may have fewer than `limit`.
+   * Commits of other spaces are omitted. If there are many, a page may have fewer than `limit`.
    */
   listCommits(query?: {
     /** The space. */
@@ -2033,7 +2033,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<FactList>;
-  /** List the items of a set by time; continue after the last one with `after`, its id. */
+  /** List the items of a set by time. For the next page, send the last item's id as `after`. */
   listItems(query?: {
     after?: string | null;
     newest_first?: boolean;
@@ -2050,7 +2050,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<ItemPage>;
-  /** List the keys of a space, sorted; continue after the last one with `after`. */
+  /** List the keys of a space, sorted. For the next page, send the last key as `after`. */
   listKeys(query?: {
     /** The space. */
     space?: string;
@@ -2066,7 +2066,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<HeldList>;
-  /** List the last runs of the key that read an item, with their queries. */
+  /** List the steps of the key's last runs that read an item, with the queries that found it. */
   listReadings(query: {
     /** The id of an item. */
     id: string;
@@ -2083,7 +2083,7 @@ export class Alveus extends Connection {
     space?: string;
     limit?: number;
   }, options?: CallOptions): Promise<ReceiptList>;
-  /** Return an item's sources and derived items: nodes, and pairs of indexes. */
+  /** Return an item's sources and derived items as a graph: nodes, and edges as index pairs. */
   listRelatives(query: {
     /** The id of an item. */
     id: string;
@@ -2094,7 +2094,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: CallOptions): Promise<Record<string, any>>;
-  /** List runs of agents, latest first; continue before the last one with `before`. */
+  /** List runs of agents, latest first. For the next page, send the last run's id as `before`. */
   listRuns(query?: {
     agent?: string | null;
     status?: "waiting" | "parked" | "done" | "discarded" | "retried" | null;
@@ -2141,14 +2141,14 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, body: BatchBody, options?: WriteOptions): Promise<BatchAnswer>;
-  /** Make one call of the memory of a key, or of knowledge. The call has its Python name. */
+  /** Make one call on the memory of a key, or on knowledge. `call` is the call's Python name. */
   makeCall(query: {
     /** The space. */
     space?: string;
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: ExactIsExist | ExactGetFieldNames | ExactNames | ExactDelete | ExactMove | ExactClear | ExactAppend | ExactIncrement | ExactSet | ExactNewObject | ReadValue | ReadFields | Subtree | ReplaceValue | CopyObject | SetAddMany | SetGet | SetList | SetRecent | SetHistory | SetSearch | SetPoints | SetUpdate | SetSupersede | SetDelete | SetPop | SetRenew | SetForget | SetCompactions | SetUndo | SetSources | SetLineage | SetAdmit | SetSize | SetDefinition | RedefineSet | KeyContext | KeySearch | KeyPoints | KeySets | KeyForget | KeyDiff | QuarantineList | QuarantineGet | QuarantineRelease | QuarantineDiscard | QuarantineSize | ConversationAdd | ConversationGetMemory | ConversationMessages | ConversationSize | ConversationClear | ConversationUpdateMessagesMark | ConversationUpdateCompressedSummary | ConversationCompress | ConversationUncompress | ConversationStateDict | ConversationLoadStateDict | ConversationSummary | FactsList | FactsGet | FactsHistory | FactsLearnings | FactsCost | FactsAbout | FactsEntities | FactsNeighbours | FactsTimeline | FactsProfile | FactsMerge | FactsSplit | FactsWhy | FactsCheck | FactsUndo | FactsSize, options?: WriteOptions): Promise<CallAnswer>;
-  /** Make a prompt from the memory of a key, with the reason for each piece. */
+  /** Make a prompt from the memory of a key. The response has the reason for each piece. */
   makeContext(query: {
     /** The user, session or device. */
     key: string;
@@ -2192,8 +2192,8 @@ export class Alveus extends Connection {
   /**
    * Return the growth of the store, at moments from its first to its last commit.
    *
-   * `commits` counts all commits; `items` counts the present items by creation time. Both cover all
-   * spaces, so a token limited to one space is refused.
+   * `commits` counts all commits up to a moment. `items` counts the items that exist now and were
+   * created up to that moment. Both cover all spaces, so a token limited to one space is refused.
    */
   readGrowth(query?: {
     /** The space. */
@@ -2215,9 +2215,9 @@ export class Alveus extends Connection {
     key?: string;
   }, options?: CallOptions): Promise<ItemAnswer>;
   /**
-   * Read items by their ids, in that order; null for missing items.
+   * Read items by their ids. The result has the order of the ids, with null for a missing item.
    *
-   * The read does not count as a use of the items: only a person sees them.
+   * The read does not count as a use of the items, because only a person sees them.
    */
   readItems(query: {
     /** The set. */
@@ -2227,7 +2227,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, body: ItemIds, options?: CallOptions): Promise<Record<string, any>>;
-  /** Return an item's sources to any depth: nodes, and pairs of indexes in them. */
+  /** Return an item's sources to any depth as a graph: nodes, and edges as pairs of indexes. */
   readLineage(query: {
     /** The id of an item. */
     id: string;
@@ -2249,7 +2249,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: CallOptions): Promise<EntityProfileAnswer>;
-  /** Report whether the store responds, to callers with a token for its space. */
+  /** Report whether the store responds. The caller needs a token, if the server has tokens. */
   readReadiness(query?: {}, options?: CallOptions): Promise<Record<string, string>>;
   /** Return the trace of a run: each step with its reads, writes, calls and outputs. */
   readRun(query: {
@@ -2261,7 +2261,7 @@ export class Alveus extends Connection {
   /**
    * Read the size of the store and its waiting work.
    *
-   * Figures of all spaces are null for a token limited to one space.
+   * Numbers about all spaces are null for a token that is limited to one space.
    */
   readStats(query?: {
     /** The space. */
@@ -2287,7 +2287,7 @@ export class Alveus extends Connection {
     /** The user, session or device; without one: knowledge. */
     key?: string;
   }, options?: WriteOptions): Promise<HeldId>;
-  /** Delete a value, or an object with everything below it; see `PUT` for If-Match. */
+  /** Delete a value, or an object with everything below it. If-Match works as with `PUT`. */
   removeValue(query: {
     /** Names with dots between, or a JSON list of names; empty: the root. */
     path: string;
@@ -2296,7 +2296,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: GuardedWriteOptions): Promise<Removed>;
-  /** Retry a parked run; a process that serves its agent runs it again. */
+  /** Retry a parked run. A process that serves the run's agent runs it again. */
   retryRun(query: {
     /** The id of a run. */
     run: number;
@@ -2320,7 +2320,7 @@ export class Alveus extends Connection {
     /** The space. */
     space?: string;
   }, options?: WriteOptions): Promise<UndoneAnswer>;
-  /** Set a value; with If-Match only if the current value has that ETag. */
+  /** Set a value. With If-Match, set it only if the current value has that ETag. */
   writeValue(query: {
     /** Names with dots between, or a JSON list of names; empty: the root. */
     path: string;
