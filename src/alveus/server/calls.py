@@ -327,7 +327,7 @@ class ReadValue(TreeRead):
 
 
 class ReadFields(TreeRead):
-    """Read the fields of an object. Of nested objects, the result says only that they are objects."""
+    """Read the fields of an object. Of a nested object, the result says only that it is one."""
 
     call: Literal["exact.get_fields"]
 

@@ -162,7 +162,7 @@ def moment_of(found: object) -> datetime:
 
 
 def owners_of_new(filters: Where) -> dict[str, str]:
-    """Return the entities that own new memories, by field, such as ``user_id``."""
+    """Return the entities to which new memories belong, by field, such as ``user_id``."""
     found: dict[str, str] = {}
     for name, operand in filters.items():
         if name == "AND":
