@@ -66,7 +66,7 @@ class Content:
     thoughts: int = 0
 
     def read(self, content: Value) -> None:
-        """Add a text, or a list of parts."""
+        """Add the content of a message: a text, or a list of parts."""
         for part in [content] if isinstance(content, str) else cast("list[Value]", content):
             if isinstance(part, str):
                 self.texts.append(part)
@@ -146,10 +146,10 @@ class ChatReader(Reader):
     def _message(
         self, message: Value, chat: dict[str, Value], session: str | None, number: int = 0
     ) -> Iterator[ReadPart]:
-        """Yield a message.
+        """Yield a message, then a `Skipped` for each image and each thought that is left out.
 
-        Without a conversation, the message names its id and session itself. In a conversation, its
-        number replaces a missing id.
+        A message outside a conversation, whose *session* is None, names its id and session itself.
+        In a conversation, *number* replaces a missing id.
         """
         fields = checked_object(message)
         role, text_or_parts = fields.get("role"), fields.get("content")
@@ -259,7 +259,7 @@ def _object(fields: dict[str, Value], name: str) -> dict[str, Value]:
 
 
 def _last_node(chat: dict[str, Value], nodes: dict[str, dict[str, Value]]) -> Value:
-    """Return the id of the last message shown; None if there is no message."""
+    """Return the id of the last message that the chat shows, or None if it has no message."""
     if chat.get("current_node") is not None:
         return chat["current_node"]
     parents = [node.get("parent") for node in nodes.values()]
@@ -366,7 +366,13 @@ class ConversationReader(Reader):
         yield self.item_line(item, fields, *around)
 
     def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
-        """Return a time, in ISO 8601 or like ``7:42 pm on 5 February, 2025``, by default in UTC."""
+        """Return the time that *value* states, or None if *value* is None.
+
+        Args:
+            value: A time that `time_of` reads, or one like ``7:42 pm on 5 February, 2025``.
+            zone: The zone of a time without a zone. If it is None, `time_of` refuses such a time,
+                and a time of the second form is in UTC.
+        """
         found = _DATE.fullmatch(value) if isinstance(value, str) else None
         if found is None:
             return time_of(value, zone)
@@ -387,8 +393,8 @@ class ConversationReader(Reader):
 class LocomoReader(ConversationReader):
     """Reads samples of LoCoMo: ``session_1``, ``session_1_date_time``, … of two speakers.
 
-    Questions, observations and summaries of its authors are not read, nor is a picture's ``query``:
-    no speaker said them.
+    The questions, observations and summaries that its authors added are not read, because no
+    speaker said them. For the same reason, the ``query`` of a picture is not read.
     """
 
     TURN_ID = "dia_id"

@@ -22,15 +22,17 @@ LAST = (1 << 62) - 1
 
 
 def scope_of(memory: Memory, key: str | None) -> Scope:
-    """Return the scope of a key. None means the memory's knowledge."""
+    """Return the scope of *key*. If *key* is None, return the scope of the memory's knowledge."""
     return Scope(memory.knowledge.name, None) if key is None else Scope(memory.space, key)
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """The contents to export: keys (None means all of the space) and sets (None means all).
+    """The contents to export.
 
     Attributes:
+        keys: The keys to export. None means all keys of the space.
+        sets: The names of the sets to export. None means all sets.
         knowledge: True to export the knowledge too.
         trees: True to export exact memory.
     """
@@ -70,7 +72,7 @@ def export_lines(memory: Memory, selection: Selection = Selection()) -> Iterator
 
 
 def exported_items(memory: Memory, selection: Selection) -> int:
-    """Return the most items that `export_lines` writes. Expired items are left out."""
+    """Return the number of items that `export_lines` writes, without expired items, at most."""
     scopes = selection.scopes(memory)
     return sum(info.items for scope in scopes for info in _set_infos(memory, scope, selection))
 
@@ -106,7 +108,7 @@ class _Export:
 
     Attributes:
         at: The commit whose state is exported.
-        now: In microseconds. Items that expired before are left out.
+        now: The time of the export, in microseconds. Items that expired before it are left out.
     """
 
     memory: Memory
@@ -136,7 +138,10 @@ class _Export:
             yield ItemLine(key, name, item_of(stored), linked if has_sources else None).fields()
 
     def _learnt(self, ref: SetRef) -> Iterator[dict[str, Value]]:
-        """Yield the learnt messages of a conversation, if the facts are exported."""
+        """Yield lines with the messages of a set that facts were learnt from.
+
+        Yield nothing if the facts are not exported.
+        """
         key, store = ref.scope.key, self.memory.store
         if key is None or not self.selection.includes_set(self.memory, SetRef(ref.scope, FACTS)):
             return
@@ -163,7 +168,7 @@ class _Export:
         return item.record.expires is not None and item.record.expires <= self.now
 
     def _sources(self, page: Sequence[StoredItem]) -> dict[int, list[ItemLocation]]:
-        """Return the exported sources of each version, by row."""
+        """Return the exported sources of each version, by the row of the version."""
         store = self.memory.store
         pairs = store.source_links([item.row for item in page])
         versions = store.items_by_row(sorted({source for _, source in pairs}))

@@ -56,9 +56,9 @@ class Target:
         key: The key; None for knowledge, or if `key_from` names it.
         key_from: The field that names the key; `key` is for records without it.
         set_from: The field that names the set; `set` is for records without it.
-        time_from: The field that holds the time, if it is not that of the format.
-        text_from: The field that search reads, if it is not that of the format.
-        zone: The zone of times without one.
+        time_from: The field that holds the time, if it is not the usual field of the format.
+        text_from: The field that search reads, if it is not the usual field of the format.
+        zone: The zone of times that name no zone.
     """
 
     key: str | None = None
@@ -120,7 +120,7 @@ class Reader(ABC):
     def item_line(
         self, item: Item, *records: dict[str, Value], keep: bool = False
     ) -> ItemLine | Skipped:
-        """Return an item with its key and set.
+        """Return an item with its key and set, or a `Skipped` if search could not find it.
 
         Args:
             records: The records in which the target's fields are looked up, in this order.
@@ -158,12 +158,12 @@ class Reader(ABC):
     def when(
         self, *records: dict[str, Value], names: Iterable[str] = TIMES, zone: tzinfo | None = None
     ) -> datetime | None:
-        """Return the time in the target's field, or else the first time in the records.
+        """Return the time in the target's field, or else the first time in the records, or None.
 
         Args:
             records: The message first, then the objects that contain it.
             names: The fields that may hold a time, the preferred one first.
-            zone: The zone of a time without one, if the target names none.
+            zone: The zone of a time that names no zone, if the target names no zone either.
 
         Raises:
             InvalidInput: The field holds no time, or a time without a zone.
@@ -183,12 +183,15 @@ class Reader(ABC):
         return None
 
     def read_time(self, value: Value, zone: tzinfo | None) -> datetime | None:
-        """Return the time in a field. None means null."""
+        """Return the time that *value*, the value of a field, states, or None if it is null."""
         return time_of(value, zone)
 
 
 def _name_at(path: str | None, records: Iterable[Value]) -> str | None:
-    """Return the name of a key or set at a dotted path; None without a path or a value."""
+    """Return the name of a key or set at a dotted path.
+
+    Return None if *path* is None, or if no record has a value there.
+    """
     value = None if path is None else value_at(path, records)
     if value is None:
         return None
@@ -247,7 +250,10 @@ class ItemReader(Reader):
         yield self.item_line(item, fields)
 
     def _contents(self, fields: dict[str, Value]) -> tuple[str | None, Value]:
-        """Return the text and the value of an item. The text is None if it equals the value."""
+        """Return the text and the value of an item.
+
+        If the record has no "value", the value is the text, and the text is None.
+        """
         text = fields.get("text")
         if text is None and self.target.text_from is not None:
             text = value_at(self.target.text_from, [fields])

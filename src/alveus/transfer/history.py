@@ -62,7 +62,7 @@ from alveus.values.storable import Path, Value
 MEANWHILE = "something was erased or purged while the history was exported; export it again"
 
 EVER = -(1 << 61)
-"""A time before every expiry, of placeholder nodes too."""
+"""A time before the expiry of every node, even of a placeholder."""
 
 POSITION_MASK = (1 << ROW_BITS) - 1
 
@@ -70,8 +70,8 @@ POSITION_MASK = (1 << ROW_BITS) - 1
 def history_lines(memory: Memory, selection: Selection | None = None) -> Iterator[str]:
     """Yield the lines of an export of history, without line ends, from one snapshot.
 
-    Commits outside the selection are left out. Erased and purged data is missing. A placeholder
-    replaces it if the order of later rows depends on it.
+    Commits outside the selection are left out. Erased and purged data is missing. If the order of
+    later rows depends on missing data, the export has a placeholder for it.
 
     Raises:
         Conflict: Data was erased or purged during the export.
@@ -83,7 +83,8 @@ def history_lines(memory: Memory, selection: Selection | None = None) -> Iterato
 class _HistoryExport:
     """An export of history.
 
-    It reads every commit twice, first for the references of later commits.
+    It reads every commit twice. The first reading finds the commits to export, and the missing
+    nodes that need a placeholder.
     """
 
     def __init__(self, memory: Memory, selection: Selection) -> None:
@@ -123,7 +124,10 @@ class _HistoryExport:
         return self._selection.includes(self._memory, scope)
 
     def _names(self, effects: Effects) -> bool:
-        """Return whether the line of a commit names its key. A forgotten key is not named."""
+        """Return whether the line of a commit names the key of the commit.
+
+        A key that is not selected, or was forgotten, is not named.
+        """
         number, scope = effects.commit.number, effects.scope
         forgotten = is_bare(effects) and self._forgotten.cover(number, scope)
         return self._includes(scope) and not forgotten
@@ -165,7 +169,7 @@ class _HistoryExport:
         return [change.set for change in changes if self._includes_set(change.set)]
 
     def _scan_gone(self, effects: Effects) -> None:
-        """Record deleted nodes that precede kept nodes or were replaced by kept nodes."""
+        """Record the missing nodes that a kept node replaced, or that replaced a kept node."""
         nodes = zip(effects.put_nodes, effects.positions, effects.end_commits, strict=True)
         for (path, node), position, end in nodes:
             made = position >> ROW_BITS
@@ -183,7 +187,7 @@ class _HistoryExport:
             gone.append((position, scope, path))
 
     def _paths_of(self, number: int) -> frozenset[Path]:
-        """Return the paths of kept nodes that a commit put or removed."""
+        """Return the paths that a commit removed, and those of its nodes that are still kept."""
         effects = self._store.effects(number)
         if effects is None:
             return frozenset()
@@ -213,7 +217,7 @@ class _HistoryExport:
         return starts
 
     def _definitions(self) -> dict[Scope, list[SetLine]]:
-        """Return the definitions of all sets by scope, with hidden and empty sets."""
+        """Return the definitions of the selected sets by scope, even of hidden and empty sets."""
         scopes = self._selection.scopes(self._memory)
         listed = [info.ref for scope in scopes for info in self._store.set_infos(scope)]
         refs = {ref for ref in [*listed, *self._sets] if self._includes_set(ref)}
@@ -236,9 +240,9 @@ class _HistoryExport:
         return RowName(index + 1, row & POSITION_MASK)
 
     def _row(self, row: int) -> int:
-        """Return the row of an item's reference, counted by the commits of the export.
+        """Return a row that an item refers to, numbered by the commits of the export.
 
-        A row of a left-out commit becomes the last row before it.
+        A row of a commit that is left out becomes the last row before this commit.
         """
         number = row >> ROW_BITS
         index = bisect_left(self._numbers, number)
@@ -294,7 +298,7 @@ class _HistoryExport:
         return parent is not None
 
     def _links(self, rows: Sequence[int]) -> dict[int, list[int]]:
-        """Return the sources of versions, as rows of selected sets."""
+        """Return the rows of the sources of each version, as far as their sets are selected."""
         pairs = self._store.source_links(rows) if rows else []
         stored = self._store.items_by_row(sorted({source for _, source in pairs}))
         selected = {item.row for item in stored if self._includes_set(item.set)}
@@ -364,10 +368,11 @@ MARK = "history"
 
 
 class Replay:
-    """An import of history into one memory. A repeated `run` repeats no commit.
+    """An import of history into one memory: it repeats the commits of a file in the store.
 
     A commit is repeated only if the commit before it in the file is the last commit of the store,
-    so no other commit comes between. The results of the commits record the progress of the import.
+    so no other commit comes between. The results of the commits record the progress of the import,
+    so a second `run` continues and writes no commit twice.
 
     Attributes:
         commits, versions: The numbers of commits and versions that this import wrote.
@@ -393,7 +398,7 @@ class Replay:
         call_with_retries(lambda: self._rest(self._done()), on=StaleRun)
         return kept
 
-    # --- how far it is
+    # --- the progress of the import
 
     def _lines(self) -> Iterator[CommitLine]:
         return (e for _, e in entries(self._source, "alveus", None) if isinstance(e, CommitLine))
@@ -417,7 +422,12 @@ class Replay:
         return 0
 
     def _refuse_later(self, time: int) -> None:
-        """Refuse a store with commits later than the history."""
+        """Refuse a store that was written to after the history began, or has the same data.
+
+        Raises:
+            Conflict: A commit of the store is not earlier than the history, or the store has a set
+                or an exact memory that the history makes.
+        """
         for line in self._lines():
             if line.time <= time:
                 raise Conflict(
@@ -437,7 +447,7 @@ class Replay:
     def _row(self, name: RowName) -> int:
         return (self._number(name.commit) << ROW_BITS) + name.position
 
-    # --- the rest of it
+    # --- the remaining commits
 
     def _rest(self, done: int) -> None:
         numbered = entries(self._source, "alveus", None)

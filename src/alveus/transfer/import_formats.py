@@ -70,7 +70,7 @@ def layout_of(source: Source) -> Layout:
     """Return the format of a file, from its first record.
 
     Raises:
-        InvalidInput: The record fits none of the formats, or several.
+        InvalidInput: The file is empty, or the record fits none of the formats, or several.
     """
     if isinstance(source, LangGraphFile):
         return "langgraph"
@@ -108,15 +108,16 @@ def entries(
 ) -> Iterator[tuple[int, Entry | LeftOut]]:
     """Yield the entries of a file, with the numbers of their lines or records.
 
-    A record that cannot be used is invalid, and none of its parts is an entry. In a conversation,
-    each message is checked alone.
+    A record that cannot be used yields an `Invalid`, and none of its parts. The messages of a
+    conversation are checked one by one.
 
     Args:
         target: Required, except for "alveus" and the formats of `OWN_TARGETS`, whose records may
             name their keys.
 
     Raises:
-        InvalidInput: The rest of the file is unreadable. The message names the line and the remedy.
+        InvalidInput: A required target is missing, or the rest of the file is unreadable. The
+            message names the line and the remedy.
     """
     if layout == "alveus":
         yield from _history_entries(source) if has_history(source) else _export_entries(source)
@@ -188,7 +189,9 @@ def _export_entries(source: Source) -> Iterator[tuple[int, Entry | LeftOut]]:
 
 
 def _history_entries(source: Source) -> Iterator[tuple[int, Entry]]:
-    """Yield the entries of a history. Each commit depends on the one before, so all must be valid.
+    """Yield the entries of a history.
+
+    Each commit depends on the commit before it, so all lines must be valid.
 
     Raises:
         InvalidInput: A line cannot be used, or is missing.
@@ -218,7 +221,7 @@ def has_history(source: Source) -> bool:
 
 
 def identity(entry: Entry) -> tuple[object, ...]:
-    """Return the identity of an entry in its file. The last part is its name in errors."""
+    """Return a tuple that identifies an entry in its file. Its last part is the name in errors."""
     match entry:
         case lines.ItemLine():
             return ("item", entry.key, entry.set, entry.item.id)
@@ -235,7 +238,7 @@ def identity(entry: Entry) -> tuple[object, ...]:
 
 
 class _SeenEntries:
-    """The entries read so far, as a few numbers for each."""
+    """The entries read so far. Only a few numbers are kept of each."""
 
     def __init__(self, source: Source) -> None:
         self._source = source
@@ -244,7 +247,8 @@ class _SeenEntries:
     def first(self, number: int, entry: Entry, digest: int = 0) -> tuple[int | None, int]:
         """Add an entry.
 
-        Return the number and digest of an earlier entry with its identity, or None.
+        Return the number and the digest of an earlier entry with the same identity. If there is
+        none, return None and *digest*.
         """
         new = (number, digest)
         known = self._entries.setdefault(hash(identity(entry)), new)

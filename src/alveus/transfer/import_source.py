@@ -1,4 +1,4 @@
-"""A file to import: JSON of any size, read a record at a time, and read twice."""
+"""A file to import: JSON of any size. It is read one record at a time, and can be read twice."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ UNREADABLE = {
     b"PK\x03\x04": "is a zip archive; unpack it and import the .json or .jsonl file in it",
     b"SQLite format 3\0": "is an SQLite file; name the file itself, which is read through SQLite",
 }
-"""The problem of a file, by its first bytes."""
+"""The problem to report for a file that begins with these bytes."""
 
 _SPACE = re.compile(r"[ \t\r\n]*")
 
@@ -59,7 +59,10 @@ def numbered_lines(
 def _lines(
     name: str, raw: Iterable[bytes], lines_before: int = 0
 ) -> Iterator[tuple[int, str | InvalidInput]]:
-    """Yield the number and text of every line that is not blank, or the error of non-UTF-8."""
+    """Yield the number of every line that is not blank, and its text.
+
+    If a line is not UTF-8, the error about it replaces the text.
+    """
     for number, line in enumerate(raw, start=lines_before + 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8").strip()
@@ -78,13 +81,13 @@ def line_error(name: str, number: int, problem: str, remedy: str) -> InvalidInpu
 
 @dataclass(frozen=True, slots=True)
 class JsonRecord:
-    """One object of a file.
+    """One record of a file, which is a JSON object.
 
     Attributes:
-        number: The number of its line, or of the record if records are not lines.
-        line: The line on which it begins.
-        list_name: The field of the document whose list contains it. "" means none.
-        document: The fields of the document before that list.
+        number: The number of the line, or of the record if records are not lines.
+        line: The line on which the record begins.
+        list_name: The field of a document whose list contains the record, or "" if no field does.
+        document: The other fields of this document, as far as they were read before the list.
     """
 
     number: int
@@ -99,7 +102,7 @@ class Invalid:
     """A record, or a part of a record, that cannot be used.
 
     Attributes:
-        error: The error with its name and the remedy.
+        error: The error, whose message names the record and the remedy.
     """
 
     error: InvalidInput
@@ -109,8 +112,8 @@ class Source:
     """A file of JSON: a record per line, or one document.
 
     Attributes:
-        name: Its name in errors.
-        unit: The unit of record numbers, "line" or "record". Known after the first read.
+        name: The name of the file in errors.
+        unit: The unit of record numbers, "line" or "record". `records` sets it.
     """
 
     def __init__(self, name: str, handle: IO[bytes]) -> None:
@@ -128,7 +131,7 @@ class Source:
         return numbered_lines(self.name, self._handle)
 
     def objects(self, *, wired: bool = True) -> Iterator[tuple[int, dict[str, Value] | Invalid]]:
-        """Yield the number and contents of every line: a JSON object, or invalid.
+        """Yield the number of every line that is not blank, and its JSON object or an `Invalid`.
 
         Args:
             wired: True if values are in the wire form of alveus.
@@ -161,10 +164,10 @@ class Source:
     def records(self, lists: Collection[str]) -> Iterator[JsonRecord | Invalid]:
         """Yield the objects of the file: one per line, or as `Document.records` finds them.
 
-        A record that is not an object is invalid, as is a line that is not JSON.
+        For a record that is not an object, and for a line that is not JSON, yield an `Invalid`.
 
         Raises:
-            InvalidInput: The file is compressed, or a document that is not JSON.
+            InvalidInput: The file is compressed, or it is one document and not JSON.
         """
         if self._has_record_per_line(lists):
             self.unit = "line"
@@ -176,7 +179,7 @@ class Source:
         yield from Document(self.name, self._handle, lists).records()
 
     def _has_record_per_line(self, lists: Collection[str]) -> bool:
-        """Return whether the first line that is not blank is a whole record."""
+        """Return whether the first line that is not blank is a whole record, and no document."""
         self._handle.seek(0)
         line = self._handle.readline(FIRST_LINE_BYTES)
         for magic, problem in UNREADABLE.items():
@@ -191,7 +194,7 @@ class Source:
         return isinstance(first, dict) and not _lists_in(first, lists)
 
     def at(self, number: int) -> str:
-        """Return the name of a record in messages."""
+        """Return the words that name a record in messages."""
         return f"{self.unit} {number:,}" if self.unit != "line" else f"line {number}"
 
     def wrong(
@@ -200,7 +203,7 @@ class Source:
         """Return the error about a record.
 
         Args:
-            line: The line on which it begins, if it differs from the number.
+            line: The line on which the record begins, if records are not lines.
         """
         if self.unit == "line":
             return line_error(self.name, number, problem, remedy)
@@ -223,12 +226,14 @@ class Document:
         self._name, self._handle, self._lists = name, handle, lists
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")()
         self._text, self._position = "", 0
-        self._line, self._column = 1, 1  # the position of the start of the text
+        self._line, self._column = 1, 1  # where the text begins in the file
         self._at_end = False
         self._records = 0
 
     def records(self) -> Iterator[JsonRecord | Invalid]:
-        """Yield objects: the elements of a list, or of a list that is a field of an object.
+        """Yield the records of the document.
+
+        The document is a list of records, an object with such a list in a field, or one record.
 
         Raises:
             InvalidInput: The file is not JSON.
@@ -307,7 +312,7 @@ class Document:
     # --- the text -----------------------------------------------------------------------------
 
     def _peek(self) -> str:
-        """Return the next character that is not a space. "" means the end of the file."""
+        """Return the next character that is not a space, or "" at the end of the file."""
         while True:
             match = _SPACE.match(self._text, self._position)
             self._position = match.end() if match else self._position
@@ -341,7 +346,10 @@ class Document:
             return cast("Value", value)
 
     def _read_on(self) -> bool:
-        """Read at least as much as is left of the text. Return whether the file had more."""
+        """Read more of the file, at least as much as the unread rest of the text.
+
+        Return false if the file has no more, or if the rest is longer than one record may be.
+        """
         rest = self._text[self._position :]
         if self._at_end or len(rest) > LONGEST:
             return False

@@ -1,4 +1,4 @@
-"""Import: a file is checked whole, then committed in chunks, each chunk once."""
+"""Import: the whole file is checked first, then it is committed in chunks, each of them once."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ CHUNK = 500
 """Lines of one commit, and entries between two progress reports."""
 
 WINDOW = 8 * CHUNK
-"""Items of several keys that are sorted by key before the write."""
+"""Entries of several keys that are read and sorted by key before they are written."""
 
 SAMPLE = 3
 """Items in the sample of a survey."""
@@ -94,13 +94,13 @@ class Survey:
     """The contents of a file.
 
     Attributes:
-        layout: Its format.
+        layout: The format of the file.
         entries: The number of entries to write: items, sets, nodes of exact memory.
-        items: The number of items (in a history: versions) by key and set. The key None is
+        items: The number of items (in a history: versions) by key and set. The key is None for
             knowledge.
         skipped: The number of left-out parts, by reason.
         sample: The first items, each with its key and set.
-        invalid: The number of unusable records, or messages of them.
+        invalid: The number of unusable records. Each message of a conversation counts as one.
         problems: File, line and reason of the first `NAMED` unusable records.
         replaced: The number of characters that were not text, and became U+FFFD.
     """
@@ -202,11 +202,11 @@ class Loaded:
         values: Values and objects of exact memory that were written.
         values_kept: Existing values and objects that stay unchanged.
         expired: Items, values and objects that expired before the write.
-        commits: Repeated commits of a history. `added` counts their versions of items.
-        commits_kept: Commits of a history that were repeated before.
+        commits: Commits of a history that were repeated. `added` counts their versions of items.
+        commits_kept: Commits of a history that an earlier import had repeated.
         linked: Items that were linked to their sources.
-        unlinked: Items with a missing source. Their lineage ends there, and forgetting the source
-            does not reach them. They keep its id in `sources`.
+        unlinked: Items with a missing source. They keep the id of the source in `sources`, but
+            their lineage ends there, and forgetting the source does not reach them.
     """
 
     added: int = 0
@@ -286,9 +286,10 @@ class Load:
         *,
         progress: Callable[[int], None] = lambda _count: None,
     ) -> Loaded:
-        """Import a checked file. Return the counts of this call, all durable.
+        """Import a file that `survey` has checked. Return the counts of this call.
 
-        If it fails midway, a note of the error contains the progress.
+        Everything that is counted is durable. If the import fails midway, a note of the error names
+        the progress.
 
         Args:
             progress: Called with the number of entries done since the last call.
@@ -350,7 +351,7 @@ class Load:
         return SetRef(scope_of(self._memory, line.key), line.set)
 
     def define(self, line: SetLine) -> Loaded:
-        """Make a set, or check the definition of an existing set."""
+        """Make a set, or check the definition of an existing set. Return the counts."""
         ref, store = self._ref(line), self._memory.store
         info = store.set_info(ref)
         if info is not None and info.definition == line.definition:
@@ -495,16 +496,17 @@ class Load:
 
 
 def _group(entry: Entry) -> tuple[object, ...]:
-    """Return a key shared by the entries of one commit."""
+    """Return a value that is equal for entries that can be written in one commit."""
     return identity(entry) if isinstance(entry, SetLine) else identity(entry)[:-1]
 
 
 def _chunks(
     lines: Iterator[tuple[int, Entry]], *, mixed: bool
 ) -> Iterator[tuple[int, list[Entry]]]:
-    """Yield the entries of one commit, and the last record before which all is then done.
+    """Yield the entries of each commit, after the number of a record.
 
-    The number of that record is 0 if it is unknown.
+    Once the entries are committed, all records up to this number are done. The number is 0 if it is
+    unknown.
 
     Args:
         mixed: True if keys may alternate, in any order.
@@ -535,7 +537,10 @@ def _has_sources(line: ItemLine) -> bool:
 
 
 def _source_locations(line: ItemLine) -> list[ItemLocation]:
-    """Return the sources of an item without itself: `linked`, or else items of the same set."""
+    """Return the sources of an item, except the item itself.
+
+    These are the items in `linked`, or, without it, the items of the same set named in `sources`.
+    """
     ids = dict.fromkeys(line.item.sources)
     locations = line.linked
     if locations is None:

@@ -59,11 +59,11 @@ TIMES = ("until", "expire_at", "valid_from", "valid_to")
 """Optional times of an item, which most items lack."""
 
 VERSION = ("place", "version", "first", "created", "updated", "links")
-"""Fields of a version in addition to the fields of an item."""
+"""Fields that the line of a version has in addition to the fields of an item."""
 
 
 class ItemLocation(NamedTuple):
-    """The key, set and id of an item; the key None is knowledge."""
+    """The key, the set and the id of an item. If the key is None, the set belongs to knowledge."""
 
     key: str | None
     set: str
@@ -81,7 +81,7 @@ class RowName(NamedTuple):
 
 
 def check_field_names(fields: dict[str, Value], allowed: str) -> None:
-    """Refuse fields that a line of this type does not have."""
+    """Raise `InvalidInput` if a line has a field that *allowed* does not list."""
     unknown = fields.keys() - _names(allowed)
     if unknown:
         raise InvalidInput(
@@ -99,7 +99,7 @@ def _key(value: Value, name: str = "key", _commits: int = 0) -> str | None:
 
 
 def _owner(fields: dict[str, Value]) -> tuple[str | None, str]:
-    """Return the key (None means knowledge) and the set of a line."""
+    """Return the key and the set that a line names. The key is None for knowledge."""
     if "key" not in fields:
         raise InvalidInput('"key" is missing; it is null for knowledge')
     name = checked_name(fields.get("set"), '"set"')
@@ -161,7 +161,9 @@ _READERS: Mapping[str, Callable[[Value, str, int], Any]] = {
     "version": lambda value, name, _: counted(value, f'"{name}"'),
     "purged": lambda value, _name, _: value is True,
 }
-"""The reader of each history field: from its JSON, its name, and the number of commits so far."""
+"""The reader of each field of the history. It gets the field's JSON, the field's name, and the
+number of commits so far.
+"""
 
 _ITEM_READERS: Mapping[str, Callable[[dict[str, Value], str], object]] = {
     **dict.fromkeys(("id", "text", "importance", *LABELS), lambda fields, name: fields[name]),
@@ -170,7 +172,9 @@ _ITEM_READERS: Mapping[str, Callable[[dict[str, Value], str], object]] = {
     "compacted": lambda fields, name: fields[name] is True,
     **dict.fromkeys(("time", *TIMES), lambda fields, name: time_of(fields[name])),
 }
-"""The reader of each item field except its value: from the line's fields, and its name."""
+"""The reader of each field of an item except "value". It gets all fields of the line, and the
+field's name.
+"""
 
 
 def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any of the classes
@@ -186,7 +190,7 @@ def _to_json(name: str, value: Any) -> Value:  # noqa: ANN401 - a field of any o
 
 @dataclass(frozen=True, slots=True)
 class SetLine:
-    """A set and its definition. The key None is knowledge."""
+    """A set and its definition. If the key is None, the set belongs to knowledge."""
 
     key: str | None
     set: str
@@ -213,8 +217,10 @@ class ItemLine:
     """An item of a set.
 
     Attributes:
-        linked: Its sources. None means the items of its set that it names as `sources`.
-        replaced: The number of characters of the file that were not text; see `counted_valid_item`.
+        linked: The sources of the item. None means the items of the same set whose ids are in the
+            item's `sources`.
+        replaced: The number of characters in the file that were not text and were replaced; see
+            `counted_valid_item`.
     """
 
     key: str | None
@@ -250,7 +256,7 @@ class ItemLine:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Value], ids: Ids) -> ItemLine:
-        """Return the item of a line. An item without an id gets one of *ids*."""
+        """Return the item of a line. If the line has no id, the item gets an id from *ids*."""
         check_field_names(fields, f"{ITEM_FIELDS} linked")
         key, name = _owner(fields)
         if "value" not in fields:
@@ -338,7 +344,7 @@ ExportLine: TypeAlias = SetLine | ItemLine | LearntLine | NodeLine
 
 
 def export_line(fields: dict[str, Value], ids: Ids) -> ExportLine | None:
-    """Return the contents of a line of an export without history. None for the first line.
+    """Return the contents of a line of an export without history, or None for the first line.
 
     Raises:
         InvalidInput: The line cannot be imported.
@@ -371,7 +377,7 @@ def _check_header(fields: dict[str, Value]) -> None:
 
 
 def checked_item(item: Item) -> Item:
-    """Return *item* if every part of it can be stored. A store would refuse it later."""
+    """Return *item*, or raise `InvalidInput` if a store would later refuse a part of it."""
     checked_name(item.id, "an item's id")
     if item.text is None and text_of(checked(item.value)) is None:
         raise InvalidInput('the value has no text that search could read: add "text" ("" for none)')
@@ -381,7 +387,7 @@ def checked_item(item: Item) -> Item:
         for name in ("time", *TIMES)
         if (time := getattr(item, name)) is not None
     }
-    if item.until is not None and item.time is None:  # a time of import is no begin
+    if item.until is not None and item.time is None:  # the time of import begins no span
         raise InvalidInput("until needs a time: it ends the span that time begins")
     if len(times) > 1:
         check_spans(*map(times.get, ("time", "until", "valid_from", "valid_to")))
@@ -391,7 +397,10 @@ def checked_item(item: Item) -> Item:
 
 
 def differs(item: Item, stored: Item) -> bool:
-    """Return whether the item of a file differs from the stored one. A missing time is equal."""
+    """Return whether the item of a file differs from the stored item.
+
+    If the item of the file has no time, the times are not compared.
+    """
     timed = replace(item, time=item.time or stored.time)
     return ItemLine(None, "", timed).fields() != ItemLine(None, "", stored).fields()
 
@@ -411,7 +420,7 @@ def _locations(linked: Value) -> list[ItemLocation]:
 def _definition(given: dict[str, Value]) -> Definition:
     """Return a definition, checked like the arguments of a set.
 
-    A user's strategy of compaction is not checked: it is looked up at the compaction.
+    A compaction strategy that a user defined is not checked. The compaction looks it up.
     """
     stored = {name: value for name, value in given.items() if value is not None}
     read = Definition.from_json(stored)
@@ -433,9 +442,9 @@ def _definition(given: dict[str, Value]) -> Definition:
 
 
 class _HistoryLine:
-    """A line of the history. Its dataclass fields are the fields of the line.
+    """A line of the history. The dataclass fields of a subclass are the fields of the line.
 
-    The line leaves out a field with its default value.
+    A field that has its default value is not in the line.
     """
 
     __slots__ = ()
@@ -447,7 +456,7 @@ class _HistoryLine:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Value], commits: int) -> Self:
-        """Return the contents of a line after *commits* commits.
+        """Return the contents of a line that follows *commits* commits in the file.
 
         Raises:
             InvalidInput: A field is missing, unknown, or has an unusable value.
@@ -483,8 +492,8 @@ class ItemBegun(_HistoryLine):
 
     Attributes:
         first: The item's first version. None means this version.
-        created, updated: In microseconds. None means the time of the commit.
-        links: The versions that it was derived from.
+        created, updated: The times of the item in microseconds. None means the time of the commit.
+        links: The versions that this version was derived from.
     """
 
     KIND = "item"
@@ -535,7 +544,7 @@ class ItemEnded(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class SourceAdded(_HistoryLine):
-    """A source added to a version of an earlier commit."""
+    """A source that a commit added to a version of an earlier commit."""
 
     KIND = "link"
     key: str | None
@@ -546,7 +555,7 @@ class SourceAdded(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class CompactionDone(_HistoryLine):
-    """A compaction in a commit. *erased* counts its versions that are no longer kept."""
+    """A compaction in a commit. *erased* counts the retired versions that are no longer kept."""
 
     KIND = "compaction"
     key: str | None
@@ -580,7 +589,7 @@ class NodeRemoved(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class NodeGone(_HistoryLine):
-    """A node that is no longer kept, but has a position among other nodes."""
+    """A node that is no longer kept. The line keeps its position among the other nodes."""
 
     KIND = "gone"
     key: str
@@ -591,7 +600,8 @@ class NodeGone(_HistoryLine):
 class HistoryStart(_HistoryLine):
     """The commit and time from which the past of a set is complete.
 
-    *set* None means exact memory. The commit 0 means from the first. *time* is in microseconds.
+    If *set* is None, it is the past of exact memory. The commit 0 means that the past is complete
+    from the first commit on. *time* is in microseconds.
     """
 
     KIND = "floor"
@@ -603,7 +613,7 @@ class HistoryStart(_HistoryLine):
 
 @dataclass(frozen=True, slots=True)
 class AccessedLine(_HistoryLine):
-    """The last access of an item. *row* is its first version."""
+    """The last access of an item. *row* is the first version of the item."""
 
     KIND = "accessed"
     key: str | None
@@ -616,7 +626,7 @@ SetPart: TypeAlias = ItemBegun | ItemEnded | SourceAdded | CompactionDone | Comp
 """A change of a commit to the items of a set."""
 
 CommitPart: TypeAlias = SetPart | SetLine | NodeLine | NodeRemoved | NodeGone | HistoryStart
-"""A change of a commit: a line."""
+"""A change that a commit made, which is one line."""
 
 _HISTORY_LINES = (
     *(ItemBegun, ItemEnded, SourceAdded, CompactionDone, CompactionUndone, NodeRemoved, NodeGone),
@@ -636,10 +646,10 @@ class CommitLine:
     """A commit, and all its changes.
 
     Attributes:
-        number: From 1 in the file, without gaps.
-        time: In microseconds.
+        number: The number of the commit in the file. Numbers begin at 1 and have no gaps.
+        time: The time of the commit, in microseconds.
         key: The key of the commit. None means knowledge.
-        digest: Of the lines of the file up to the end of the commit.
+        digest: The digest of the lines of the file up to the end of the commit.
     """
 
     number: int
@@ -655,7 +665,7 @@ class CommitLine:
 
     @classmethod
     def from_fields(cls, fields: dict[str, Value], last: CommitLine | None) -> CommitLine:
-        """Return the commit of a first line, after the *last* commit."""
+        """Return the commit that a line begins. *last* is the commit before it, if there is one."""
         check_field_names(fields, "type commit time key")
         before, since = (0, 0) if last is None else (last.number, last.time)
         if fields.get("commit") != before + 1:
@@ -672,7 +682,8 @@ class HistoryReader:
     """Reads the lines of an export of history.
 
     Attributes:
-        ended: True if the last line was read. False means the file was cut off.
+        ended: True once the last line was read. If it is false after all lines, the file was cut
+            off.
     """
 
     def __init__(self) -> None:

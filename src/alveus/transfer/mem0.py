@@ -30,7 +30,7 @@ from alveus.values.storable import Value
 from alveus.values.times import format_time
 
 KINDS = ("user", "agent", "app", "run")
-"""Kinds of entities. A memory belongs to the key of the first kind that it names."""
+"""Kinds of entities. A memory is in the key of its entity whose kind comes first here."""
 
 ENTITIES = tuple(f"{kind}_id" for kind in KINDS)
 """The fields of a memory that name its entities."""
@@ -74,7 +74,10 @@ class Entity(NamedTuple):
 
     @classmethod
     def of_key(cls, key: str) -> Entity:
-        """Return the entity of a key. Its `key` is the same key, for every key of mem0."""
+        """Return the entity that a key belongs to.
+
+        The `key` of this entity is the same key, unless no entity of mem0 has this key.
+        """
         if not _OTHER_KIND.match(key):
             return cls("user", key)
         kind, _, name = key.partition(":")
@@ -87,7 +90,7 @@ class Entity(NamedTuple):
 
     @classmethod
     def first(cls, entities: Mapping[str, str]) -> Entity:
-        """Return the entity whose key holds a memory of these entities. At least one must exist."""
+        """Return the entity whose key holds a memory of *entities*, which must not be empty."""
         name = next(each for each in ENTITIES if each in entities)
         return cls(name.removesuffix("_id"), entities[name])
 
@@ -136,7 +139,7 @@ class Mem0Location(NamedTuple):
 
     @classmethod
     def unpacked(cls, memory_id: str) -> Mem0Location | None:
-        """Return the location in a packed id. None for any other id."""
+        """Return the location that a packed id contains, or None for any other id."""
         try:
             padded = memory_id.encode() + b"=" * (-len(memory_id) % 4)
             found: Any = json.loads(base64.b64decode(padded, b"-_", validate=True))
@@ -153,7 +156,7 @@ def _text(found: object) -> str:
 
 
 def uuid_of(memory_id: str) -> str | None:
-    """Return an id of mem0 in the form of item ids. None if it is not a UUID."""
+    """Return an id of mem0 in lower case, as in item ids, or None if it is not a UUID."""
     lower = memory_id.lower()
     return lower if _UUID.fullmatch(lower) else None
 
@@ -166,7 +169,7 @@ class Mem0Memory:
         entities: Names of entities by the fields of `ENTITIES`; at least one.
         metadata: Any names, even ``mem0``.
         actor: The name of the speaker.
-        updated: ISO 8601. None means never changed, or unknown.
+        updated: The time of the last change, in ISO 8601. None means never changed, or unknown.
         expires: The time from which the memory is not found.
     """
 
@@ -206,10 +209,10 @@ class Mem0Memory:
 
     @classmethod
     def of_item(cls, key: str, item: Item) -> Mem0Memory:
-        """Return the memory of an item from any program.
+        """Return the memory that an item holds, whichever program wrote the item.
 
-        The key names the first entity. Marks name entities of later kinds. Any writer of the key
-        may have made the marks, so the types of all their values are checked.
+        The key names the first entity, and marks name the entities of later kinds. Any writer of
+        the key may have made the marks, so the types of all their values are checked.
         """
         metadata: dict[str, Value] = dict(item.metadata)
         found = metadata.pop(MARKS, None)
@@ -251,12 +254,12 @@ class Mem0Memory:
 
 
 def end_of(day: date) -> datetime:
-    """Return the end of the last day on which a memory is found."""
+    """Return the end of *day*, which is the last day on which a memory is found."""
     return datetime.combine(day, time.max, UTC)
 
 
 def day_of(expires: datetime) -> str:
-    """Return the date whose `end_of` is this time. Any other time is returned as ISO 8601."""
+    """Return the date whose `end_of` is *expires*. Return any other time in ISO 8601."""
     last = expires.astimezone(UTC)
     return (
         last.date().isoformat()
@@ -371,7 +374,10 @@ def _metadata(fields: dict[str, Value]) -> dict[str, Value]:
 
 
 def _categories(fields: dict[str, Value], document: dict[str, Value]) -> tuple[Value, ...]:
-    """Return the names of categories. A backup of OpenMemory numbers them."""
+    """Return the names of a memory's categories.
+
+    In a backup of OpenMemory, the memory has ids of categories, and the document has their names.
+    """
     given, ids, known = (
         fields.get("categories"),
         fields.get("category_ids"),

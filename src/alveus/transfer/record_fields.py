@@ -1,4 +1,4 @@
-"""Fields of records: read, checked and looked up; and ids made from the contents of a record."""
+"""Functions that read, check and find fields of records, and ids made from a record's contents."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from alveus.values.storable import Value, checked, valid_text
 from alveus.values.times import parse_time
 
 MILLISECONDS = 100_000_000_000
-"""Unix times from this number on are in milliseconds. In seconds, it is the year 5138."""
+"""Unix times from this number on are in milliseconds. In seconds, the number is the year 5138."""
 
 _INDEX = re.compile(r"-?[0-9]{1,6}")
 
 
 def time_of(value: Value, zone: tzinfo | None = None) -> datetime | None:
-    """Return a time: ISO 8601, or Unix time in seconds or milliseconds. None for None.
+    """Return the time that *value* states, or None if *value* is None.
 
     Args:
-        zone: The zone of a time without one. None means such a time is refused, and a Unix time is
-            in UTC.
+        value: A time in ISO 8601, or a Unix time in seconds or milliseconds.
+        zone: The zone of a time without a zone, and of a Unix time. If *zone* is None, a time
+            without a zone is refused, and a Unix time is in UTC.
     """
     if value is None:
         return None
@@ -64,26 +65,29 @@ def list_of(fields: dict[str, Value], name: str) -> list[Value]:
 
 
 def checked_object(value: Value) -> dict[str, Value]:
-    """Return an element of a list of objects."""
+    """Return *value*, an element of a list, or raise `InvalidInput` if it is not an object."""
     if not isinstance(value, dict):
         raise InvalidInput(f"in a list of objects this is none: {value!r:.40}")
     return value
 
 
 def metadata_of(fields: dict[str, Value]) -> dict[str, Value]:
-    """Return the metadata of a record; empty if it is missing or null."""
+    """Return the metadata of a record. Return an empty dict if it is missing or null."""
     return {} if fields.get("metadata") is None else object_of(fields, "metadata")
 
 
 def name_of(fields: dict[str, Value], *names: str) -> str | None:
-    """Return the first of these fields with a text or a whole number, as a text."""
+    """Return the first of these fields that has a text or a whole number, as a text.
+
+    Return None if none of them has.
+    """
     values = (fields.get(name) for name in names)
     readable = (value for value in values if isinstance(value, (str, int)) and value != "")
     return next((str(value) for value in readable if not isinstance(value, bool)), None)
 
 
 def label_of(fields: dict[str, Value], name: str) -> str | None:
-    """Return a speaker, role or session. None if it is missing or empty."""
+    """Return the speaker, role or session in a field, or None if it is missing or empty."""
     value = fields.get(name)
     if value is not None and not isinstance(value, str):
         raise InvalidInput(f'"{name}" must be a text, not {value!r:.40}')
@@ -91,7 +95,7 @@ def label_of(fields: dict[str, Value], name: str) -> str | None:
 
 
 def value_at(path: str, records: Iterable[Value]) -> Value:
-    """Return the first value at a dotted path in *records*, or None."""
+    """Return the first value at a dotted path in *records*, or None if no record has one."""
     for record in records:
         value = record
         for name in path.split("."):
@@ -112,7 +116,7 @@ def _child(value: Value, name: str) -> Value:
 
 @contextmanager
 def inside(what: str) -> Generator[None]:
-    """Add the name of a record's part to errors about it."""
+    """Name a part of a record in errors that the block raises."""
     try:
         yield
     except AlveusError as error:
@@ -120,13 +124,16 @@ def inside(what: str) -> Generator[None]:
 
 
 class Ids:
-    """Makes ids from contents. Equal files get equal ids, and an appended line gets a new id."""
+    """Makes ids from the contents of records.
+
+    Equal files get equal ids. A line that is appended to a file does not change the earlier ids.
+    """
 
     def __init__(self) -> None:
         self._counts: Counter[bytes] = Counter()
 
     def of_record(self, fields: dict[str, Value]) -> str:
-        """Return the id of a record, unchecked, or an id made from its contents."""
+        """Return the id in a record, unchecked. If it has none, make one from the contents."""
         given = fields.get("id")
         if given is None:
             return self.make(fields)
