@@ -1315,7 +1315,7 @@ export interface QuotationAnswer {
   text: string;
 }
 
-/** Read the fields of an object. Of nested objects, the result says only that they are objects. */
+/** Read the fields of an object. Of a nested object, the result says only that it is one. */
 export interface ReadFields {
   /** The names from the root down. */
   path: Array<string>;
