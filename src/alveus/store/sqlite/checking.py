@@ -1,6 +1,7 @@
 """Finds problems of a file, and rebuilds derived data: features, counts and missing vectors.
 
-Only a backup can restore the other, damaged data, which `repair_derived` never changes.
+`repair_derived` never changes data that are not derived. If they are damaged, only a backup can
+restore them.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from alveus.store.sqlite.connection import SqliteConnection
 from alveus.values import wire, words
 
 STEP = 500
-"""Items that are rebuilt together."""
+"""The most versions of items that are read at a time."""
 
 _STRAY = """
     DELETE FROM feature WHERE NOT EXISTS (SELECT 1 FROM item WHERE item.row = feature.row
@@ -69,7 +70,8 @@ def repair_derived(
     """Rebuild missing or wrong derived data. Return a line for each kind of repair.
 
     Args:
-        dimensions: Returns the dimensions of a scope's vectors. None means unknown.
+        dimensions: Returns the dimensions of a scope's vectors: None if they are unknown, 0 if the
+            scope has no vectors.
         progress: Called with the number of items examined since the last call.
     """
     done = Counter[str]()
@@ -104,7 +106,12 @@ def _sizes(
 
 
 def _mend(db: SqliteConnection, row: Row, dimensions: int | None, done: Counter[str]) -> None:
-    """Rebuild the feature of one version, if it is wrong."""
+    """Rebuild the feature of one version, and its count of tokens, if they are missing or wrong.
+
+    Args:
+        row: A row of `ITEMS_AND_FEATURES`.
+        done: Counts the repairs by kind.
+    """
     number, set_id, ended, *fields = row[:12]
     text, tokens, there = row[12:15]
     metadata, read = fields[8], _terms_of_row(row)
@@ -130,7 +137,13 @@ def _terms_of_row(row: Row) -> words.TextTerms:
 def _vectors(
     found: bytes | None, text: str | None, metadata: str, dimensions: int | None, *, there: bool
 ) -> tuple[bytes | None, bool]:
-    """Return the vectors to keep (None means to embed again), and whether they were wrong."""
+    """Return the vectors to store, and whether *found* was wrong or missing.
+
+    The vectors are None if they must be embedded again.
+
+    Args:
+        there: Whether the version has a feature.
+    """
     meant = has_meaning(text or "", metadata)
     if not there:
         return (None, True) if meant and dimensions != 0 else (b"", False)
@@ -143,7 +156,7 @@ def _vectors(
 
 
 CHECKS = Path(__file__).with_name("checks.sql")
-"""Queries whose count must be 0, each below the description of the problem that it counts."""
+"""The file with queries whose counts must be 0. The comment above a query describes the problem."""
 
 CONTENTS = {
     "journal": ("n", "result", "ended"),
@@ -159,24 +172,25 @@ CONTENTS = {
     "note": ("name", "text"),
     "scope": ("id", "space", "key"),
 }
-"""The columns of each table that hold users' data, after the column that names a row."""
+"""For each table, the expression that identifies a row, and the columns that hold users' data."""
 
 _PLAIN = {"name", "parent", "text", "id", "speaker", "role", "session", "action", "space", "key"}
-"""Columns of plain text, not JSON."""
+"""The columns that hold plain text, not JSON."""
 
 _FAILURES = (apsw.Error, UnicodeDecodeError)
 
 
 def damage(db: SqliteConnection) -> str | None:
-    """Return the first problem of the file itself, or None."""
+    """Return the first problem of the file's structure, or None if the structure is sound."""
     return next(_structure(db), None)
 
 
 def problems(db: SqliteConnection, *, deep: bool = False) -> list[str]:
-    """Return the problems of the file. Empty means none.
+    """Return the problems of the file, as texts. The list is empty if no problem was found.
 
     Args:
-        deep: Also read every page, used or not; if all are sound, also read every text.
+        deep: Also verify the checksum of every page, used or not. If no problem was found, then
+            also read every text and value, and compare the items with their features.
     """
     pages = checksums.damaged_pages(db) if deep else ()
     found = [f"page {number} does not match its checksum" for number in pages]
@@ -247,7 +261,10 @@ def unreadable(db: SqliteConnection) -> Iterator[str]:
 
 
 def _contradicting(db: SqliteConnection) -> Iterator[str]:
-    """Yield the items that differ from their features, unless an earlier schema split the texts."""
+    """Yield a text for each item that differs from its feature.
+
+    A file with an earlier schema is not read: that schema may have split texts into other terms.
+    """
     if db.pragma("user_version") != schema.SCHEMA:
         return
     last = -1
@@ -262,7 +279,13 @@ def _contradicting(db: SqliteConnection) -> Iterator[str]:
 
 
 def _is_readable(value: bytes | None, kind: str, *, plain: bool) -> bool:
-    """Return whether the content of a column, as a blob of the given kind, can be read."""
+    """Return whether the content of a column can be read.
+
+    Args:
+        value: The content, as a blob.
+        kind: The SQLite type of the content.
+        plain: Whether the text is not JSON.
+    """
     if value is None or kind not in {"text", "blob"}:
         return value is None
     try:

@@ -1,21 +1,21 @@
 """The VFS of a store's connections: a checksum on every page, and fewer writes to the log.
 
 SQLite's checksum VFS writes a checksum into the last 8 bytes of a page, which a file reserves when
-it is made. A page of the file that does not match is an I/O error. A connection learns from the
-head of the file whether pages have checksums; code that moves the log reads the head first, as the
-connection may be older than the checksums.
+it is made. SQLite reports a page that does not match its checksum as an I/O error. A connection
+learns from the head of the file whether pages have checksums. Code that moves the log reads the
+head first, because the connection may have been opened before the pages got checksums.
 
-The VFS comes with apsw as an extension. SQLite would load it with its symbols global in the
-process, where they may replace those of another library. So a VFS in Python replaces the
+The VFS comes with apsw as an extension. SQLite would load the extension with global symbols, which
+may replace the symbols of another library in the process. So a VFS in Python replaces the
 system's loader once, and keeps the address of the table of SQLite's functions
 (https://sqlite.org/loadext.html). The extension is loaded from a private copy, with a table in
-which three functions are replaced: it registers its VFS under a name of alveus, on top of a VFS
-that alveus chooses, and changes neither the default VFS nor other connections.
+which three functions are replaced. So the extension registers its VFS under a name of alveus, on
+top of a VFS that alveus chooses, and changes neither the default VFS nor other connections.
 
 SQLite writes each changed page of a transaction in two calls. `values/_c/log.h` collects the
 writes, and makes them before the last call of the transaction returns. If commits wait for the
-disk, it also extends a growing log in advance, since a sync that has to record a new length takes
-twice as long. Without the compiled module a store works the same.
+disk, `log.h` also extends a growing log in advance, since a sync that has to record a new length
+takes twice as long. Without the compiled module, a store works the same.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SYSTEM_VFS = "unix"
 """SQLite's VFS for the files of Linux and macOS."""
 
 VFS_FIND, VFS_REGISTER, _DB_MUTEX, AUTO_EXTENSION = 141, 142, 164, 192
-"""The indexes of functions in the table; they never change."""
+"""The indexes of functions in the table of SQLite's functions; they never change."""
 
 ENTRIES = 266
 """The number of entries in the table of SQLite 3.40; later versions have more."""
@@ -53,7 +53,11 @@ _ENTRY_POINT = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, 
 
 
 class _Loader(apsw.VFS):
-    """A VFS that replaces the loader of extensions; `table` is the address that SQLite passed."""
+    """A VFS whose loader of extensions loads nothing, but learns the address of SQLite's functions.
+
+    Attributes:
+        table: The address of the table of SQLite's functions; 0 until SQLite calls the loader.
+    """
 
     def __init__(self) -> None:
         self.table = 0
@@ -65,17 +69,17 @@ class _Loader(apsw.VFS):
         return apsw.SQLITE_OK
 
     def xDlOpen(self, filename: str) -> int:  # noqa: N802 - SQLite's name
-        """See SQLite's VFS; return any number but 0."""
+        """Pretend to open an extension: return a handle, which is any number but 0."""
         del filename
         return 1
 
     def xDlSym(self, handle: int, symbol: str) -> int:  # noqa: N802 - SQLite's name
-        """See SQLite's VFS: return the function that SQLite calls with the table."""
+        """Return the address of the function that SQLite calls with the address of the table."""
         del handle, symbol
         return ctypes.cast(self._entry, ctypes.c_void_p).value or 0
 
     def xDlClose(self, handle: int) -> None:  # noqa: N802 - SQLite's name
-        """See SQLite's VFS."""
+        """Do nothing, as nothing was opened."""
 
 
 def base_vfs() -> str:
@@ -86,7 +90,13 @@ def base_vfs() -> str:
 
 @functools.cache
 def function_table() -> int | None:
-    """Return the address of the table. None means that this build of apsw loads no extensions."""
+    """Return the address of the table of SQLite's functions.
+
+    Return None if this build of apsw loads no extensions.
+
+    Raises:
+        Unsupported: The program set SQLite to a single thread.
+    """
     loader = _Loader()
     connection = PlainConnection(":memory:", vfs=_LOADER)
     try:
@@ -108,12 +118,12 @@ def function_table() -> int | None:
 
 
 def functions(table: int) -> ctypes.Array[ctypes.c_void_p]:
-    """Return the table entries that exist in every version."""
+    """Return the entries, at address *table*, that the table has in every version of SQLite."""
     return (ctypes.c_void_p * ENTRIES).from_address(table)
 
 
 def vfs_address(table: int, name: str) -> int:
-    """Return the address of a registered VFS."""
+    """Return the address of the registered VFS *name*."""
     return FIND(functions(table)[VFS_FIND])(name.encode())
 
 
@@ -122,7 +132,7 @@ FUNCTIONS = ("gathering", "drop_undone")
 
 
 class CompiledLog(Protocol):
-    """The functions of `values/_c/log.h`; each takes the table of SQLite's functions."""
+    """The functions of `values/_c/log.h`; each takes the address of the `function_table`."""
 
     def gathering(self, table: int, below: int, /) -> int:
         """Register a VFS that collects writes, on top of another VFS; return its address."""
@@ -134,20 +144,23 @@ class CompiledLog(Protocol):
 
 
 COMPILED = cast("CompiledLog | None", compiled(FUNCTIONS))
-"""The compiled module, or None."""
+"""The compiled module, or None if it is missing or lacks one of `FUNCTIONS`."""
 
 
 def gathering(table: int, below: int) -> int:
-    """Return the address of a VFS that collects writes on top of *below*; without one, *below*."""
+    """Return the address of a VFS that collects writes for the VFS at address *below*.
+
+    Return *below* if writes cannot be collected.
+    """
     if COMPILED is None or base_vfs() != SYSTEM_VFS:  # the VFS whose order of writes is known
         return below
     return COMPILED.gathering(table, below)
 
 
 def drop_undone(connection: apsw.Connection) -> None:
-    """Drop the collected writes of a transaction that this connection rolls back.
+    """Make *connection* drop the collected writes of each transaction that it rolls back.
 
-    A large transaction may have been written in part; a later call would write the rest.
+    A large transaction may have been written in part, and a later call would write the rest.
     """
     table = function_table()
     if COMPILED is not None and table is not None:
@@ -158,21 +171,24 @@ VFS = "alveus-checksums"
 _EXTENSION = "cksumvfs"
 
 RESERVED = 8
-"""Bytes that the VFS uses at the end of a page; the file's head has the reserved number."""
+"""Bytes that the VFS uses at the end of a page; the file's head says how many are reserved."""
 
 HEAD = 100
 _RESERVED_AT, _APPLICATION_AT = 20, 68
 _MAGIC = b"SQLite format 3\0"
 
 MARK = "page checksums"
-"""The note of a store with checksums, so that a damaged head cannot hide them."""
+"""The name of a note in each store with checksums.
+
+With the note, the checksums are noticed even if the damaged head of a file denies them.
+"""
 
 _REGISTER = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int)
 _AUTO = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
 
 
 class _VfsHead(ctypes.Structure):
-    """The first fields of a VFS in memory, up to its name."""
+    """The first fields of SQLite's structure for a VFS, up to the name of the VFS."""
 
     _fields_ = (
         ("version", ctypes.c_int),
@@ -187,12 +203,12 @@ _loading = FreshLock()
 
 
 def vfs() -> str | None:
-    """Return the VFS for a connection. None means that this apsw has no checksum VFS.
+    """Return the name of the VFS for a connection, or None if apsw has no checksum VFS.
 
     Raises:
         Unsupported: The program limits the memory of SQLite, or set it to a single thread.
     """
-    if apsw.soft_heap_limit(-1):  # checked each time, as it may be set later
+    if apsw.soft_heap_limit(-1):  # checked each time: a program may set it later
         raise Unsupported(
             "this program limits the memory of SQLite (sqlite3_soft_heap_limit), under which "
             "SQLite crashes where several threads use it; leave that setting out"
@@ -203,7 +219,10 @@ def vfs() -> str | None:
 
 @functools.cache
 def _loaded() -> object | None:
-    """Load the checksum VFS. Return the objects to keep as long as the process lives, or None."""
+    """Load the checksum VFS. Return objects that must be kept as long as the process lives.
+
+    Return None if the VFS cannot be loaded.
+    """
     table = function_table()
     if table is None:
         return None
@@ -240,10 +259,10 @@ def _loaded() -> object | None:
 
 
 def _file() -> Path:
-    """Return the path of the extension with the VFS; apsw's slow look-up is the last resort.
+    """Return the path of the extension with the VFS. apsw's slow look-up is tried last.
 
     Raises:
-        ImportError, LookupError: This build of apsw has no such extension.
+        ImportError, LookupError: This build of apsw does not have the extension.
     """
     folder = Path(apsw.__file__).with_name("sqlite_extra_binaries")
     for file in folder.glob(f"{_EXTENSION}.*"):
@@ -256,7 +275,7 @@ def _file() -> Path:
 
 
 def _library(content: bytes) -> ctypes.CDLL:
-    """Load a private copy of a shared object, in memory if possible, which shares no symbols."""
+    """Load the shared object *content* from a copy, in memory if possible, with private symbols."""
     mode = os.RTLD_LOCAL | getattr(os, "RTLD_DEEPBIND", 0)  # macOS needs no flag
     if hasattr(os, "memfd_create"):
         with os.fdopen(os.memfd_create(_EXTENSION), "wb", buffering=0) as file:
@@ -280,7 +299,7 @@ def are_possible(db: apsw.Connection) -> bool:
 
 @contextmanager
 def unverified(db: apsw.Connection) -> Generator[None]:
-    """Read pages in a block without verifying checksums; for pages that are all to be replaced."""
+    """Make *db* read pages without verifying checksums in a block, which replaces all pages."""
     db.pragma("checksum_verification", False)  # noqa: FBT003 - apsw's
     try:
         yield
@@ -294,7 +313,7 @@ def is_mismatch(error: Exception) -> bool:
 
 
 def head(db: apsw.Connection) -> bytes:
-    """Return the head of the file; reading it also updates the VFS of this connection."""
+    """Return the head of the file. By reading it, the VFS also learns of checksums in the file."""
     return db.read("main", 0, 0, HEAD)[1]
 
 
@@ -304,14 +323,18 @@ def are_kept(db: apsw.Connection) -> bool:
 
 
 def reserve(db: apsw.Connection) -> None:
-    """Make an empty file, or a file that VACUUM rewrites next, keep checksums."""
+    """Make the file keep checksums, if *db* can. It is empty, or VACUUM must rewrite it next."""
     if are_possible(db):
         size = ctypes.c_int(RESERVED)
         db.file_control("main", apsw.SQLITE_FCNTL_RESERVE_BYTES, ctypes.addressof(size))
 
 
 def is_ours(db: apsw.Connection, application: int) -> bool:
-    """Return whether the head of a file is a store's, even if the rest cannot be read."""
+    """Return whether the head marks the file as a store. The rest need not be readable.
+
+    Args:
+        application: The application id of stores.
+    """
     found = head(db)
     named = found[_APPLICATION_AT : _APPLICATION_AT + 4] == application.to_bytes(4, "big")
     return found.startswith(_MAGIC) and named
@@ -339,7 +362,7 @@ def check(db: apsw.Connection, path: Path) -> None:
 
 
 def are_noted(db: apsw.Connection) -> bool:
-    """Return whether a file with checksums has the note `MARK`."""
+    """Return whether the file has the note `MARK`, or no checksums and so needs no note."""
     return not are_kept(db) or _is_marked(db)
 
 

@@ -46,7 +46,7 @@ LOG_KEPT_BYTES = 64_000_000
 """SQLite truncates a longer write-ahead log to this size when the log restarts."""
 
 FILES_NEEDED = 12
-"""Descriptors that an open store needs, and a few more."""
+"""The number of file descriptors that an open store needs, and a few more."""
 
 _TOO_MANY = (errno.EMFILE, errno.ENFILE)
 
@@ -74,21 +74,21 @@ _NO_WRITES = (
     apsw.SQLITE_IOERR_SHMSIZE,
     apsw.SQLITE_IOERR_SHMMAP,
 )
-"""SQLite's errors of a failed write."""
+"""SQLite's codes for a failed write."""
 
 _CUT_MEANWHILE = (
     apsw.SQLITE_IOERR_SHORT_READ,
     apsw.SQLITE_IOERR_DELETE_NOENT,
     apsw.SQLITE_IOERR_RDLOCK,
 )
-"""SQLite's errors if another process truncated or deleted a file during a read.
+"""SQLite's codes for a file that another process truncated or deleted ("cut") during a read.
 
 SQLite's locks end when other code of this process closes the file. The locks of `FileGuard` exist
 only once SQLite has the log open, and not for readers.
 """
 
 _OPENINGS = 5
-"""How often an opening is tried if the file was cut meanwhile."""
+"""How often opening a store is tried if a file is cut meanwhile; see `_CUT_MEANWHILE`."""
 
 _REFUSED = (
     apsw.ReadOnlyError,
@@ -110,11 +110,15 @@ _CUT_SHORT = (
 )
 
 NEAR_LIMIT = 1 << 16
-"""The most bytes of one write: a file that failed to grow is that close to its limit."""
+"""The most bytes of one write. A file that failed to grow is at most so far below its limit."""
 
 
 class CallSubject(NamedTuple):
-    """The subject of a call, for its errors; *errno* is the system's last error, 0 if unknown."""
+    """The store that a call uses, for the errors of the call.
+
+    Attributes:
+        errno: The system's number of the last failed write, 0 if unknown.
+    """
 
     location: str
     read_only: bool = False
@@ -122,7 +126,10 @@ class CallSubject(NamedTuple):
 
 
 def translated(function: Callable[P, R]) -> Callable[P, R]:
-    """Make *function*, which opens a store, raise alveus's errors instead of SQLite's."""
+    """Make *function*, which opens a store, raise alveus's errors instead of SQLite's.
+
+    The second argument of *function* must be the path of the store.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -143,7 +150,10 @@ def translated(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def retried(function: Callable[P, R]) -> Callable[P, R]:
-    """Make *function*, which opens a store, try again if a file was cut while it was read."""
+    """Make *function*, which opens a store, try again if a file was cut while it was read.
+
+    See `_CUT_MEANWHILE`.
+    """
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -159,12 +169,15 @@ def retried(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def was_cut(error: Exception) -> bool:
-    """Return whether *error* came from a file that was cut while it was read; a retry helps."""
+    """Return whether *error* came from a file that was truncated or deleted while it was read.
+
+    Then the call may be tried again.
+    """
     return getattr(error, "extendedresult", 0) in _CUT_MEANWHILE
 
 
 def explained(error: Exception, subject: CallSubject, store: object = None) -> AlveusError | None:
-    """Return the alveus error for *error*. None means a fault in alveus.
+    """Return the alveus error for *error*, or None if *error* is a fault in alveus.
 
     Args:
         store: The open store of the call, whose file is examined for `POSSIBLE_DAMAGE`.
@@ -195,7 +208,7 @@ def as_alveus_error(
     hindrance = _hindrance(error, subject)
     if hindrance is not None:
         return StoreFull(f"{location}: {_FULL[hindrance]} ({error})")
-    if isinstance(error, PermissionError) and not os.path.realpath(  # such as of a backup
+    if isinstance(error, PermissionError) and not os.path.realpath(  # such as the file of a backup
         os.fsdecode(error.filename or location)
     ).startswith(os.path.realpath(location)):
         return StoreReadOnly(
@@ -225,7 +238,7 @@ def as_alveus_error(
 
 
 def _kind(error: Exception) -> str:
-    """Return the kind of an error: SQLite has one text for all errors of the disk."""
+    """Return the name of the kind of *error*, as SQLite has one text for all disk errors."""
     code: int = getattr(error, "extendedresult", 0)
     return str(apsw.mapping_extended_result_codes.get(code, type(error).__name__))
 
@@ -258,7 +271,10 @@ def _access(subject: CallSubject) -> str:
 
 
 def _hindrance(error: Exception, subject: CallSubject) -> int | None:
-    """Return the number of the system error that explains the lack of room, or None."""
+    """Return the errno that explains why there was no room to write.
+
+    Return None if a lack of room was not the cause of *error*.
+    """
     if isinstance(error, OSError):
         return error.errno if error.errno in _NO_ROOM else None
     if isinstance(error, apsw.FullError):
@@ -281,7 +297,10 @@ def _hindrance(error: Exception, subject: CallSubject) -> int | None:
 
 
 def _lacks_files(error: Exception) -> bool:
-    """Return whether *error* came because no more files may be opened; SQLite does not say so."""
+    """Return whether *error* came because this process may open no more files.
+
+    SQLite's error does not say so; therefore this function tries to open some files.
+    """
     if not isinstance(error, apsw.CantOpenError):
         return isinstance(error, OSError) and error.errno in _TOO_MANY
     with ExitStack() as probes:
@@ -294,10 +313,10 @@ def _lacks_files(error: Exception) -> bool:
 
 
 class SqliteConnection(PlainConnection):
-    """A connection to SQLite, as the shared statements use it."""
+    """A connection to SQLite with the methods that the shared statements use."""
 
     at_rest: object = None
-    """The identity of the file's contents at opening, if it is read as a file at rest."""
+    """The identity of the file's contents when this connection was opened to a file at rest."""
     _counted_pages: list[int]
     taken = apsw.ConstraintError
 
@@ -323,7 +342,7 @@ class SqliteConnection(PlainConnection):
 
     def write(self, *writes: Write) -> None:
         """See `Connection.write`."""
-        run = self._writing.executemany  # one cursor for all, as making one takes half as long
+        run = self._writing.executemany  # one cursor for all: to make one takes half as long
         for sql, rows in writes:
             run(sql, rows)
 
@@ -338,7 +357,10 @@ class SqliteConnection(PlainConnection):
         self.set_wal_hook(count)
 
     def log_pages(self) -> int:
-        """Return the pages of the log after the last commit, 0 if none came since the last call."""
+        """Return the pages in the log after the last commit.
+
+        Return 0 if there was no commit since the last call.
+        """
         return self._counted_pages.pop() if self._counted_pages else 0
 
     def close(self, force: bool = False) -> None:  # noqa: FBT001, FBT002 - as apsw has it
@@ -358,7 +380,11 @@ class SqliteConnection(PlainConnection):
 
 
 def connect(path: Path, *, read_only: bool = False, immutable: bool = False) -> SqliteConnection:
-    """Return a connection with the configuration of all alveus connections."""
+    """Return a connection to the file at *path*, configured like all connections of alveus.
+
+    Args:
+        immutable: Whether nothing changes the file meanwhile, so that SQLite needs no locks.
+    """
     flags = apsw.SQLITE_OPEN_READWRITE
     name = str(path)
     if read_only:
@@ -397,7 +423,7 @@ def _configure(connection: SqliteConnection) -> None:
 
 
 _leave = FORKS.leave
-"""Looked up in advance, as a look-up needs memory: so the gate is left even without memory."""
+"""`FORKS.leave`, looked up in advance: a look-up needs memory, and leaving must not fail."""
 
 
 class Lender(Protocol):
@@ -436,12 +462,12 @@ class Borrowed:
 
 
 def contents_at_rest(path: Path) -> object:
-    """Return the identity of a file's contents, or None if a log may contain more."""
+    """Return the identity of a file's contents, or None if a log beside it may contain more."""
     logs = [Path(f"{path}{suffix}") for suffix in ("-wal", "-journal")]
     return None if any(log.exists() and log.stat().st_size for log in logs) else contents(path)
 
 
 def contents(path: Path) -> object:
-    """Return a value that changes when a file is written to, or replaced."""
+    """Return a value that changes when the file is written to, or replaced."""
     found = path.stat()
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

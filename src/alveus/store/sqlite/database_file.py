@@ -71,19 +71,25 @@ CHECKPOINT_PAGES = 4_000
 """Pages in the write-ahead log (16 MB) past which the log is moved into the main file."""
 
 MOVED_BESIDE = 4
-"""A thread moves a log of up to so many times `CHECKPOINT_PAGES`; the writer moves a longer one."""
+"""A thread moves a log of up to `MOVED_BESIDE` * `CHECKPOINT_PAGES` pages.
+
+The writer itself moves a longer log.
+"""
 
 FEW = 16
-"""The writer moves the log itself if at most `CHECKPOINT_PAGES` / `FEW` of its pages are new."""
+"""The writer moves the log itself if at most `CHECKPOINT_PAGES` / `FEW` pages of it are new.
+
+New pages were written since the thread last started.
+"""
 
 VERSION = "PRAGMA data_version"
-"""A number that changes for a connection when another connection commits."""
+"""Returns a number that changes for a connection when another connection commits."""
 
 SWEEPS = 8
 """The most sweeps with each move of the log, so that deletion keeps up with retention."""
 
 _HINDRANCES = (apsw.FullError, apsw.IOError, apsw.ReadOnlyError, apsw.CantOpenError, apsw.BusyError)
-"""Errors that may prevent the sweep or the move, such as a full disk."""
+"""Errors, such as for a full disk, that may prevent the sweep or the moving of the log."""
 
 _SYNCED = """
     INSERT INTO note (name, text) VALUES ('synced', '1') ON CONFLICT DO UPDATE SET text = text + 1
@@ -181,10 +187,12 @@ class SqliteFile(SqlDatabase):
             durability: "full": a returned commit survives loss of power. "normal": loss of power,
                 but not the death of a process, may lose the last commits.
             wait_s: Longest wait for other writers.
-            still: No process writes meanwhile: a store at rest is read without making a file.
+            still: Whether no process writes to the store while it is open. Then a store at rest is
+                read without making a file beside it.
 
         Raises:
-            NotFound: Nothing exists at *path*, and the mode is read-only.
+            NotFound: Nothing exists at *path*, and *read_only* is true. Or the folder of *path*
+                does not exist.
             NotAStore: The file is something else.
             StoreDamaged: The store cannot be read.
             StoreTooNew: A newer alveus made the store.
@@ -243,7 +251,7 @@ class SqliteFile(SqlDatabase):
 
     @property
     def last_errno(self) -> int:
-        """The system's error number of SQLite's last failed write. 0 means none."""
+        """The system's error number of SQLite's last failed write; 0 if no write failed."""
         writer = self._writer  # None if another thread closed this handle
         with suppress(apsw.Error):
             return 0 if writer is None else writer.system_errno
@@ -263,7 +271,7 @@ class SqliteFile(SqlDatabase):
         return self._connections.writer
 
     def check_open(self) -> None:
-        """Raise if the handle was closed, or if a forked child inherited it."""
+        """Raise if this handle was closed, or if this process inherited the handle by a fork."""
         FORKS.check_process()
         if self._connections.state != "open":
             self._refuse_use()
@@ -308,7 +316,10 @@ class SqliteFile(SqlDatabase):
         locks.note_log(self.folder, self._path)
 
     def _join_readers(self, db: SqliteConnection) -> None:
-        """Guard the log of a file that is only read, unless it is at rest, as a backup is."""
+        """Guard the log of a file that was opened read-only.
+
+        A file that is not in WAL mode, such as a backup, has no log and is read as a file at rest.
+        """
         if db.pragma("journal_mode") != "wal":
             self.is_immutable, db.at_rest = True, contents(self._path)
             return
@@ -320,7 +331,10 @@ class SqliteFile(SqlDatabase):
         return Borrowed(self)
 
     def lend(self) -> SqliteConnection:
-        """Return a connection that only reads, inside the gate; `take_back` takes it back."""
+        """Return a connection that only reads. The caller gives it back to `take_back`.
+
+        The caller must be inside the fork gate, `FORKS`.
+        """
         if self._connections.state != "open":
             self.check_open()
         if self.is_immutable:
@@ -331,7 +345,10 @@ class SqliteFile(SqlDatabase):
             return connect(self._path, read_only=True)
 
     def _lend_at_rest(self) -> SqliteConnection:
-        """Return a connection to a file at rest, to which other processes may have written."""
+        """Return a connection to a file at rest that reads its present contents.
+
+        Other processes may have written to the file since the last call.
+        """
         found = contents_at_rest(self._path)
         while self._readers:
             db = self._readers.pop()
@@ -363,14 +380,14 @@ class SqliteFile(SqlDatabase):
             raise StoreBusy(f"{self._path} was written to while it was read; try again")
 
     def is_at_path(self) -> bool:
-        """Return whether the file is open, and still at its path, as its log is."""
+        """Return whether the file is open, and the file and its log are still at their paths."""
         if self._state != "open" or identity(self._location) != self._identity:
             return False
         return self._read_only or identity(self._log_location) == self._connections.log_identity
 
     def _check_files(self) -> None:
-        """Raise if the handle was closed, or if the file is no longer at its path."""
-        connections = self._connections  # a closed handle has others
+        """Raise if the handle was closed, or if the file or its log is no longer at its path."""
+        connections = self._connections  # closing the handle replaces them
         if connections.state != "open":
             self._refuse_use()
         if identity(self._location) != self._identity:
@@ -390,7 +407,7 @@ class SqliteFile(SqlDatabase):
         return self._log_mover
 
     def _writable(self) -> tuple[SqliteConnection, WriteLock]:
-        """Return the writer and its write lock."""
+        """Return the writer and its write lock. Raise if the store is closed or read-only."""
         connections = self._connections
         self.check_open()
         writer = connections.writer
@@ -403,7 +420,7 @@ class SqliteFile(SqlDatabase):
         if cache is not None:
             return Transaction(db, cache, self._owners).begun()
         tx = self._last_transaction
-        if tx is None or tx.cache is not self._cache:  # a failure replaces it by another one
+        if tx is None or tx.cache is not self._cache:  # a failure replaces the cache
             tx = self._last_transaction = Transaction(db, self._cache, self._owners)
         return tx.begun()
 
@@ -423,7 +440,7 @@ class SqliteFile(SqlDatabase):
         group: Sequence[CommitTicket],
         answers_of: Callable[[Transaction, Sequence[CommitTicket]], Sequence[object]],
     ) -> Sequence[object]:
-        """Do the work of a group in one transaction.
+        """Do the work of a group of tickets in one transaction. Return the answers.
 
         Raises:
             _GroupRefused: A ticket is refused; nothing was done.
@@ -521,7 +538,10 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def _between_commits(self) -> Generator[SqliteConnection]:
-        """Lend the writer outside a transaction while no other process writes; by `call_within`."""
+        """Lend the writer outside a transaction while no other process writes.
+
+        Enter this only by `call_within`.
+        """
         yield from self._locked(self._given)
 
     def _given(self, writer: SqliteConnection) -> Generator[SqliteConnection]:
@@ -534,12 +554,14 @@ class SqliteFile(SqlDatabase):
 
     @contextmanager
     def _alone(self) -> Generator[SqliteConnection]:
-        """Lend the writer outside a transaction, by `call_within`, as the only user of the store.
+        """Lend the writer outside a transaction, as the only user of the store.
 
-        SQLite makes sure: it leaves WAL mode only for the last user.
+        Enter this only by `call_within`. SQLite makes sure that there is no other user: it leaves
+        WAL mode only for the last user.
         """
         self._refuse_handles()
-        yield from self._locked(partial(self._given_alone, self._connections))  # now: the file's
+        # Closing this handle replaces its connections, so they are looked up now.
+        yield from self._locked(partial(self._given_alone, self._connections))
 
     def _refuse_handles(self) -> None:
         """Raise if this file has other handles."""
@@ -564,16 +586,19 @@ class SqliteFile(SqlDatabase):
             self._guard_log(connections, writer)
 
     def _add_checksums(self, writer: SqliteConnection) -> bool:
-        """Add checksums to a file that no other process has open. Return whether it had none."""
+        """Add checksums to a file that no other process has open. Return whether it got them."""
         writer.execute("PRAGMA journal_mode = WAL")
         return checksums.add(writer)
 
     def _care_unless_hindered(self, writer: SqliteConnection, pages: int) -> None:
-        """Call `_care`; after an error the commit before stands, and the next one tries again."""
+        """Call `_care`. After an error, the commit before stands, and the next commit tries again.
+
+        Only a page that does not match its checksum raises.
+        """
         try:
             self._care(writer, pages)
         except _HINDRANCES as error:
-            self._cache = WriterCache()  # some of it may have been done
+            self._cache = WriterCache()  # some of the work may have been done
             if writer.in_transaction:
                 writer.execute("ROLLBACK")
             if checksums.is_mismatch(error):
@@ -591,7 +616,7 @@ class SqliteFile(SqlDatabase):
         with writer:
             maintenance.give_back(writer, pages=maintenance.IN_PASSING, spare=maintenance.SPARE)
         self._cache.nodes.clear()
-        writer.log_pages()  # of the pages that the sweep committed
+        writer.log_pages()  # forget the pages that the sweep committed
         if pages <= MOVED_BESIDE * CHECKPOINT_PAGES and self._mover.begin(
             pages, few=CHECKPOINT_PAGES // FEW, is_at_path=self.is_at_path
         ):
@@ -607,7 +632,10 @@ class SqliteFile(SqlDatabase):
                 self._mover.moved(all_of=all_of, pages=moved)
 
     def close(self) -> None:
-        """Flush touches, close all connections and release all locks; safe to call twice."""
+        """Write the access times, close all connections and release all locks.
+
+        A second call does nothing.
+        """
         if self._state != "open":
             return
         if self._writer is not None and self._touch_times:
@@ -643,7 +671,7 @@ class SqliteFile(SqlDatabase):
             call_within(self._mover.moving(), partial(_empty_log, writer))
 
     def dismiss(self, owners: set[str]) -> None:
-        """Make *owners* count as dead, and remove them from the set, without waiting."""
+        """Make *owners* count as dead, without waiting, and empty the set *owners*."""
         while owners and self._owners is not None:
             self._owners.dismiss(owners.pop())
 
@@ -661,9 +689,10 @@ class SqliteFile(SqlDatabase):
             self._owners.abandon()
 
     def forked(self, *, quiet: bool) -> None:
-        """In a forked child: drop the parent's connections and locks without touching them.
+        """In a forked child, drop the inherited connections and locks.
 
-        SQLite would take the locks of an inherited connection for the child's.
+        SQLite would take the locks of an inherited connection for the child's. The connections are
+        closed if *quiet*; otherwise they stay open for ever.
         """
         if self._state != "open":
             return
@@ -730,7 +759,7 @@ def folder_of(path: Path) -> Path:
 
 
 class _GroupRefused(Exception):
-    """One ticket of a group that ran in one transaction is refused."""
+    """Raised if one ticket is refused in a group whose tickets share a transaction."""
 
 
 def _refuse_other(path: Path) -> None:

@@ -4,14 +4,14 @@ Beside ``app.db`` alveus keeps a folder ``app.db.alveus`` with ``lock`` and ``tu
 ``moving`` (who moves the log), ``owners/`` (who is alive), ``log`` (to which database the log
 belongs) and ``index/``, which can be deleted.
 
-SQLite's locks belong to the process, and end when *any* descriptor of the file is closed in it,
-such as by ``shutil.copy`` or by Python's ``sqlite3``. Another process could then delete the
-write-ahead log that this one writes. So `FileGuard` holds locks on the same bytes, which belong to
-descriptors that only this module closes.
+SQLite's locks belong to the process, and end when the process closes *any* descriptor of the file,
+such as in ``shutil.copy`` or in Python's ``sqlite3``. Another process could then delete the
+write-ahead log that this process writes. So `FileGuard` holds more locks on the same bytes. These
+locks belong to descriptors that only this module closes.
 
 SQLite applies the log that it finds at a path to any database there. If another file was moved to
-that path and the process that wrote the log was killed, the pages of both would be mixed: so the
-note ``log``.
+that path and the process that wrote the log was killed, the pages of both would be mixed. The note
+``log`` prevents this.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ _SHARED: Final = (0x40000002, 510)
 """The bytes of a database that SQLite locks: shared by all users, exclusively by the last one."""
 
 _IN_USE: Final = (128, 1)
-"""The byte of the -shm file that every process locks that has the log open."""
+"""The byte of the -shm file that is locked by every process that has the log open."""
 
 Identity: TypeAlias = tuple[int, int]
 """The identity of a file: its device, and its inode number."""
 
 _SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
-"""The command for locks of an open file description. None means that the system has none."""
+"""The command for locks of an open file description, or None if the system has no such locks."""
 
 
 class FileGuard:
@@ -55,7 +55,7 @@ class FileGuard:
         FORKS.register(self)
 
     def lock(self) -> None:
-        """Take the locks; SQLite has the database and its log open.
+        """Take the locks. Call this while SQLite has the database and its log open.
 
         Raises:
             StoreBusy: Another program has locked the whole database.
@@ -84,7 +84,7 @@ class FileGuard:
                 self._log = os.open(shm, os.O_RDONLY | os.O_CLOEXEC)
 
     def unlock(self) -> bool:
-        """Release the locks if only one user is left here. Return whether they were released.
+        """Release the locks if this process has only one user. Return whether they were released.
 
         SQLite can then check whether it is the last user of the file.
         """
@@ -97,7 +97,7 @@ class FileGuard:
         return True
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`. The locks are the parent's, and stay as long as the parent has them."""
+        """See `Inherited`. The parent keeps its locks, though the child closes the descriptors."""
         del quiet
         if _guards.get(self.key) is self:
             del _guards[self.key]
@@ -128,7 +128,7 @@ def join_guard(path: Path, user: object) -> FileGuard:
 
 
 def leave_guard(user: object) -> None:
-    """Leave the guard that *user* joined, if any; all connections of *user* are closed."""
+    """Leave the guard that *user* joined, if any. Close all connections of *user* before."""
     with _mutex:
         for guard in [one for one in _guards.values() if user in one.users]:
             guard.users.discard(user)
@@ -201,7 +201,7 @@ def create_private(path: Path) -> None:
 
 
 class WriteLock:
-    """One writer at a time, among threads and processes; waiting is bounded and in turn.
+    """Lets one thread of all processes write at a time. Waiting is bounded, and goes in turn.
 
     With polling alone, a lock would nearly always go to the process that just released it. So the
     first waiting process takes a second lock, `turn`, and keeps it while polling.
@@ -229,7 +229,7 @@ class WriteLock:
         try:
             self._take_all()
         except BaseException:
-            # No call of ours: at the end of the stack (RecursionError) it would not be made.
+            # No function of ours is called: after a RecursionError, the call would fail too.
             if is_owned(self._mutex):
                 try:
                     if not self._closed:
@@ -243,7 +243,7 @@ class WriteLock:
         began = time.monotonic()
         if not self._mutex.acquire(timeout=self._wait_s):
             raise StoreBusy(f"another thread has been writing for {self._wait_s:g} s; try again")
-        if self._closed:  # while this thread waited; the numbers may be other files by now
+        if self._closed:  # while this thread waited: the descriptors may be of other files
             raise StoreClosed(_CLOSED)
         try:
             deadline = began + self._wait_s
@@ -254,7 +254,7 @@ class WriteLock:
                 fcntl.flock(self._turn, fcntl.LOCK_UN)
             os.pwrite(self._lock, self._name, 0)
         except OSError:
-            if self._closed:  # by the end of the last handle, which never waits
+            if self._closed:  # by the collection of the last handle, which never waits
                 raise StoreClosed(_CLOSED) from None
             raise
 
@@ -286,7 +286,7 @@ class WriteLock:
             self.abandon()
 
     def abandon(self) -> None:
-        """Close the descriptors in a forked child, even if a thread of the parent has the lock."""
+        """Close the descriptors at once, even if a thread has the lock, as in a forked child."""
         self._closed = True
         self._close()
 
@@ -311,7 +311,7 @@ class Owners:
         self._mine: dict[str, int] = {}
 
     def enlist(self, owner: str) -> None:
-        """Make *owner* count as alive until it is dismissed or this process ends."""
+        """Make *owner* count as alive until *owner* is dismissed or this process ends."""
         if owner in self._mine:
             return
         self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -369,7 +369,7 @@ class Owners:
 
 
 def drop_locks(folder: Path) -> None:
-    """In a forked child: close the parent's locks on all files of the folder.
+    """In a forked child, close the inherited descriptors of locked files in *folder*.
 
     The descriptor numbers stay in use, so that no object with an old number reaches another file.
     """
@@ -385,7 +385,9 @@ def drop_locks(folder: Path) -> None:
 
 
 def private_folder(path: Path, database: Path) -> Path:
-    """Return the folder beside the database, for its owner only.
+    """Make the folder *path* beside the database unless it exists, and return *path*.
+
+    Only the folder's owner may use the folder.
 
     Raises:
         StoreReadOnly: The folder cannot be made.
@@ -402,7 +404,7 @@ def private_folder(path: Path, database: Path) -> Path:
 
 
 LOG_NOTE = "log"
-"""The note, in the folder beside the database: the identities of the database and of its log."""
+"""The file, in the folder beside the database, with the identities of the database and its log."""
 
 
 def identity(path: str | Path) -> Identity | None:
@@ -415,7 +417,10 @@ def identity(path: str | Path) -> Identity | None:
 
 
 def note_log(folder: Path, path: Path) -> None:
-    """Note that the log beside *path* belongs to the database there; ignore a full disk."""
+    """Note that the log beside *path* belongs to the database at *path*.
+
+    An error, such as a full disk, is ignored.
+    """
     database, log = identity(path), identity(f"{path}-wal")
     if database is None or log is None or _noted(folder) == (database, log):
         return
@@ -429,7 +434,7 @@ def note_log(folder: Path, path: Path) -> None:
 
 
 def forget_log(folder: Path, path: Path) -> None:
-    """Delete the note if the log is gone."""
+    """Delete the note `LOG_NOTE` if the log beside *path* no longer exists."""
     if identity(f"{path}-wal") is None:
         with suppress(OSError):
             (folder / LOG_NOTE).unlink()

@@ -28,7 +28,7 @@ from alveus.store.sqlite.connection import connect
 from alveus.values.forks import FORKS, BackgroundThread, HandleLock, began
 
 NAME = "moving"
-"""The file that is locked, in the folder beside the database."""
+"""The name of the file that is locked, in the folder beside the database."""
 
 
 class LogMover:
@@ -46,7 +46,11 @@ class LogMover:
 
     @contextmanager
     def moving(self) -> Generator[bool]:
-        """Yield True if no other thread or process moves the log during the block."""
+        """Yield whether this thread may move the log during the block.
+
+        Yield True if no other thread or process moves the log, and False if another process does,
+        or if this object was closed.
+        """
         with self._turn:
             if self._lock < 0:
                 yield False
@@ -55,7 +59,7 @@ class LogMover:
                 yield try_lock(self._lock)
             finally:
                 try:
-                    # By name: a child of this process may have it too.
+                    # Explicitly: a child of this process may have the same lock.
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
                 except BaseException:  # an interrupt
                     fcntl.flock(self._lock, fcntl.LOCK_UN)
@@ -67,7 +71,10 @@ class LogMover:
             self.abandon()
 
     def collect(self) -> None:
-        """Close at once; if the thread is moving the log, it closes the descriptor at its end."""
+        """Close without waiting. While a thread moves the log, do nothing.
+
+        The descriptor is then closed with this object, which nothing keeps after the thread ended.
+        """
         if self._turn.acquire(blocking=False):
             try:
                 self.abandon()
@@ -75,7 +82,7 @@ class LogMover:
                 self._turn.release()
 
     def abandon(self) -> None:
-        """Close the descriptor in a forked child, in which the thread does not run."""
+        """Close the descriptor without waiting, as in a forked child, where no thread runs."""
         self._lock = -1
         self._close()
 
@@ -87,8 +94,8 @@ class LogMover:
     def begin(self, pages: int, *, few: int, is_at_path: Callable[[], bool]) -> bool:
         """Start a thread that moves a log of *pages* pages. Return whether it started.
 
-        It does not start if at most *few* pages have come since the last start, or if the system
-        gives no thread.
+        No thread starts if at most *few* pages have come since the last start, or if the system
+        can give no thread.
 
         Args:
             is_at_path: Returns whether the file is open, and still at its path.
@@ -106,7 +113,7 @@ class LogMover:
         return False
 
     def moved(self, *, all_of: int, pages: int) -> None:
-        """Record that another thread or process moved *pages* pages of a log of *all_of*."""
+        """Record that the writer itself moved *pages* of the *all_of* pages of the log."""
         self._tried = 0 if pages == all_of else all_of
 
     def wait(self) -> None:

@@ -35,7 +35,7 @@ from alveus.store.sqlite.log_mover import LogMover
 from alveus.values.forks import call_within
 
 IN_PASSING = 500
-"""Pages that a writer returns to the disk when it moves the log into the main file: some 10 ms."""
+"""The most pages that a writer returns to the disk when it moves the log; this takes some 10 ms."""
 
 SPARE = 0.25
 """The share of a file that may stay free before pages are returned automatically."""
@@ -61,7 +61,8 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
     """Return up to *pages* free pages to the disk, inside a transaction. Return their bytes.
 
     Args:
-        spare: Share of the file that may stay free; above 0, so may `MIN_FREE_PAGES` pages.
+        spare: Share of the file that may stay free. If it is not 0, `MIN_FREE_PAGES` pages always
+            may.
     """
     free = db.pragma("freelist_count")
     if spare:
@@ -74,10 +75,13 @@ def give_back(db: SqliteConnection, *, pages: int, spare: float = 0.0) -> int:
 
 
 def shrink(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, bool]:
-    """Return up to *limit* bytes to the disk. Return their number, and whether none are left.
+    """Return up to *limit* bytes to the disk. Return their number, and whether none can follow.
 
-    Unless pages may stay free, also delete lines of the change log that take longer to read than
-    all items.
+    If *keep_free* is 0, first delete old lines of the change log: only two lines for each item, and
+    at least `FEW_LINES`, are kept. More lines take longer to read than the items.
+
+    Args:
+        keep_free: Share of the file that may stay free.
     """
     if not keep_free:
         query(db, _TRIM_CHANGES, FEW_LINES)
@@ -87,7 +91,7 @@ def shrink(db: SqliteConnection, *, limit: int, keep_free: float) -> tuple[int, 
 
 
 def shrink_files(db: SqliteConnection, *, path: Path, mover: LogMover, folder: Path) -> None:
-    """Empty the log, and delete side files of sets that are gone, or too small to need one."""
+    """Empty the log, and delete index files of sets that are deleted or too small to need one."""
     empty_log(db, path, mover)
     files = {int(file.stem) for file in (folder / "index").glob("*.seg")}
     sql = "SELECT id FROM memory_set WHERE id IN (SELECT value FROM carray(?)) AND items >= ?"
@@ -105,7 +109,7 @@ _FIRST_READ_LOCK, _LAST_READ_LOCK, _OPEN_LOCK = 123, 127, 128
 """Bytes of the -shm file that SQLite locks: by readers, and by processes with the file open."""
 
 SMALL = 10_000
-"""Sets with fewer items are served from RAM: the index seals sets of twice as many."""
+"""A set with fewer items needs no file of the index, which makes files for twice as many items."""
 
 LOCKS = Path("/proc/locks")
 
@@ -120,7 +124,7 @@ environment variable SQLITE_TMPDIR).
 def rewrite_erased(
     db: SqliteConnection, unfinished: Sequence[StoredReceipt]
 ) -> list[StoredReceipt]:
-    """Rewrite the whole database if it still holds erased data. Return the receipts.
+    """Rewrite the whole database if it still holds erased data. Return the updated receipts.
 
     The caller holds the write lock, and no transaction is open.
     """
@@ -148,7 +152,10 @@ def vacuum(db: SqliteConnection) -> None:
 
 
 def empty_log(db: SqliteConnection, path: Path, mover: LogMover) -> list[str]:
-    """Move the whole log into the database, and truncate it. Return the hindrances, in words."""
+    """Move the whole log into the database, and truncate the log.
+
+    Return descriptions of what prevented this; the list is empty if nothing did.
+    """
     checksums.head(db)
     deadline = time.monotonic() + READERS_MS / 1000
     db.set_busy_timeout(READERS_MS)
@@ -178,13 +185,13 @@ def _emptied(db: SqliteConnection, is_alone: bool) -> bool:  # noqa: FBT001 - of
 
 
 def readers(path: Path) -> list[str]:
-    """Return the processes that read an old state, in words, as far as the system reports them."""
+    """Return a text for each process that reads the store, as far as the system reports them."""
     found = _lockers(path, _FIRST_READ_LOCK, _LAST_READ_LOCK)
     return [f"{_named(process)} reads the store" for process in found]
 
 
 def other_processes(path: Path) -> list[int]:
-    """Return the other processes that have the store open, as far as the system reports them."""
+    """Return the ids of other processes with the store open, as far as the system reports them."""
     return [process for process in _lockers(path, _OPEN_LOCK, _OPEN_LOCK) if process != os.getpid()]
 
 
@@ -198,7 +205,7 @@ def _lockers(path: Path, start: int, end: int) -> list[int]:
 
 
 def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
-    """Yield (process, first byte, last byte) of locks on the -shm file."""
+    """Yield (process, first byte, last byte) for each lock on the -shm file."""
     with suppress(OSError):
         shm = Path(f"{path}-shm").stat()
         device = f"{os.major(shm.st_dev):02x}:{os.minor(shm.st_dev):02x}:{shm.st_ino}"
@@ -207,16 +214,16 @@ def _locks(path: Path) -> Iterator[tuple[int, int, int]]:
             if device in words:
                 at = words.index(device)
                 low, high = words[at + 1 : at + 3]
-                if int(words[at - 1]) > 0:  # else it belongs to another container
+                if int(words[at - 1]) > 0:  # else a process of another container has it
                     yield int(words[at - 1]), int(low), (1 << 62) if high == "EOF" else int(high)
 
 
 def clear_files(folder: Path, sets: Collection[int]) -> list[int]:
-    """Delete the sealed files of *sets*, durably. Return the sets that a process is sealing now.
+    """Delete the sealed index files of *sets*, durably. Return the sets that are being sealed now.
 
-    A process that seals a set locks a file beside it, reads the set, checks for deletions since,
-    and keeps the lock until the sealed file is at its path. So once the lock was free, no new file
-    contains data that were erased before.
+    A process that seals a set locks a file beside the sealed file, reads the set, checks for
+    deletions since, and keeps the lock until the sealed file is at its path. So once the lock was
+    free, no new file contains data that were erased before.
     """
     busy = [number for number in sorted(sets) if not _cleared(folder, number)]
     if folder.exists():
@@ -230,7 +237,7 @@ def _cleared(folder: Path, number: int) -> bool:
         descriptor = os.open(beside, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         (folder / f"{number}.seg").unlink(missing_ok=True)
-        # A sealing that began in between reads the present rows.
+        # A process that began to seal the set since reads the present rows.
         return True
     try:
         is_free = try_lock(descriptor)
@@ -248,7 +255,7 @@ _ERASED = "SELECT EXISTS (SELECT 1 FROM receipt WHERE state = 0)"
 
 
 def file_stats(db: SqliteConnection, path: Path) -> StoreStats:
-    """Return figures of the store."""
+    """Return the statistics of the store, with the sizes of its files."""
     return replace(
         ledger.table_stats(db),
         file_bytes=size_of(path),
@@ -269,7 +276,7 @@ def size_of(path: Path) -> int:
 
 
 def backup(db: SqliteConnection, target: Path) -> None:
-    """Copy the current store, without erased data; the copy appears whole, or not at all."""
+    """Copy the current store, without erased data, to *target*, atomically."""
     if not target.parent.is_dir():
         raise NotFound(f"{target.parent}: there is no such folder; make it first")
     with part_of(target) as part:
@@ -295,16 +302,16 @@ def backup(db: SqliteConnection, target: Path) -> None:
 def restore(db: SqliteConnection, source: Path, *, side_files: Path) -> None:
     """Replace the contents of an open store, damaged pages too, by a backup, in one transaction.
 
-    Side files of the old contents are deleted durably before: the change log of the backup may have
-    the same lines, and a kill may come at any moment.
+    Side files of the old contents are deleted durably before. After a kill they could seem to match
+    the new contents, because the change log of the backup may have the same line numbers.
 
     Raises:
         NotFound, NotAStore, StoreTooNew, StoreDamaged: See `opened_backup`.
     """
     with opened_backup(source) as copy:
         drop_side_files(side_files)
-        # Pages of a file without checksums are to be written only after its head, which comes
-        # first unless some leave the cache before: the VFS would write checksums into them.
+        # The VFS writes checksums into pages until it has seen a head that reserves no bytes for
+        # them. The head is written first, unless other pages leave the cache before.
         db.pragma("cache_spill", checksums.are_kept(db) == checksums.are_kept(copy))
         try:
             with checksums.unverified(db), db.backup("main", copy, "main") as work:
@@ -320,7 +327,7 @@ def opened_backup(source: Path) -> Generator[SqliteConnection]:
 
     Raises:
         NotFound: The backup does not exist.
-        NotAStore: The file is something else, or empty, such as a copy on a full disk.
+        NotAStore: The file is something else, or empty, such as a copy made on a full disk.
         StoreTooNew: A newer alveus made the backup.
         StoreDamaged: The backup cannot be read, now or in the block.
     """
@@ -355,7 +362,7 @@ def drop_side_files(folder: Path) -> None:
     """Delete the side files made from a store's contents, durably."""
     refuse_closed(folder)
     if folder.exists():
-        import shutil  # takes long to import, and is needed here alone
+        import shutil  # takes long to import, and is needed only here
 
         shutil.rmtree(folder)
         sync_folder(folder.parent)

@@ -22,7 +22,7 @@ SCHEMA = 1
 WHOLE = Path(__file__).with_name("schema.sql")
 """The script of the newest schema.
 
-Importing `importlib.resources` takes longer than opening a file.
+It is found by its path, because importing `importlib.resources` takes longer than opening a file.
 """
 
 MIGRATIONS = Path(__file__).with_name("migrations")
@@ -30,12 +30,13 @@ MIGRATIONS = Path(__file__).with_name("migrations")
 
 
 def check(connection: apsw.Connection, path: Path) -> int:
-    """Return the schema number of an open file. 0 means an empty file.
+    """Return the schema number of an open file, or 0 if the file is empty.
 
     Raises:
-        NotAStore: The file is another SQLite file.
-        StoreDamaged: Its head is wrong.
-        StoreTooNew: Its schema is newer than `SCHEMA`.
+        NotAStore: The file is an SQLite file, but not a store.
+        StoreDamaged: The head of the file is wrong, or the end of the file is missing.
+        StoreTooNew: The schema of the file is newer than `SCHEMA`.
+        Unsupported: See `checksums.check`.
     """
     try:
         found = connection.pragma("user_version")

@@ -1,8 +1,8 @@
 """The store on one SQLite file, and the maintenance of the file.
 
 All memories of this process that open a file in the same way share one open file, with its
-connections, locks, queue of commits and cached rows: `SharedStore.open`. The lease owners that a
-handle made count as alive until the handle is closed.
+connections, locks, queue of commits and cached rows. `SharedStore.open` returns a handle of the
+open file. The lease owners that a handle enlisted count as alive until the handle is closed.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
     @property
     def open_elsewhere(self) -> list[int]:
-        """Other processes that have the store open, as far as the system reports them."""
+        """The ids of other processes with the store open, as far as the system reports them."""
         return maintenance.other_processes(self._path)
 
     @explaining
@@ -90,10 +90,10 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
     @classmethod
     @translated
     def check_backup(cls, source: Path, *, whole: bool = False) -> None:
-        """Raise the errors of `restore` if the head of *source* is no backup's.
+        """Raise the error that `restore` would raise for *source*, as far as its head shows it.
 
         Args:
-            whole: Also check each page.
+            whole: Also verify the checksum of each page.
         """
         source = Path(os.path.realpath(source))
         with maintenance.opened_backup(source) as copy:
@@ -107,7 +107,8 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
 
         Raises:
             NotFound: The backup does not exist.
-            NotAStore, StoreTooNew: The file is something else, or empty; or a newer alveus made it.
+            NotAStore: The file is something else, or empty.
+            StoreTooNew: A newer alveus made the backup.
             StoreDamaged: The backup cannot be read.
             StoreBusy: Another memory or process has the store open.
         """
@@ -161,7 +162,10 @@ class SqliteStore(SqlLedger, SqlFinder, SqlLanes, SqliteFile):
             return checking.problems(db, deep=deep)
 
     def damage(self) -> str | None:
-        """Return the first problem in the structure of the file, or None."""
+        """Return the first problem that `checking.problems` finds.
+
+        Return None if there is no problem, or if this handle is closed.
+        """
         if self._state != "open":
             return None
         with self.reader() as db:
@@ -192,7 +196,7 @@ class OpenFile:
         self._common: weakref.WeakValueDictionary[Hashable, object] = weakref.WeakValueDictionary()
 
     def common(self, key: Hashable, made: T) -> T:
-        """Return the object that the handles share under *key*; *made*, if there is none yet."""
+        """Return the object that the handles share under *key*. If there is none, share *made*."""
         with _mutex:
             found = self._common.setdefault(key, made)
         assert isinstance(found, type(made))  # noqa: S101 - a key stands for one kind
@@ -204,14 +208,14 @@ class OpenFile:
             self.users += 1
 
     def release(self) -> None:
-        """Close the file if this was the last handle."""
+        """Count one handle less. Close the file if no handle is left."""
         if self._left():
             self.store.close()
 
     def collected(self, owners: set[str]) -> None:
         """Release the file for a handle that was never closed, without a commit or waiting.
 
-        The lease owners *owners* of the handle are dead now.
+        The lease owners *owners*, which the handle enlisted, count as dead from then on.
         """
         if self._left():
             self.store.collect()
@@ -293,7 +297,8 @@ class SharedStore(SqliteStore):
         """Return the object that the handles of the file share under *key*.
 
         Args:
-            make: Makes the object, from a store that is open as long as any of the handles is.
+            make: Makes the object, which is dropped if another one is shared already. Its argument
+                is a store that stays open as long as any of the handles.
         """
         return self._file.common(key, make(self._file.store))
 
@@ -319,7 +324,7 @@ class SharedStore(SqliteStore):
 
     @contextmanager
     def _enlisting(self, owner: str | None) -> Generator[None]:
-        """Record, for a block, an owner that counts as alive at most until this handle closes."""
+        """Run a block that may enlist *owner*, who counts as dead once this handle is closed."""
         if owner is not None:
             self._my_owners.add(owner)
         try:
