@@ -1,8 +1,8 @@
-"""The stored form of a value: wire text, or packed if the value contains many bytes.
+"""The stored form of a value: its wire text, or a packed form if the value contains many bytes.
 
-Wire text has bytes in base64, which is a third larger. The packed form is: the number of this form,
-the length of the text, the text with the length of each bytes value instead of its base64, and then
-all the bytes. `restored(packed(text))` equals *text*, for every text.
+Wire text contains bytes values in base64, which makes them a third larger. The packed form consists
+of the number of the form, the length of the text, the text with the length of each bytes value
+instead of its base64, and all bytes. `restored(packed(text))` equals *text*, for every text.
 """
 
 from __future__ import annotations
@@ -15,18 +15,21 @@ from typing import Any, overload
 from alveus.errors import StoreDamaged
 
 MIN_PACKED_BYTES = 64
-"""The total number of bytes from which a value is packed."""
+"""A value is packed if its bytes values have at least this many bytes in total."""
 
 _FORM = 1
-"""The first byte of packed values. No text begins with it: neither JSON nor an empty one."""
+"""The first byte of a packed value. No stored text begins with this byte, as texts are JSON."""
 
 _FORMS = tuple(bytes([form]) for form in range(32) if form not in b"\t\n\r")
-"""The first bytes of packed values, of this form and later ones."""
+"""The first bytes that packed values may have: those of `_FORM`, and of forms added later."""
 
 _HEAD = struct.Struct(">BI")
 
 _FIELD = '{"$bytes":"'
-"""Begins each bytes value, and nothing else: quotes inside a JSON text are escaped."""
+"""The beginning of each bytes value in wire text.
+
+Nothing else in wire text contains it, as quotes inside a JSON text are escaped.
+"""
 
 _FIELD_BYTES = _FIELD.encode()
 
@@ -34,7 +37,7 @@ _PLACEHOLDER = re.compile(rf"{re.escape(_FIELD)}(\d{{1,10}})")
 
 
 class Packed(str):
-    """A wire text that is kept as it is, in a column that also holds packed values."""
+    """A wire text that is stored unchanged, in a column that also holds packed values."""
 
     __slots__ = ()
 
@@ -44,7 +47,7 @@ def packed(text: str) -> Packed | bytes: ...
 @overload
 def packed(text: str | None) -> Packed | bytes | None: ...
 def packed(text: str | None) -> Packed | bytes | None:
-    """Return the stored form of a wire text; equal texts have equal forms."""
+    """Return the stored form of a wire text, or None for None. Equal texts have equal forms."""
     if text is None:
         return None
     if _FIELD not in text:
@@ -69,12 +72,16 @@ def packed(text: str | None) -> Packed | bytes | None:
 
 
 def packed_bytes(raw: bytes) -> bytes:
-    """Return the packed form of the wire text of *raw*, which has `MIN_PACKED_BYTES` or more."""
+    """Return the packed form of a value that is *raw* alone.
+
+    Args:
+        raw: At least `MIN_PACKED_BYTES` bytes.
+    """
     return _bytes_head(len(raw)) + raw
 
 
 def bytes_alone(stored: Any) -> bytes | None:  # noqa: ANN401 - a column
-    """Return the bytes that `packed_bytes` made *stored* from; None for any other form."""
+    """Return the bytes from which `packed_bytes` made *stored*, or None if it did not make it."""
     if type(stored) is not bytes or not stored.startswith(_FIELD_BYTES, _HEAD.size):
         return None
     end = stored.find(b"}", _HEAD.size) + 1
@@ -87,7 +94,7 @@ def _bytes_head(length: int) -> bytes:
 
 
 def _decoded(digits: str) -> bytes | None:
-    """Return the bytes of base64 *digits*, or None if *digits* are not valid."""
+    """Return the bytes that *digits* encode, or None if *digits* are not canonical base64."""
     try:
         raw = base64.b64decode(digits)
     except ValueError:
@@ -96,9 +103,9 @@ def _decoded(digits: str) -> bytes | None:
 
 
 def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
-    """Return the wire text that was passed to `packed`, or None for None.
+    """Return the wire text from which `packed` made *stored*, or None for None.
 
-    If an engine's column can only hold bytes, a text is stored in UTF-8.
+    A text may be stored as bytes in UTF-8, for an engine whose column can hold bytes only.
 
     Raises:
         StoreDamaged: *stored* is not a result of `packed`.
@@ -112,7 +119,10 @@ def restored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
 
 
 def as_stored(stored: Any) -> Any:  # noqa: ANN401 - a column, which may be NULL
-    """Return a stored value in the form that every engine accepts: a text, or bytes if packed."""
+    """Return *stored* in the form that every engine accepts: a `Packed` text, or packed bytes.
+
+    Returns None for None.
+    """
     if stored is None or isinstance(stored, Packed):
         return stored
     if isinstance(stored, bytes):

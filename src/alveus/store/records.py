@@ -26,25 +26,30 @@ MICROSECOND = timedelta(microseconds=1)
 MINUTE_US = 60_000_000
 
 CAPTION = "caption"
-"""The metadata field that search reads: the content of an image."""
+"""The name of the metadata field that search reads: it describes the content of an image."""
 
 _OFFSET = re.compile(r'\{"\$offset":(-?[0-9]{1,4})(,?)')
-"""The UTC offset of an item, in minutes, with which its metadata begin unless it is 0.
+"""Matches the UTC offset of an item, in minutes, at the start of its stored metadata.
 
-The wire form doubles a ``$`` at the start of a user's name.
+An offset of 0 is omitted. A user's metadata cannot match: the wire form doubles a ``$`` at the
+start of a field's name.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class RecordMaker:
-    """Makes item records; with vectors if the embedder is quick."""
+    """Makes the records of items, including their vectors if the embedder is instant."""
 
     embedder: Embedder
 
     def records(
         self, items: Sequence[tuple[str, Item]], *, now: int, zone: Zone = UTC_ZONE
     ) -> list[ItemRecord]:
-        """Return the records of (id, item) pairs; *zone* is that of items without a time.
+        """Return the records of (id, item) pairs.
+
+        Args:
+            now: The time of the call.
+            zone: The time zone of items that have neither a time nor a zone.
 
         Raises:
             InvalidInput: An item cannot be stored; the message names the wrong field.
@@ -64,9 +69,13 @@ class RecordMaker:
     def _of_texts(
         self, items: Sequence[tuple[str, Item]], now: int, here: int
     ) -> list[ItemRecord] | None:
-        """Return the records of plain texts, made together; *here* is the offset without a time.
+        """Return the records of plain text items, which are analysed together.
 
-        None means that an item has more fields than metadata, speaker and time.
+        Returns None if an item is not plain: for example, if it has more fields than an id,
+        metadata, speaker, role, session and time.
+
+        Args:
+            here: The UTC offset of items without a time, in minutes.
         """
         each, minute = [item for _, item in items], now // MINUTE_US
         columns, said = columns_of(each, ONLY_A_TEXT), None
@@ -111,7 +120,10 @@ class RecordMaker:
         # fmt: on
 
     def _vectors_of_texts(self, texts: Sequence[str]) -> Sequence[bytes | None]:
-        """Return the vectors of texts without captions. None means that the vectors come later."""
+        """Return the vectors of texts without captions.
+
+        The result has None for a text that is embedded later, and ``b""`` for a blank text.
+        """
         if not self.embedder.dimensions:
             return [b""] * len(texts)
         blank = [not text or text.isspace() for text in texts]
@@ -123,14 +135,14 @@ class RecordMaker:
         return [b"" if is_blank else next(new) for is_blank in blank]
 
     def vectors(self, records: Sequence[ItemRecord]) -> list[bytes]:
-        """Return the vectors of records, in the form that a store keeps."""
+        """Return the vectors of records, in the form that a store keeps them."""
         return self._embedded([text_to_embed(r.text or "", r.metadata) for r in records])
 
     def _embedded(self, texts: Sequence[str]) -> list[bytes]:
         return embed_quantised(self.embedder, texts) if texts else []
 
     def _parse(self, item_id: str, item: Item, now: int, here: int) -> ItemRecord:
-        """Return the record of an item, not embedded yet."""
+        """Return the record of an item without vectors."""
         value = checked(item.value)
         if item.texts is not None:
             item = with_one_text(item)
@@ -167,7 +179,10 @@ class RecordMaker:
 
 
 class _SaidTexts(NamedTuple):
-    """The fields of items that are texts, as lists. Texts and metadata are not checked."""
+    """The fields of plain text items, as a list for each field. Texts and metadata are unchecked.
+
+    A speaker, role, session, time or offset is None if the item has none.
+    """
 
     texts: list[Any]
     metadata: list[Any]
@@ -179,7 +194,10 @@ class _SaidTexts(NamedTuple):
 
 
 def _said_texts(items: list[Item]) -> _SaidTexts | None:
-    """Return the fields of plain text items. None means that an item needs the general way."""
+    """Return the fields of *items*, or None if an item is not plain, so that `_parse` must read it.
+
+    A plain item has no fields but those of `ONLY_SAID`, and its names are short and ASCII.
+    """
     columns = columns_of(items, ONLY_SAID)
     if columns is None:
         return None
@@ -189,7 +207,7 @@ def _said_texts(items: list[Item]) -> _SaidTexts | None:
             if not (
                 name is None or (type(name) is str and name.isascii() and 0 < len(name) <= MAX_NAME)
             ):
-                return None  # `checked_name` may refuse it
+                return None  # `checked_name` may refuse this name
     speakers: list[str | None] = of["speaker"]
     called = {speaker: role_of_speaker(speaker) for speaker in set(speakers)}
     return _SaidTexts(
@@ -204,7 +222,7 @@ def _said_texts(items: list[Item]) -> _SaidTexts | None:
 
 
 def _text(value: Value, given: object) -> str:
-    """Return the searchable text of an item: the text *given*, or the text of its value."""
+    """Return the searchable text of an item: *given*, or the text of *value* if *given* is None."""
     text = text_of(value) if given is None else checked(given, where="text")
     if text is not None and not isinstance(text, str):
         raise InvalidValue("text", f"must be a str, not {short_repr(text)}", hint="use str(text)")
@@ -233,7 +251,7 @@ def with_one_text(item: Item) -> Item:
 
 
 def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
-    """Return `until`, `expires`, `valid_from` and `valid_to` of a record."""
+    """Return the values of `until`, `expires`, `valid_from` and `valid_to` for a record."""
     until, expires, since, to = (
         None if moment is None else microseconds(moment, name)
         for name, moment in (
@@ -252,7 +270,7 @@ def _times(item: Item, time: int | None, now: int) -> tuple[int | None, ...]:
 
 
 def check_spans(time: int | None, until: int | None, since: int | None, to: int | None) -> None:
-    """Raise if a span of time ends before it begins."""
+    """Raise `InvalidInput` if *until* is before *time*, or *to* before *since*."""
     if time is not None and until is not None and until < time:
         raise InvalidInput("until must not be before time: it ends the span that time begins")
     if since is not None and to is not None and to < since:
@@ -260,39 +278,46 @@ def check_spans(time: int | None, until: int | None, since: int | None, to: int 
 
 
 def _offset_of_item(item: Item, now: int, here: int) -> int:
-    """Return the UTC offset of an item: of its zone, else of its time, else *here*."""
+    """Return the UTC offset of an item, in minutes.
+
+    This is the offset of its zone or, without a zone, of its time. Without either, it is *here*.
+    """
     if item.timezone is not None:
         return Zone.of(item.timezone).offset(moment(now) if item.time is None else item.time)
     return here if item.time is None else offset_of(item.time)
 
 
 def with_offset(metadata: str, minutes: int) -> str:
-    """Return metadata in wire form with a UTC offset added."""
+    """Return *metadata*, in wire form, with a UTC offset of *minutes* added."""
     if not minutes and not _OFFSET.match(metadata):
         return metadata
     return f'{{"$offset":{minutes}{"}" if metadata == "{}" else f",{metadata[1:]}"}'
 
 
 def offset_in(metadata: str) -> int:
-    """Return the UTC offset that metadata in wire form contain, in minutes."""
+    """Return the UTC offset, in minutes, that stored metadata contain; 0 if they contain none."""
     found = _OFFSET.match(metadata)
     return 0 if found is None else int(found[1])
 
 
 def without_offset(metadata: str) -> str:
-    """Return metadata in wire form without the UTC offset."""
+    """Return stored metadata in wire form without the UTC offset."""
     found = _OFFSET.match(metadata)
     return metadata if found is None else f"{{{metadata[found.end() :]}"
 
 
 def decoded_metadata(metadata: str) -> dict[str, Any]:
-    """Return metadata in wire form as the dict that a user passed."""
+    """Return the dict that a user passed as metadata from the stored metadata in wire form."""
     metadata = without_offset(metadata)
     return {} if metadata == "{}" else cast("dict[str, Any]", wire.decode(metadata))
 
 
 def local_moment(us: int, metadata: str) -> datetime:
-    """Return a time of an item, given in microseconds, with the UTC offset of the item."""
+    """Return the time *us*, in microseconds, as a datetime with the UTC offset of an item.
+
+    Args:
+        metadata: The stored metadata of the item, which contain its offset.
+    """
     minutes = offset_in(metadata)
     return moment(us).astimezone(fixed_zone(minutes)) if minutes else moment(us)
 
@@ -303,7 +328,7 @@ def said_at(stored: StoredItem) -> datetime:
 
 
 def _metadata(given: object) -> tuple[str, str | list[str] | None]:
-    """Return the wire form of metadata, and the captions in them. None means no captions."""
+    """Return the wire form of metadata, and their captions, or None if they have no captions."""
     if _is_empty(given):
         return "{}", None
     metadata = _plain(given)
@@ -324,7 +349,7 @@ def _plain(metadata: object) -> dict[str, Value]:
 
 
 def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
-    """Return the captions in an item's metadata, or None."""
+    """Return the captions in an item's metadata, or None if they have no captions."""
     caption = metadata.get(CAPTION)
     if isinstance(caption, str):
         return caption or None
@@ -336,7 +361,7 @@ def caption_of(metadata: dict[str, Value]) -> str | list[str] | None:
 def text_to_embed(text: str, metadata: str) -> str:
     """Return the text to embed: the item's text and its captions, without speaker and date.
 
-    Leaving the speaker out is worth 14 points of recall (LoCoMo, R@10).
+    Recall without the speaker is 14 points higher (LoCoMo, R@10).
     """
     if f'"{CAPTION}"' not in metadata:
         return text
@@ -348,14 +373,22 @@ def text_to_embed(text: str, metadata: str) -> str:
 
 
 def terms_of(text: str | None, time: int, speaker: str | None, metadata: str) -> words.TextTerms:
-    """Return the search terms of an item; *time* in microseconds, *metadata* in wire form."""
+    """Return the search terms of an item.
+
+    Args:
+        time: In microseconds.
+        metadata: In wire form.
+    """
     caption = caption_of(decoded_metadata(metadata))
     local = moment(time + offset_in(metadata) * MINUTE_US)  # in the local time of the item
     return words.analyse(text or "", local, speaker, caption)
 
 
 def read_at(record: ItemRecord, time: int) -> ItemRecord:
-    """Return a record with its time set to *time*, and its terms updated if the minute differs."""
+    """Return *record* with the terms that it has at *time*, the time of a commit.
+
+    Only a record without a time changes, if its terms were computed for another minute.
+    """
     minute = time // MINUTE_US
     if record.minute in (None, minute) or record.time is not None:
         return record
@@ -364,7 +397,7 @@ def read_at(record: ItemRecord, time: int) -> ItemRecord:
 
 
 def has_meaning(text: str, metadata: str) -> bool:
-    """Return whether an item has a caption, or a text of which `str.strip` leaves something."""
+    """Return whether an item has a caption, or a text that is not blank."""
     return bool(text_to_embed(text, metadata).strip())
 
 
@@ -378,15 +411,19 @@ _ROLES_OF_SPEAKERS = {
 
 
 def role_of_speaker(speaker: str | None) -> str | None:
-    """Return the role that a speaker's name stands for, in any case. None means another name."""
+    """Return the role that the speaker's name means, in upper or lower case.
+
+    Returns None if the name means no role, or if *speaker* is None.
+    """
     return None if speaker is None else _ROLES_OF_SPEAKERS.get(speaker.casefold())
 
 
 def check_item(item: Item, given: frozenset[str] | None = None) -> None:
-    """Raise `InvalidInput`, which names the wrong field, if no record can be made of an item.
+    """Raise `InvalidInput`, which names the wrong field, if an item cannot be stored.
 
     Args:
-        given: Names of the fields to check. None means all fields.
+        given: Names of the fields that a user set, or None for all fields. A missing text, and
+            importance, are only checked if they are among the names.
     """
     value = checked(item.value)
     item = with_one_text(item)
@@ -411,7 +448,7 @@ def _fraction(number: object) -> float:
 
 
 def item_of(stored: StoredItem) -> Item:
-    """Return the complete item of a stored version."""
+    """Return a stored version as a complete item."""
     record = stored.record
     text, metadata = record.text, record.metadata
     created = moment(stored.created)
@@ -449,7 +486,10 @@ def value_of(record: ItemRecord) -> Value:
 
 
 def request_json(item: Item) -> Value:
-    """Return an item as the caller wrote it, to compare a repeated request with the first one."""
+    """Return the fields of an item as the caller wrote them, as a storable value.
+
+    Repeated requests are compared in this form.
+    """
     plain: dict[str, Value] = {
         "value": checked(item.value),
         "metadata": {} if item.metadata is None else _plain(item.metadata),  # pyright: ignore[reportUnnecessaryComparison] - user input
@@ -467,7 +507,7 @@ def request_json(item: Item) -> Value:
 
 
 def filter_fields(stored: StoredItem) -> tuple[Mapping[str, Value], Mapping[str, Value]]:
-    """Return the fields that a filter reads of a stored version: metadata, and item fields."""
+    """Return the metadata and the item fields of a stored version, for `Filter.matches`."""
     record = stored.record
     item_fields: dict[str, Value] = {
         "$id": record.id,
@@ -486,7 +526,11 @@ ItemEdit: TypeAlias = Add | Replace | Retire
 
 
 def with_vectors(change: ItemChange, embedded_records: Mapping[int, ItemRecord]) -> ItemChange:
-    """Return *change* with the records replaced that now have vectors."""
+    """Return *change* with records that have vectors.
+
+    Args:
+        embedded_records: The records with vectors, by the `id()` of the record that each replaces.
+    """
     if isinstance(change, (Add, Replace)):
         return replace(change, record=embedded_records.get(id(change.record), change.record))
     if isinstance(change, Compact):
@@ -504,18 +548,21 @@ def id_of(change: ItemEdit) -> str:
 
 
 def position_of(stored: StoredItem) -> tuple[int, int]:
-    """Return the position of an item in its set."""
+    """Return the (time, first row) of an item, which orders the items of a set."""
     time = stored.record.time
     return (stored.updated if time is None else time, stored.first)
 
 
 def is_past(stored: StoredItem, after: tuple[int, int] | None, newest_first: bool) -> bool:  # noqa: FBT001 - inner
-    """Return whether an item comes after a position."""
+    """Return whether an item comes after the position *after*; True if *after* is None.
+
+    With *newest_first*, later items come first.
+    """
     if after is None:
         return True
     return position_of(stored) < after if newest_first else position_of(stored) > after
 
 
 def feature_of(stored: StoredItem) -> Feature:
-    """Return the search data of an item."""
+    """Return the data of a live item that search reads."""
     return Feature.of(stored.record, stored.row, stored.first, position_of(stored)[0])

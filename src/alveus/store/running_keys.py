@@ -1,6 +1,7 @@
-"""The keys whose actions the current code runs; kept across awaits, and in threads of `asyncio`.
+"""The keys that actions hold while their code runs, across awaits, and in threads of `asyncio`.
 
-A call in an action that waits for its key, or for its runner, would never return; so it raises.
+If an action makes a call that waits for the action's key, or for its runner, the call would never
+return. So such a call raises instead.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from alveus.errors import InvalidInput
 from alveus.store.scope import Scope
 
 HeldKey: TypeAlias = tuple[object, Scope, str, Callable[[], object] | None]
-"""A key that an action holds: its store, its scope, the owner of its lease, and a function.
+"""A key that an action holds: its store, its scope, the owner of its lease, and a function or None.
 
-The function returns the writer for the action's changes of the key's sets.
+The function returns the writer through which the action changes the key's sets.
 """
 
 RunningKeys: TypeAlias = tuple[HeldKey, ...]
@@ -26,11 +27,14 @@ running_keys = _RUNNING.get
 """Returns the keys that the current code holds."""
 
 restore_running_keys = _RUNNING.set
-"""Makes the current code hold these keys again, if an interrupt came as a block began."""
+"""Makes the current code hold the passed keys again.
+
+A caller needs this if an interrupt comes while a `RunningKey` block begins.
+"""
 
 
 class RunningKey:
-    """A block in which the code belongs to an action that holds a key."""
+    """A context manager: the code in its block belongs to an action that holds a key."""
 
     __slots__ = ("_key", "_token")
 
@@ -48,7 +52,7 @@ class RunningKey:
         try:
             _RUNNING.reset(self._token)
         except ValueError:
-            if kind is not GeneratorExit:  # as a coroutine that was left behind is closed
+            if kind is not GeneratorExit:  # an abandoned coroutine is closed in another context
                 raise
 
 
@@ -57,7 +61,11 @@ def _holds(store: object, scope: Scope) -> bool:
 
 
 def draft_of(store: object, scope: Scope) -> object | None:
-    """Return the writer of the action that runs a key, or None; `Unusable` if the action ended."""
+    """Return the writer of the current action if it holds the key *scope*, or None if not.
+
+    Raises:
+        Unusable: The action has ended.
+    """
     for its, key, _, draft in reversed(_RUNNING.get()):
         if draft is not None and its is store and key == scope:
             return draft()
@@ -65,7 +73,10 @@ def draft_of(store: object, scope: Scope) -> object | None:
 
 
 def refuse_tree_in_run(store: object, scope: Scope) -> None:
-    """Raise `InvalidInput` if an action would wait for its key, to change its exact tree."""
+    """Raise `InvalidInput` if the current action holds the key *scope*.
+
+    A change of the key's exact tree would wait for the action to end.
+    """
     if _holds(store, scope):
         raise InvalidInput(
             f"key {scope.key!r} is held by the action that this is called in, and a change of its "
@@ -74,7 +85,10 @@ def refuse_tree_in_run(store: object, scope: Scope) -> None:
 
 
 def refuse_in_run(store: object, scope: Scope) -> None:
-    """Raise `InvalidInput` if an action would wait for another run of its key."""
+    """Raise `InvalidInput` if the current action holds the key *scope*.
+
+    Another run of the key would wait for the action to end.
+    """
     if _holds(store, scope):
         raise InvalidInput(
             f"an action of key {scope.key!r} cannot wait for another run of that key, which "
@@ -83,6 +97,12 @@ def refuse_in_run(store: object, scope: Scope) -> None:
 
 
 def refuse_in_runner(owner: str, what: str) -> None:
-    """Raise `InvalidInput`, which names the call *what*, if an action would wait for its runner."""
+    """Raise `InvalidInput` if the runner *owner* runs the current action.
+
+    A call that waits for the runner would wait for the action to end.
+
+    Args:
+        what: The name of the call, for the message.
+    """
     if any(name == owner for _, _, name, _ in _RUNNING.get()):
         raise InvalidInput(f"an action cannot {what}; it is not done itself")

@@ -1,6 +1,6 @@
 """The records of runs, which `Lanes` reads and writes.
 
-Texts marked *wire* are storable values in wire form, which the store does not interpret.
+A text described as "wire" is a storable value in wire form, which the store does not interpret.
 """
 
 from __future__ import annotations
@@ -19,10 +19,14 @@ LARGEST = 2**63 - 1
 """The largest number that a store can look up."""
 
 MAX_POSITIONS = 1 << 20
-"""The number of tasks of a run, durable calls of a task and outputs of a step is below this."""
+"""The most tasks of a run, durable calls of a task, or outputs of a step."""
 
 RunStatus: TypeAlias = Literal["waiting", "parked", "done", "discarded", "retried"]
-"""Parked: failed, until a user decides. Retried: a later run took the input of the parked run."""
+"""The state of a run.
+
+Waiting: the run is queued, or under way. Parked: the run failed, and waits for a user's decision.
+Retried: a later run took over the input of the parked run.
+"""
 
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -36,9 +40,10 @@ class QueuedInput:
 
     Attributes:
         event: Wire.
-        event_id: Digest of the id that its sender gave it, if any; the agent accepts it once.
-        request: Digest of the request, which must be equal in a repetition.
-        label: Names the event id in an error.
+        event_id: The digest of the event id that the sender gave, or None. The agent accepts each
+            event id once.
+        request: The digest of the request, which must be equal in a repetition.
+        label: The name of the event id in an error.
     """
 
     scope: Scope
@@ -54,10 +59,13 @@ class Accepted:
     """The answer to an input, once it is durable.
 
     Attributes:
-        run: The id of its run; of the first one if *repeated*. None means that it was pruned.
-        number: Its index among all runs of the agent and key, from 0.
-        lease: The lease of the key, if it was requested and free, and the run waits.
-        first: The run waits, and no earlier one of the agent and key waits or is parked.
+        run: The id of the input's run, or None if that run was pruned. If *repeated*, this is the
+            run of the first input with the event id.
+        number: The index of the run among all runs of the agent and key, from 0.
+        repeated: Whether an earlier input had the same event id.
+        lease: The lease of the key if the caller requested it, it was free, and the run waits; else
+            None.
+        first: Whether the run waits, and no earlier run of the agent and key waits or is parked.
     """
 
     run: int | None
@@ -68,7 +76,11 @@ class Accepted:
 
 
 def space_of(inputs: Sequence[QueuedInput]) -> str:
-    """Return the space of *inputs*; `InvalidInput` if they have several, or one has no key."""
+    """Return the space of *inputs*.
+
+    Raises:
+        InvalidInput: The inputs belong to several spaces, or one belongs to knowledge.
+    """
     space = inputs[0].scope.space
     for each in inputs:
         if each.scope.space != space:
@@ -85,14 +97,17 @@ class Run:
     """A run, as the store keeps it.
 
     Attributes:
-        id: Unique in the store, never reused, rising in the order inputs were accepted.
-        number: Its index among all runs of the agent and key, from 0.
+        id: Unique in the store, never reused, rising in the order in which inputs were accepted.
+        number: The index of the run among all runs of the agent and key, from 0.
         event: Wire: the input.
-        now, actions: The run's time, and the actions that the input triggered. None means that no
-            part of the run is committed yet.
-        error: Wire: the error that parked it, if any.
-        origin: The run whose input this one took over.
-        forgotten: Its records were erased: *event* is empty, and it has no steps or outputs.
+        accepted: When the input was accepted.
+        now, actions: The run's time, and the actions that the input triggered. Both are None until
+            a part of the run is committed.
+        ended: When the run ended, or None.
+        error: Wire: the error that parked the run, or None.
+        origin: The id of the run whose input this run took over, or None.
+        forgotten: Whether the records of the run were erased. Then *event* is empty, and the run
+            has no steps or outputs.
     """
 
     id: int
@@ -112,7 +127,10 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The time of a run, and the actions that its input triggers; stored by its first commit."""
+    """The time of a run, and the actions that its input triggers.
+
+    The first commit of a run stores both.
+    """
 
     now: int
     actions: tuple[str, ...]
@@ -120,17 +138,21 @@ class Begin:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A finished task, named by (run, ordinal): a second batch with that step changes nothing.
+    """A finished task of a run.
+
+    (run, ordinal) names the step: a second batch with the same step changes nothing.
 
     Attributes:
-        ordinal: Its index among the tasks of the run, from 0.
-        sent: Wire: the events it sent, each with the actions that the event triggers.
-        sensory: Wire: its changes of sensory memory; deleted when the run ends.
-        read_set: See `ReadSet`. None means that its reads are not kept.
-        outputs: Wire, each: its events for the world, in order.
-        skipped: Wire: the error that its agent skipped; the step changed nothing else.
-        begin: With the first commit of a run.
-        done: The run ends with this step.
+        ordinal: The index of the task among the tasks of the run, from 0.
+        sent: Wire: the events that the task sent, each with the actions that the event triggers.
+        sensory: Wire: the task's changes of sensory memory. The store deletes them when the run
+            ends.
+        read_set: What the task read, as in `ReadSet`, or None if that is not kept.
+        outputs: The events that the task sent to the world, in order; each is wire.
+        skipped: Wire: the error that the agent skipped, or None. With an error, the step changes
+            nothing else.
+        begin: The `Begin` of the run, with its first commit; later None.
+        done: Whether the run ends with this step.
     """
 
     run: int
@@ -145,7 +167,7 @@ class Step:
     done: bool = False
 
     def __post_init__(self) -> None:
-        """Raise if a position is too large."""
+        """Raise `TooLarge` if the ordinal, or the number of outputs, is too large."""
         _check_position(self.ordinal, "tasks of a run")
         if len(self.outputs) > MAX_POSITIONS:
             _check_position(len(self.outputs) - 1, "outputs of a task")
@@ -156,16 +178,18 @@ CallStatus: TypeAlias = Literal["pending", "returned", "raised"]
 
 @dataclass(frozen=True, slots=True)
 class DurableCall:
-    """A durable call of a task: begun, or completed.
+    """A durable call of a task, which is pending or completed.
 
-    It replaces a pending call at its position; if that is completed, the batch changes nothing.
+    A batch with a call replaces a pending call at the same position. If the call at that position
+    is completed, the batch changes nothing.
 
     Attributes:
-        position: Its index among the durable calls of the task, from 0.
-        name: Name of the function.
-        digest: Digest of its arguments.
-        outcome: Wire: its result, or the error it raised; None while pending.
-        truncate: Delete the calls at this position and later ones first.
+        position: The index of the call among the durable calls of the task, from 0.
+        name: The name of the called function.
+        digest: The digest of the arguments.
+        outcome: Wire: the result of the call, or the error that it raised; None while pending.
+        begin: The `Begin` of the run, with its first commit; later None.
+        truncate: Delete the task's calls at this position and later positions first.
     """
 
     run: int
@@ -180,17 +204,21 @@ class DurableCall:
     truncate: bool = False
 
     def __post_init__(self) -> None:
-        """Raise if a position is too large."""
+        """Raise `TooLarge` if the ordinal or the position is too large."""
         _check_position(self.ordinal, "tasks of a run")
         _check_position(self.position, "durable calls of a task")
 
 
 @dataclass(frozen=True, slots=True)
 class StatusChange:
-    """A change of a run's status alone; refused as `StaleRun` if it is not *expected*.
+    """A change of a run's status, without a step or a call.
+
+    The commit raises `StaleRun` if the run's status is not *expected*.
 
     Attributes:
-        error: Wire: why it is parked. None keeps the stored error, which "done" deletes.
+        error: Wire: why the run is parked. If None, the stored error stays. The status "done"
+            deletes the stored error.
+        begin: The `Begin` of the run, with its first commit; later None.
     """
 
     run: int
@@ -200,7 +228,7 @@ class StatusChange:
     begin: Begin | None = None
 
     def __post_init__(self) -> None:
-        """Raise for a change of an ended run: its sensory memory is deleted."""
+        """Raise `InvalidInput` if *expected* is a final status, which never changes."""
         if self.expected in ENDED:
             raise InvalidInput(f"run {self.run}: a run that is {self.expected} stays so")
 
@@ -215,7 +243,12 @@ def _check_position(position: int, what: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class StepDone:
-    """A committed step; *sensory* is None once the run has ended."""
+    """A committed step, with the fields of `Step` that are kept.
+
+    Attributes:
+        commit: The number of the commit that stored the step.
+        sensory: As in `Step`, but None once the run has ended.
+    """
 
     run: int
     ordinal: int
@@ -229,10 +262,13 @@ class StepDone:
 
 @dataclass(frozen=True, slots=True)
 class StoredOutput:
-    """An event for the world.
+    """An output: an event that a run sent to the world.
 
     Attributes:
         position: Unique in the store; rises in the order of commits.
+        run: The id of the run.
+        number: The index of the run among all runs of the agent and key.
+        ordinal: The index of the task among the tasks of the run.
         event: Wire.
     """
 
@@ -247,15 +283,17 @@ class StoredOutput:
 
 @dataclass(frozen=True, slots=True)
 class Retain:
-    """How long ended runs are kept; older ones are pruned in the background.
+    """How long ended runs are kept. Older runs are pruned in the background.
 
-    A run is pruned once *age* has passed since it ended, or *count* others of its agent have ended
-    later; but after every named consumer has read its outputs, and those of runs that ended
-    earlier.
+    A run is pruned once *age* has passed since it ended, or once *count* other runs of its agent
+    have ended later. It stays until every named consumer has read its outputs, and the outputs of
+    all runs that ended earlier.
 
     Attributes:
-        dedupe_for: Event ids are recognised for at least this long, and until their run has ended.
-        dedupe_count: Event ids of this many last inputs are recognised, however old.
+        age: How long an ended run is kept, or None for no limit by age.
+        count: How many ended runs of an agent are kept, or None for no limit by number.
+        dedupe_for: An event id is recognised for at least this long, and until its run has ended.
+        dedupe_count: The event ids of this many last inputs are recognised, however old they are.
     """
 
     age: timedelta | None = timedelta(days=7)
@@ -277,10 +315,10 @@ class Retain:
 
     @property
     def age_us(self) -> int | None:
-        """The age in microseconds."""
+        """The age in microseconds, or None."""
         return None if self.age is None else self.age // _MICROSECOND
 
     @property
     def dedupe_us(self) -> int:
-        """How long ids are recognised, in microseconds."""
+        """How long event ids are recognised, in microseconds."""
         return self.dedupe_for // _MICROSECOND

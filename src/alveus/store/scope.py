@@ -12,19 +12,22 @@ from alveus.values.lazy_dataclass import dataclass, holds_text
 from alveus.values.storable import checked_name
 
 HIDDEN = "\x1a"
-"""The prefix of internal sets, which no listing or search of a scope includes."""
+"""The prefix of the names of internal sets, which no listing or search of a scope includes."""
 
 
 @holds_text
 class Scope(NamedTuple):
-    """The owner of memory: a key of a space, or a knowledge (`key` is None, `space` its name)."""
+    """What a piece of memory belongs to: a key of a space, or a knowledge.
+
+    A knowledge has a `key` of None, and its name as `space`.
+    """
 
     space: str
     key: str | None
 
     @property
     def owner(self) -> str:
-        """The key, or the name of the knowledge, for errors."""
+        """The key, or the name of the knowledge, as errors name it."""
         return self.key or self.space
 
 
@@ -42,7 +45,11 @@ def is_hidden(ref: SetRef) -> bool:
 
 
 def set_name(name: str) -> str:
-    """Return *name*; `InvalidName` if it is no name, or one of an internal set."""
+    """Return *name*, the name of a user's set.
+
+    Raises:
+        InvalidName: *name* is not a valid name, or is a name of an internal set.
+    """
     if checked_name(name, "a set's name").startswith(HIDDEN):
         raise InvalidName(f"a set's name does not begin with {HIDDEN!r}, unlike {name!r}")
     return name
@@ -50,10 +57,13 @@ def set_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """The right to run one key. *epoch* fences earlier owners.
+    """The right of one owner to run a key.
 
     Attributes:
-        taken_over: This call took it from an owner that died; equal leases may differ in it.
+        epoch: A number that rises with each new owner, so that a store refuses commits of earlier
+            owners.
+        taken_over: Whether the call that returned this lease took it from a dead owner. Leases that
+            differ in this field only are equal.
     """
 
     scope: Scope
@@ -68,12 +78,18 @@ _LAST_CODE_POINT = 0x10FFFF
 
 @functools.lru_cache(maxsize=16_384)
 def escaped(name: str) -> str:
-    """Return a name with dots and backslashes escaped, as in a path; names are ordered so."""
+    """Return *name* with dots and backslashes escaped, as in a path.
+
+    Names are in the order of their escaped forms.
+    """
     return name.replace("\\", "\\\\").replace(".", "\\.")
 
 
 def end_of_prefix(prefix: str) -> str | None:
-    """Return the least text after all texts that begin with *prefix*, or None."""
+    """Return the least text after all texts that begin with *prefix*.
+
+    Returns None if no text comes after them.
+    """
     while prefix:
         last = ord(prefix[-1])
         if last != _LAST_CODE_POINT:
@@ -85,11 +101,13 @@ def end_of_prefix(prefix: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class NameRange:
-    """A range of names, in their order: code points, a dot before a backslash.
+    """A range of names. Names are in the order of code points, but a dot precedes a backslash.
 
     Attributes:
-        after: The name before the first, in the direction of reading. None means no bound.
-        limit: The most names. None means all.
+        prefix: The names in the range begin with this text.
+        after: The range begins after this name, in the direction of reading. If None, it begins
+            with the first name.
+        limit: The most names in the range, or None for all.
         newest_first: Read from the last name to the first.
     """
 
@@ -99,7 +117,7 @@ class NameRange:
     newest_first: bool = False
 
     def choose(self, names: Iterable[str]) -> list[str]:
-        """Return the names in the range, in order."""
+        """Return those of *names* that are in the range, in the direction of reading."""
         found = [name for name in names if name.startswith(self.prefix)]
         if self.after is not None:
             after = escaped(self.after)

@@ -1,4 +1,4 @@
-"""The definition of a memory set: how much it holds, and what happens as it fills."""
+"""The definition of a memory set: how much the set holds, and what happens when it is full."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ HIGH_WATER = 0.9
 """The share of its capacity at which a set is compacted in the background."""
 
 LOW_WATER = 0.7
-"""The share of its capacity that a compaction brings a set down to, unless a number is given."""
+"""The share of a capacity to which a compaction reduces a set, unless a number is given."""
 
 IN_THE_COMMIT = ("trim", "reject")
-"""The policies for a full set that a store carries out; all others are compactions."""
+"""The policies for a full set that the commit itself carries out. All others are compactions."""
 
 EXECUTIONS = ("background", "sync", "external")
 
@@ -28,22 +28,25 @@ Plan: TypeAlias = Mapping[str, Value]
 
 @dataclass(frozen=True, slots=True)
 class Definition:
-    """The options of a set; stored with its first add.
+    """The options of a set, which its first add stores.
 
     Attributes:
-        capacity: The most items. None means no limit, as for the other capacities.
-        compaction: The policy at capacity: "trim" retires the oldest, "reject" refuses the add; or
-            a strategy of compaction, as JSON.
-        item_type: Name of the type of its values, for `compat`. None means any storable value.
-        signals: Weights of search. None means the defaults.
-        capacity_tokens: The most tokens of its items, counted as words.
+        capacity: The most items. None sets no limit; the same holds for the other capacities.
+        compaction: What happens at capacity: "trim" retires the oldest items, "reject" refuses the
+            add, and a strategy of compaction, as JSON, compacts the set.
+        item_type: The name of the type of the set's values, for `compat`, or None for any storable
+            value.
+        signals: The weights of search, or None for the defaults.
+        capacity_tokens: The most tokens of the items, counted as words.
         capacity_bytes: The most bytes of values, texts and metadata.
-        high_water: The share of a capacity at which compaction begins, unless it is "sync".
-        low_water: The share of a capacity to which compaction leads.
-        execution: Who compacts: "background", a thread of a process that adds; "sync", the add that
-            finds the set full; "external", a separate process.
-        retention: How long ended versions are kept: "keep", "purge" (not at all) or microseconds.
-        admission: Rules that check each add. None means no rules.
+        high_water: The share of a capacity at which compaction begins, unless *execution* is
+            "sync".
+        low_water: The share of a capacity to which a compaction reduces the set.
+        execution: Who compacts the set: "background" is a thread of a process that adds, "sync" is
+            the add that finds the set full, and "external" is a separate process.
+        retention: How long ended versions are kept: "keep" (forever), "purge" (not at all) or a
+            number of microseconds.
+        admission: Rules that check each add, or None for no rules.
     """
 
     capacity: int | None = None
@@ -59,7 +62,7 @@ class Definition:
     admission: Sequence[Plan] | None = None
 
     def to_json(self) -> dict[str, Value]:
-        """Return the fields that are not the default, for `from_json`."""
+        """Return the fields that differ from their defaults, as JSON for `from_json`."""
         changed_fields: dict[str, Value] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -69,7 +72,11 @@ class Definition:
 
     @classmethod
     def from_json(cls, document: Mapping[str, Value]) -> Definition:
-        """Return the definition that `to_json` wrote; `InvalidInput` for any other document."""
+        """Return the definition of which *document* is the `to_json`.
+
+        Raises:
+            InvalidInput: *document* has an unknown field or an invalid value.
+        """
         unknown = sorted(set(document).difference(field.name for field in fields(cls)))
         if unknown:
             raise InvalidInput(
@@ -82,19 +89,22 @@ class Definition:
 
     @property
     def retention_us(self) -> int | None:
-        """How long ended versions are kept. None means forever."""
+        """How long ended versions are kept, in microseconds, or None for forever."""
         if isinstance(self.retention, int):
             return self.retention
         return 0 if self.retention == "purge" else None
 
     @property
     def bounded(self) -> bool:
-        """Whether it has a capacity of any kind."""
+        """Whether the set has a capacity of any kind."""
         return not self.capacity is self.capacity_tokens is self.capacity_bytes is None
 
     @property
     def rejects_when_full(self) -> bool:
-        """Whether a store refuses an add that would exceed a capacity, or that compacts first."""
+        """Whether a store refuses an add that would exceed a capacity.
+
+        With a compaction that is "sync", the refused add compacts the set and is then repeated.
+        """
         return self.compaction == "reject" or (
             self.compaction != "trim" and self.execution == "sync"
         )
@@ -102,7 +112,12 @@ class Definition:
     def exceeded_capacity(
         self, items: int, tokens: int, size: int, *, share: float = 1.0
     ) -> tuple[str, int] | None:
-        """Return the (name, limit) of a capacity of which such a set exceeds *share*, or None."""
+        """Return the (name, limit) of a capacity that a set exceeds, or None if it exceeds none.
+
+        Args:
+            items, tokens, size: The size of the set; *size* is in bytes.
+            share: The share of the capacity that counts as the limit.
+        """
         usage = (
             ("items", items, self.capacity),
             ("tokens", tokens, self.capacity_tokens),
@@ -114,7 +129,11 @@ class Definition:
         return None
 
     def needs_compaction(self, items: int, tokens: int, size: int) -> bool:
-        """Return whether a set of this size needs compaction, in the background or externally."""
+        """Return whether a set of this size needs compaction after an add.
+
+        True only if the policy is a strategy of compaction, and the next item would exceed the
+        `high_water` share of a capacity.
+        """
         return (
             self.bounded
             and self.compaction not in IN_THE_COMMIT
@@ -124,11 +143,14 @@ class Definition:
 
 
 DEFAULT = Definition()
-"""The definition of a set that was opened without one; checks of it are skipped by identity."""
+"""The definition of a set that was opened without one.
+
+Code compares definitions with this object by identity, to skip their checks.
+"""
 
 
 def _plain(value: object) -> Value:
-    """Return a copy of a field as JSON: mappings as dicts by name, sequences as lists."""
+    """Return a copy of a field as JSON: mappings as dicts with sorted names, sequences as lists."""
     if isinstance(value, Mapping):
         mapping = cast("Mapping[str, object]", value)
         return {name: _plain(mapping[name]) for name in sorted(mapping)}
@@ -138,7 +160,7 @@ def _plain(value: object) -> Value:
 
 
 def _check(field: str, value: Value) -> None:
-    """Raise if *value* is invalid for field *field* of a definition."""
+    """Raise `InvalidInput` if *value* is not valid for the field *field* of a definition."""
     if field in ("capacity", "capacity_tokens", "capacity_bytes"):
         if value is not None:
             counted(value, f'"{field}"')
@@ -191,14 +213,14 @@ _FIELDS: Mapping[str, tuple[Callable[[Value], bool], str]] = {
 
 @dataclass(frozen=True, slots=True)
 class SetInfo:
-    """A set that exists.
+    """Figures of an existing set.
 
     Attributes:
         number: Unique in the store, never reused.
-        items: Number of live items.
-        bytes: Bytes of their values, texts and metadata, in UTF-8.
-        tokens: Tokens of their texts, counted as words.
-        next_expiry: When the first of its items expires. None means never.
+        items: The number of live items.
+        bytes: The bytes of the live items' values, texts and metadata, in UTF-8.
+        tokens: The tokens of the live items' texts, counted as words.
+        next_expiry: When the first live item expires, or None if no item ever expires.
         has_validity: Whether a live item is valid for a limited time.
         history_start: The commit from which the past of the set is complete.
     """
@@ -219,9 +241,9 @@ class SetRules:
     """The rules that check adds to a set.
 
     Attributes:
-        set_rules: The rules of its definition. None means that it has none.
-        effective: These rules, or else the memory's.
-        parsed: The rules as `alveus.sets.admission` has read them.
+        set_rules: The rules of the set's definition, or None if it has none.
+        effective: The rules that apply: those of the set or, if it has none, of the memory.
+        parsed: The effective rules as `alveus.sets.admission` has parsed them.
     """
 
     set_rules: Sequence[Plan] | None
@@ -234,8 +256,10 @@ class AdmissionCheck:
     """How the adds of a batch to a set were checked.
 
     Attributes:
-        rules: `Definition.admission` at that time; None also if there was no such set.
-        last_row: No live item of the set has a row past this one. None means no check.
+        rules: `Definition.admission` of the set when the adds were checked; None also if the set
+            did not exist.
+        last_row: The highest row that the checks have read. The batch is refused if the set has a
+            live item with a higher row. If None, the store does not check this.
     """
 
     set: SetRef
@@ -243,7 +267,7 @@ class AdmissionCheck:
     last_row: int | None = None
 
     def matches_rules(self, definition: Definition) -> bool:
-        """Return whether these are the rules of a set."""
+        """Return whether *rules* are still the rules of the set's *definition*."""
         return _as_list(self.rules) == _as_list(definition.admission)
 
 

@@ -54,14 +54,18 @@ FOREVER = 1 << 62
 
 
 class Moment(NamedTuple):
-    """A moment of the past: the last commit then, and the time by which expiries are judged."""
+    """A moment of the past: the last commit at the moment, and the time that decides expiries."""
 
     commit: int
     time: int
 
 
 def checked_as_of(as_of: AsOf, what: str = "as_of") -> AsOf:
-    """Return *as_of* if its type and value are valid."""
+    """Return *as_of* if its type and value are valid; raise `InvalidInput` if not.
+
+    Args:
+        what: The name of the argument, for the message.
+    """
     if isinstance(as_of, int):
         return counted(as_of, what, least=0)
     if not isinstance(as_of, datetime):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
@@ -72,13 +76,20 @@ def checked_as_of(as_of: AsOf, what: str = "as_of") -> AsOf:
 
 
 def moment_of(ledger: Ledger, as_of: AsOf, *, now: int, what: str = "as_of") -> Moment:
-    """Return the moment that *as_of* means: of a time, the last commit, by number, until then."""
+    """Return the moment that *as_of* means.
+
+    A time means the commit with the highest number whose time is not later.
+
+    Args:
+        now: The present time.
+        what: The name of the argument, for an error.
+    """
     as_of = checked_as_of(as_of, what)
     if isinstance(as_of, int):
         last = ledger.commit_at(FOREVER)
         return Moment(last, now) if as_of > last else Moment(as_of, ledger.time_of_commit(as_of))
     time = microseconds(as_of, what)
-    if time > now:  # a clock may be behind the commits that are there
+    if time > now:  # a clock may be behind the times of existing commits
         time = min(time, max(now, ledger.time_of_commit(ledger.commit_at(FOREVER))))
     return Moment(ledger.commit_at(time), time)
 
@@ -102,7 +113,7 @@ def check_tree(ledger: Ledger, scope: Scope, moment: Moment) -> None:
 def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
     """Return the time at which facts must hold, in microseconds, or "any".
 
-    None means the moment that is read.
+    Returns None for None, which stands for the moment that is read.
     """
     if valid_at is None:
         return None
@@ -114,12 +125,12 @@ def valid_time(valid_at: ValidAt | None) -> int | Literal["any"] | None:
 
 
 def expired(record: ItemRecord, now: int) -> bool:
-    """Return whether an item has expired by *now*."""
+    """Return whether the item of a record has expired by *now*."""
     return record.expires is not None and record.expires <= now
 
 
 def is_valid_at(record: ItemRecord, at: int) -> bool:
-    """Return whether the fact of an item holds at *at*."""
+    """Return whether the fact in an item holds at the time *at*."""
     since, to = record.valid_from, record.valid_to
     return (since is None or since <= at) and (to is None or at < to)
 
@@ -128,19 +139,23 @@ PROOF_US = 24 * 3600 * 1_000_000
 """Elapsed time after which readings in doubt become the new line."""
 
 COUNTED_US = 3600 * 1_000_000
-"""The longest pause between two readings that counts towards the proof."""
+"""The longest time between two readings that counts towards `PROOF_US`. The rest is ignored."""
 
 KEPT_EVERY_US = 600 * 1_000_000
-"""How often an unchanged timeline is stored."""
+"""Active time after which even an unchanged timeline is stored again."""
 
 TIMELINE = "clock"
 """The name of the note that holds a store's timeline."""
 
 TRIES = 20
-"""How many times storing a timeline is tried while other processes store theirs."""
+"""How many times a process tries to store a timeline while other processes store theirs."""
 
 Elapsed: TypeAlias = Callable[[int], tuple[str, int]]
-"""A function from the wall time to the name of an era, and the microseconds elapsed in it."""
+"""A function that takes the wall time, and returns the name of an era and its elapsed time.
+
+An era is a period over which elapsed time can be measured, such as a boot of the host. Both times
+are in microseconds.
+"""
 
 
 @runtime_checkable
@@ -152,19 +167,19 @@ class SteadyClock(Protocol):
         ...
 
     def elapsed(self) -> timedelta:
-        """Return the time elapsed since the clock was made, however the clock is set."""
+        """Return the time elapsed since the clock was made, even if the clock was set since."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Doubt:
-    """Readings off the line, all on the same side of it.
+    """A series of readings of the wall clock that are all ahead of the line, or all behind it.
 
     Attributes:
-        ahead: Whether the readings are later than the line.
-        least: The least line through one of the readings.
+        ahead: Whether the readings are ahead of the line.
+        least: The lowest line (wall time minus active time) of any of the readings.
         since: The active time of the first reading.
-        upheld: The elapsed time that the readings prove.
+        upheld: The elapsed time so far that counts towards `PROOF_US`.
         commit: The store's last commit at the first reading.
     """
 
@@ -180,10 +195,11 @@ class Timeline:
     """The known time of a store, in microseconds.
 
     Attributes:
-        era: The name of the era in which *at* counts.
-        at: The elapsed time of the last reading.
-        active: The elapsed time over all eras, as far as known.
-        line: Wall time less active time.
+        era: The name of the era of the last reading.
+        at: The elapsed time of the last reading in that era.
+        active: The elapsed time over all eras at the last reading, as far as known.
+        line: Wall time minus active time.
+        doubt: The readings in doubt, or None if the last reading was on the line.
     """
 
     era: str
@@ -193,11 +209,20 @@ class Timeline:
     doubt: Doubt | None = None
 
     def active_at(self, era: str, at: int) -> int:
-        """Return the elapsed time over all eras; the time between two eras counts as 0."""
+        """Return the elapsed time over all eras, at the elapsed time *at* of *era*.
+
+        The time between two eras counts as 0.
+        """
         return self.active + at - self.at if era == self.era and at > self.at else self.active
 
     def observed(self, wall: int, era: str, at: int, commit: int) -> Timeline:
-        """Return the timeline after another reading of the clocks."""
+        """Return the timeline after another reading of the clocks.
+
+        Args:
+            wall: The wall time.
+            era, at: The era, and the time elapsed in it.
+            commit: The store's last commit.
+        """
         active = self.active_at(era, at)
         line, doubt = wall - active, self.doubt
         if abs(line - self.line) <= CLOCK_STEP_US:
@@ -224,9 +249,10 @@ class Timeline:
 
 
 def host_elapsed() -> Elapsed:
-    """Return the elapsed time by the host's clock, which continues while the host sleeps.
+    """Return a function that measures elapsed time by the host's clock.
 
-    If the boot has no id, the era is this process.
+    That clock continues while the host sleeps, and an era is a boot of the host. If the host has no
+    such clock or no boot id, an era is this process.
     """
     try:
         era, clock = _boot_id(), time.CLOCK_BOOTTIME
@@ -241,7 +267,11 @@ def _boot_id() -> str:
 
 
 class _Followed:
-    """Elapsed time beside a user's clock without `elapsed`: the smaller advance of both clocks."""
+    """Measures elapsed time for a user's clock that has no `elapsed`.
+
+    Between two readings, the smaller of the advances of the user's clock and of the host's clock
+    counts.
+    """
 
     def __init__(self) -> None:
         self._era, self._at = f"followed {uuid.uuid4()}", 0
@@ -258,7 +288,11 @@ class _Followed:
 
 
 def wall_clock(clock: Callable[[], datetime] | None) -> Callable[[], int]:
-    """Return a function that returns the time in microseconds. None means the host's clock."""
+    """Return a function that returns the time of *clock* in microseconds.
+
+    Args:
+        clock: A user's clock, or None for the host's clock.
+    """
     if clock is None:
         return lambda: time.time_ns() // 1000
     checked_function(clock, "a clock is a function that returns a datetime")
@@ -266,7 +300,11 @@ def wall_clock(clock: Callable[[], datetime] | None) -> Callable[[], int]:
 
 
 def elapsed_beside(clock: Callable[[], datetime] | None) -> Elapsed:
-    """Return the measure of elapsed time for a memory's clock. None means the host's clock."""
+    """Return the function that measures elapsed time for a memory's clock.
+
+    Args:
+        clock: A user's clock, or None for the host's clock.
+    """
     if clock is None:
         return host_elapsed()
     if not isinstance(clock, SteadyClock):
@@ -297,17 +335,17 @@ class DisciplinedClock:
         self._timeline = Timeline(era, at, 0, min(wall, last) if last else wall)
 
     def __call__(self) -> int:
-        """Return the wall time; while the wall clock is behind, the time by elapsed time."""
+        """Return the wall time or, while the wall clock is behind, the time of the line."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
         known = self._timeline
-        line = known.line + known.active  # written out, as a run calls it four times
+        line = known.line + known.active  # `active_at` inlined: a run calls this four times
         if era == known.era and at > known.at:
             line += at - known.at
         return wall if wall >= line - CLOCK_STEP_US else self._behind(wall, era, at)
 
     def times(self) -> tuple[int, int]:
-        """Return the time of a call, and the `corroborated` time of that."""
+        """Return the time of a call, and its `corroborated` time."""
         wall = self._ticks()
         era, at = self._elapsed(wall)
         known = self._timeline
@@ -318,18 +356,18 @@ class DisciplinedClock:
         return wall, wall if wall <= line + CLOCK_STEP_US else line
 
     def _behind(self, wall: int, era: str, at: int) -> int:
-        """Return the time while the wall clock is behind; record the reading."""
+        """Record a reading of a wall clock that is behind, and return the time to use."""
         with self._lock:
             self._timeline = known = self._timeline.observed(wall, era, at, 0)
         return max(wall, known.line + known.active)
 
     def corroborated(self, time: int) -> int:
-        """Return the latest corroborated time, at most *time*."""
+        """Return *time*, or the time of the line if *time* is ahead of the line."""
         era, at = self._elapsed(time)
         return _believed(self._timeline, time, era, at)
 
     def settle(self) -> int:
-        """Return the time that retention may use; store the current readings of the clocks.
+        """Read the clocks, store the timeline, and return the time that retention may use.
 
         Raises:
             Unavailable: The store cannot be written now.
@@ -357,7 +395,11 @@ class DisciplinedClock:
         return True
 
     def _look(self, before: Timeline, wall: int, era: str, at: int) -> Timeline:
-        """Read the clocks once; a clock ahead proves nothing while others use the old line."""
+        """Return the timeline *before* with one more reading of the clocks.
+
+        If a commit since the doubt began has a time well before the readings in doubt, another
+        process has a clock that is not ahead. Then the doubt about this clock begins anew.
+        """
         last, doubt = self._store.commit_at(FOREVER), before.doubt
         if doubt is not None and doubt.ahead:
             behind = self._store.commit_at(doubt.least + doubt.since - CLOCK_STEP_US)

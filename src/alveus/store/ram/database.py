@@ -1,4 +1,4 @@
-"""The shared base of a `RamStore`: its lock, its tables, and the state of its handle."""
+"""The base class of a `RamStore`: its lock, its tables, and the state of its handle."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ R = TypeVar("R")
 
 
 def locked(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P], R]:
-    """Make *method* hold the store's lock, and refuse a handle that cannot be used here."""
+    """Make *method* hold the store's lock, and raise the errors of `RamTables.ready`."""
 
     @wraps(method)
     def call(self: T, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -39,12 +39,12 @@ def locked(method: Callable[Concatenate[T, P], R]) -> Callable[Concatenate[T, P]
 
 
 class RamTables(ProcessBound):
-    """The tables of a store, and the changes that all its parts make to them.
+    """The tables of a store, and the changes that several parts of the store make to them.
 
     Args:
-        alive: Returns whether the owner of a lease is alive; by default, always.
-        log_lines: Lines of the change log that are kept.
-        salt: The key of all digests; None: random.
+        alive: Returns whether the owner of a lease is alive. By default, every owner is.
+        log_lines: How many lines of the change log are kept.
+        salt: The key of all digests, or None for a random key.
     """
 
     observer: Observer = UNOBSERVED
@@ -80,7 +80,12 @@ class RamTables(ProcessBound):
         self._receipts: dict[str, StoredReceipt] = {}
 
     def ready(self) -> RLock:
-        """Return the lock; raise an error if the handle is closed, or older than a fork."""
+        """Return the lock of the store.
+
+        Raises:
+            ForkedStore: The store was made before this process was forked.
+            StoreClosed: The store was closed.
+        """
         if os.getpid() != self._process:
             raise ForkedStore("this RamStore was made before a fork; make another one here")
         if self._closed:
@@ -88,7 +93,7 @@ class RamTables(ProcessBound):
         return self._lock
 
     def _name(self, scope: Scope) -> None:
-        """Add a scope to the named keys."""
+        """Add a scope to the keys that `keys` lists, unless it is knowledge."""
         key = scope.key
         if key is None or scope in self._named:
             return
@@ -100,7 +105,7 @@ class RamTables(ProcessBound):
             keys.insert(index, key)
 
     def _holder(self, scope: Scope) -> tuple[str | None, int]:
-        """Return the owner of the lease of *scope*, or None, and its epoch."""
+        """Return the owner of the lease of *scope* (None if it has none), and its epoch."""
         return self._leases.get(scope, (None, 0))
 
     def _check_notes(self, expects: Sequence[tuple[str, str]]) -> None:
@@ -112,7 +117,7 @@ class RamTables(ProcessBound):
         self._log.append(FeatureChange(self._seq, row.set_rows.number, row.row, kind))
 
     def _add_rows(self, rows: Sequence[ItemRow]) -> None:
-        """Add the versions that a commit began to the rows and to the change log."""
+        """Add the versions that a commit began to the store's tables and to the change log."""
         for row in rows:
             self._rows[row.row] = row
             if row.record.vectors is None:
@@ -120,14 +125,14 @@ class RamTables(ProcessBound):
             self._line(row, "added")
 
     def _drop_row(self, row: ItemRow) -> None:
-        """Remove a version that its set no longer has."""
+        """Remove a version from the store's tables, after it was removed from its set."""
         del self._rows[row.row]
         self._staged.pop(row.row, None)
         self._pending.pop(row.row, None)
         self._line(row, "removed")
 
     def _stored(self, row: ItemRow) -> StoredItem:
-        """Return a version without the fields that only search reads."""
+        """Return the stored item of a version, without the fields that only search reads."""
         return StoredItem(
             row=row.row,
             first=row.first,

@@ -1,4 +1,4 @@
-"""Erasing from a `RamStore`: it is planned first, so that a dry run changes nothing."""
+"""Erasing from a `RamStore`: each erasure is planned first, so that a dry run changes nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,17 @@ from alveus.values.lazy_dataclass import dataclass
 
 @dataclass(slots=True)
 class ErasurePlan:
-    """The rows, runs and commits that an erasure changes."""
+    """The rows, runs and commits that an erasure changes.
+
+    Attributes:
+        rows: All versions to remove, including *derived_rows*.
+        derived_rows: The versions to remove because they were derived from others to remove.
+        restored_rows: The sources of derived rows that become live again.
+        lost_count: The number of derived items of which a source was purged.
+        runs: The runs whose records are erased.
+        open_runs: The unfinished runs whose records are erased later.
+        entries: The numbers of the commits whose requests and results are erased.
+    """
 
     rows: list[ItemRow]
     derived_rows: list[ItemRow] = field(default_factory=list[ItemRow])
@@ -40,7 +50,7 @@ class ErasurePlan:
 
     @property
     def numbers(self) -> set[int]:
-        """The numbers of the rows to remove."""
+        """The numbers of the versions to remove."""
         return {row.row for row in self.rows}
 
 
@@ -107,7 +117,10 @@ class RamErasing(RamTables):
         return plan
 
     def _derived_from_purged(self, ref: SetRef, ids: Sequence[str]) -> Iterable[ItemRow]:
-        """Yield versions derived from items that were purged since and left no links."""
+        """Yield versions that were derived from purged versions of the items *ids* of a set.
+
+        A purged version left no links.
+        """
         yield from map(
             self._rows.__getitem__, self._rows_with_stub(lambda r, i: r == ref and i in ids)
         )
@@ -118,12 +131,16 @@ class RamErasing(RamTables):
                 yield row
 
     def _rows_with_stub(self, of: Callable[[SetRef, str], bool]) -> list[int]:
-        """Return the versions derived from a purged item that *of* accepts."""
+        """Return the rows of the versions that were derived from a purged item.
+
+        Args:
+            of: Returns whether a purged item counts, from its set and its id.
+        """
         stubs = self._sets.stubs
         return sorted(row for row, every in stubs.items() if any(of(*stub) for stub in every))
 
     def _commits_to_erase(self, plan: ErasurePlan) -> list[int]:
-        """Return the commits that wrote a row to remove, or whose result has its id."""
+        """Return the commits that wrote a row to remove, or whose result contains its id."""
         ids_by_scope: dict[Scope | None, set[str]] = {}
         for row in plan.rows:
             scope = row.set_rows.ref.scope
@@ -162,13 +179,13 @@ class RamErasing(RamTables):
         plan.lost_count = len({row.first for row in plan.derived_rows if row.first in purged})
 
     def _may_return(self, row: ItemRow) -> bool:
-        """Return whether a compaction retired a version, and no later version of its id exists."""
+        """Return whether a compaction retired *row*, and its item has no later version."""
         done = self._sets.compactions.values()
         retired = any(c.commit == row.end_commit and row.row in c.retired for c in done)
         return retired and row.set_rows.last_version(row.record.id) is row
 
     def _touching(self, plan: ErasurePlan) -> list[Run]:
-        """Return the runs that wrote or read a row to remove, and those with the same input."""
+        """Return the runs that wrote or read an item to remove, and runs that had their inputs."""
         begun = {row.begin_commit for row in plan.rows}
         named: dict[SetRef, set[str]] = {}
         for row in plan.rows:
@@ -188,7 +205,7 @@ class RamErasing(RamTables):
     def _result(self, asked: Erasure, plan: ErasurePlan, time: int) -> Erased:
         removed, lineage = plan.numbers, self._sets
         links = {(r, s) for r, found in lineage.sources.items() for s in found}
-        read: list[bool | None] = []  # of each output: by all consumers, or None without consumers
+        read: list[bool | None] = []  # for each output: whether all consumers read it; None if none
         for run in plan.runs:
             lanes = self._runs.agent_of(run)
             last_read = min(lanes.consumers.values(), default=None)
@@ -269,7 +286,7 @@ class RamErasing(RamTables):
             self._hide(scope)
 
     def _remove(self, row: ItemRow) -> None:
-        """Remove a version everywhere."""
+        """Remove a version from its set, its links, and the tables of the store."""
         row.set_rows.erase(row)
         if not any(other.first == row.first for other in row.set_rows.rows):
             self._accessed.pop(row.first, None)
@@ -277,7 +294,11 @@ class RamErasing(RamTables):
         self._drop_row(row)
 
     def _empty(self, asked: Erasure, plan: ErasurePlan, number: int) -> None:
-        """Erase the commits of the plan from the journal."""
+        """Erase the rows and commits of the plan from the journal.
+
+        Args:
+            number: The number of the commit that erases.
+        """
         self._journal.erase_items(plan.rows)
         for entry in plan.entries:
             of_key = asked.whole_key and self._journal[entry - 1].scope == asked.scope
@@ -287,9 +308,11 @@ class RamErasing(RamTables):
             self._journal.erase_tree(set(self._journal.commits_of(asked.scope)))
 
     def _mend(self, plan: ErasurePlan, number: int) -> None:
-        """Erase rows from compactions, and mark those as undone whose sources were restored.
+        """Correct the compactions that retired or added an erased row.
 
-        A compaction whose sources stay retired can still be undone.
+        They lose their `how`, and the restored rows. A compaction that lost all added rows, and
+        of which no retired row could return, counts as undone by commit *number*. If its sources
+        stay retired, it can still be undone.
         """
         removed, back = plan.numbers, {row.row for row in plan.restored_rows}
         for done in list(self._sets.compactions.values()):
@@ -369,6 +392,6 @@ class RamErasing(RamTables):
 
 
 def _size(row: NodeRow) -> int:
-    """Return the number of versions of nodes below an object."""
+    """Return the number of versions of all nodes below an object."""
     below = [version for versions in row.versions.values() for version in versions]
     return len(below) + sum(map(_size, below))

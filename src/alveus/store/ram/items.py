@@ -51,18 +51,19 @@ from alveus.store.ram.rows import CommitDraft, ItemRow, SetRows
 _NO_SET = SetRef(Scope("", None), "")
 
 _Redefined: TypeAlias = tuple[SetRows, Definition]
-"""A set with a new definition, and its old one."""
+"""A set that has a new definition, and its old definition."""
 
 
 class SetTable:
     """All sets of a store, the links between versions of items, and compactions.
 
     Attributes:
-        sources: Rows that a version was derived from, by its row.
-        derived: Rows that were derived from a version, by its row.
-        stubs: The purged items that a version was derived from, directly or not.
-        compactions: By id, in order.
-        access_times: When an item was last read, by its first row.
+        sources: For the row of each derived version, the rows from which it was derived.
+        derived: For the row of each source, the rows of the versions that were derived from it.
+        stubs: For the row of a version, the purged items from which it was derived, directly or
+            not.
+        compactions: The compactions by id, in order.
+        access_times: When each item was last read, by the row of its first version.
     """
 
     def __init__(self) -> None:
@@ -80,15 +81,15 @@ class SetTable:
         return [found for _, found in sorted(self._by_scope.get(scope, {}).items())]
 
     def get(self, ref: SetRef) -> SetRows | None:
-        """Return a set; None if it does not exist."""
+        """Return the set *ref*, or None if it does not exist."""
         return self._by_scope.get(ref.scope, {}).get(ref.name)
 
     def rows_of(self, ref: SetRef) -> SetRows:
-        """Return a set; an empty one if it does not exist."""
+        """Return the set *ref*, or an empty set if it does not exist."""
         return self.get(ref) or SetRows(0, ref, Definition())
 
     def rows_by_number(self, number: int) -> SetRows:
-        """Return the set of a number; an empty one if it does not exist."""
+        """Return the set that has this number, or an empty set if there is none."""
         return self._by_number.get(number) or SetRows(0, _NO_SET, Definition())
 
     def all_sets(self) -> list[SetRows]:
@@ -102,7 +103,7 @@ class SetTable:
             del self.compactions[done.id]
 
     def forget(self, row: int) -> None:
-        """Drop all links of a removed version."""
+        """Drop all links between a removed version and other versions."""
         self.stubs.pop(row, None)
         for source in self.sources.pop(row, []):
             self.derived[source].remove(row)
@@ -110,7 +111,7 @@ class SetTable:
             self.sources[other].remove(row)
 
     def purge(self, row: ItemRow) -> None:
-        """Remove an ended version; versions derived from it get a stub."""
+        """Remove an ended version. Versions that were derived from it get a stub of its item."""
         row.set_rows.purge(row)
         stub = {(row.set_rows.ref, row.record.id)} | self.stubs.get(row.row, frozenset())
         for other in self.derived.get(row.row, []):
@@ -135,7 +136,7 @@ class SetTable:
             draft.undo.append((derived.remove, row))
 
     def _inherit(self, row: ItemRow, before: ItemRow, draft: CommitDraft) -> None:
-        """Give a later version the sources of an earlier one."""
+        """Link *row* to the sources of *before*, an earlier version of the same item."""
         self._link(row.row, self.sources.get(before.row, []), draft)
         if before.row in self.stubs:
             draft.undo.put(self.stubs, row.row, self.stubs[before.row])
@@ -172,7 +173,12 @@ class SetTable:
                 raise SetMoved(check.set.name)
 
     def _define(self, define: Define, batch: Batch, draft: CommitDraft) -> _Redefined | None:
-        """Create or change a set; return the set if only an empty set may change in this way."""
+        """Create a set, or change its definition.
+
+        Returns the set and its old definition if the set may change only if it holds no items of
+        earlier commits, which the caller must check at the end of the batch. Otherwise returns
+        None.
+        """
         set_rows = self.get(define.set)
         if set_rows is None:
             self._make(define.set, define.definition, draft)
@@ -226,7 +232,10 @@ class SetTable:
         return row
 
     def _add_existing(self, last: ItemRow, add: Add, draft: CommitDraft) -> ItemRow:
-        """Refuse, keep or replace the live item that has the id of an added one."""
+        """Apply *add* although the item *last* with the same id is live, as `Add.existing` says.
+
+        Returns the live version after it. Raises `DuplicateItem` if `existing` is "error".
+        """
         item_key = add.set, add.record.id
         if add.existing == "error":
             raise DuplicateItem(add.record.id, set_name=add.set.name)
@@ -352,7 +361,7 @@ class SetTable:
             self._put_compaction(replace(done, undo_commit=draft.number), draft)
 
     def _has_row(self, number: int, near: SetRef) -> bool:
-        """Return whether a version exists; looks in the set *near* first."""
+        """Return whether a version with this row exists. Searches the set *near* first."""
         sets = (self.rows_of(near), *self._by_number.values())
         return any(set_rows.find_row(number) for set_rows in sets)
 
@@ -376,7 +385,10 @@ class SetTable:
 
 
 def _check_redefined(renewed: Sequence[_Redefined], draft: CommitDraft, until: int) -> None:
-    """Raise an error if a set with another definition holds items of earlier commits."""
+    """Raise `SetDefinitionConflict` if a redefined set holds live items of earlier commits.
+
+    Items that expired by *until* do not count.
+    """
     for set_rows, before in renewed:
         if any(
             r.begin_commit < draft.number and not r.expired(until) for r in set_rows.live.values()
@@ -386,7 +398,11 @@ def _check_redefined(renewed: Sequence[_Redefined], draft: CommitDraft, until: i
 
 
 def _enforce_capacity(set_rows: SetRows, draft: CommitDraft, until: int) -> None:
-    """Trim a set to its capacity; end items that expired by *until*, ignore later expiries."""
+    """Trim a set to its capacity, or refuse the commit, or note that the set needs compaction.
+
+    First ends the items that expired by *until*. Items that expired later, but before the commit,
+    do not count towards the capacity, and stay.
+    """
     definition = set_rows.definition
     if not definition.bounded:
         return

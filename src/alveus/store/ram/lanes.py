@@ -1,4 +1,4 @@
-"""Leases, inputs, runs, outputs and consumers of a `RamStore`: what runners use."""
+"""Leases, inputs, runs, outputs and consumers of a `RamStore`, for runners."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from alveus.store.runs import space_of
 
 
 class RamLanes(RamTables):
-    """See `alveus.store.Lanes`, and leases in `alveus.store.Ledger`."""
+    """The methods of `alveus.store.Lanes`, and those for leases of `alveus.store.Ledger`."""
 
     @locked
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
@@ -97,7 +97,7 @@ class RamLanes(RamTables):
         return None if found is None else self._seen(found)
 
     def _seen(self, run: Run) -> Run:
-        """Return a run without the name of its key, if the key was forgotten."""
+        """Return *run*; if its key was forgotten, a digest replaces the name of the key."""
         hidden = self._hidden.get(run.scope)
         if hidden is None:
             return run
@@ -231,7 +231,7 @@ class RamLanes(RamTables):
         return done
 
     def _forget(self, lanes: AgentLanes, retain: Retain, now: int, limit: int) -> None:
-        """Forget event ids, except the last ones and those of unfinished runs."""
+        """Delete up to *limit* event ids that *retain* no longer keeps, the oldest first."""
         until, last = now - retain.dedupe_us, self._runs.last_id - retain.dedupe_count
         going = sorted(
             (known.time, event_id)

@@ -1,8 +1,8 @@
 """The rows of a `RamStore`: versions of nodes and items, sets, the draft of a commit, the journal.
 
-Entries of the journal, ended runs, steps and outputs are plain tuples of texts and numbers, which
-the garbage collector does not visit: with millions of commits, its visits took longer than the
-runs.
+Entries of the journal, ended runs, steps and outputs are plain tuples of texts and numbers, because
+the garbage collector does not visit such tuples. With millions of commits, its visits would take
+longer than the runs.
 """
 
 from __future__ import annotations
@@ -36,7 +36,14 @@ from alveus.values.storable import ATOMS, Path, Value
 
 @dataclass(slots=True, eq=False, acyclic=True)
 class NodeRow:
-    """One version of a node. An object holds the versions of all its fields."""
+    """One version of a node. The row of an object also holds the rows of its fields.
+
+    Attributes:
+        live: For an object: the live version of each field.
+        versions: For an object: all versions of each field, oldest first.
+        position: The number that orders the node among its siblings.
+        swept: Whether the version was removed from its tree.
+    """
 
     begin_commit: int
     is_object: bool
@@ -51,16 +58,20 @@ class NodeRow:
 
     @classmethod
     def of_value(cls, begin_commit: int, value: Value, expires: int | None) -> NodeRow:
-        """Return the row of a value."""
+        """Return a new row for a value."""
         return cls(begin_commit, False, value, expires, _NONE, _NEVER)  # noqa: FBT003 - in order
 
     @classmethod
     def of_object(cls, begin_commit: int, expires: int | None = None) -> NodeRow:
-        """Return the row of an object without fields."""
+        """Return a new row for an object without fields."""
         return cls(begin_commit, True, None, expires, {}, {})  # noqa: FBT003 - in order
 
     def below(self, name: str, at: int | None) -> NodeRow | None:
-        """Return the version of a field that is live, or was after commit *at*."""
+        """Return the live version of the field *name*, or None if there is none.
+
+        Args:
+            at: If not None, return the version that was live after this commit.
+        """
         if at is None:
             return self.live.get(name)
         versions = self.versions.get(name, [])
@@ -73,7 +84,7 @@ class NodeRow:
         return self.expires is not None and self.expires <= now
 
     def node(self) -> Node:
-        """Return a copy."""
+        """Return the version as a `Node`, with a copy of its value."""
         value = self.value
         copied = value if type(value) in ATOMS else deepcopy(value)
         return Node(self.is_object, copied, self.expires)
@@ -85,7 +96,11 @@ _NEVER: dict[str, list[NodeRow]] = {}
 
 @dataclass(slots=True, eq=False)
 class ItemRow:
-    """One version of an item. `record` is replaced when its vectors arrive."""
+    """One version of an item.
+
+    Attributes:
+        record: The contents, which are replaced when the vectors arrive or the expiry changes.
+    """
 
     row: int
     first: int
@@ -99,27 +114,33 @@ class ItemRow:
     end_commit: int | None = None
 
     def is_live_at(self, at: int | None) -> bool:
-        """Return whether it is live, or was after commit *at*."""
+        """Return whether the version is live or, if *at* is given, was live after that commit."""
         if at is None:
             return self.end_commit is None
         return self.begin_commit <= at and (self.end_commit is None or self.end_commit > at)
 
     def has_meaning(self) -> bool:
-        """Return whether search by meaning finds the item: it has vectors, or a text for them."""
+        """Return whether search by meaning can find the item.
+
+        True if the item has vectors, waits for vectors, or has a text or caption to embed.
+        """
         r = self.record
         return r.vectors != b"" or has_meaning(r.text or "", r.metadata)
 
     def has_validity(self) -> bool:
-        """Return whether it expires, or is valid for a time only."""
+        """Return whether the item expires, or is valid for a limited time."""
         r = self.record
         return not r.expires is r.valid_from is r.valid_to is None
 
     def expired(self, now: int) -> bool:
-        """Return whether it has expired by *now*."""
+        """Return whether the item has expired by *now*."""
         return expired(self.record, now)
 
     def continues(self, row: ItemRow) -> bool:
-        """Return whether the row is live and equal to *row*: the same version, or a revived one."""
+        """Return whether this version is live and has the contents of *row*, an earlier version.
+
+        True if both are the same version, or if this version revived *row*.
+        """
         unread = {"terms": b"", "vectors": b""}
         return (
             self.end_commit is None
@@ -128,12 +149,12 @@ class ItemRow:
         )
 
     def bytes(self) -> int:
-        """Return the bytes of the item in the size of its set."""
+        """Return how many bytes the item adds to the size of its set."""
         contents = (packed(self.record.value), self.record.text, self.record.metadata)
         return sum(len(k.encode() if isinstance(k, str) else k) for k in contents if k is not None)
 
     def feature(self) -> Feature:
-        """Return the fields that search reads."""
+        """Return the data that search reads."""
         return Feature.of(
             self.record,
             self.row,
@@ -146,10 +167,15 @@ class ItemRow:
 
 @dataclass(slots=True, eq=False)
 class SetRows:
-    """A set: all rows, the versions of each id, and the live rows by (time, first).
+    """The rows of a set, and their sums.
 
     Attributes:
+        rows: All rows, in order of their numbers.
+        versions: The rows of each item id, in order of their numbers.
+        live_order: The (time, first) of each live row, in order.
+        live: The live rows, by `first`.
         rows_with_validity: Live rows that expire, or are valid for a limited time, by `first`.
+        bytes, tokens: The size of the live rows.
     """
 
     number: int
@@ -165,22 +191,22 @@ class SetRows:
     history_start: int = 0
 
     def last_version(self, item_id: str) -> ItemRow | None:
-        """Return the last version of an id, live or ended."""
+        """Return the last version of the item *item_id*, live or ended, or None."""
         versions = self.versions.get(item_id)
         return versions[-1] if versions else None
 
     def find_row(self, number: int) -> ItemRow | None:
-        """Return the row of a number; None if it does not exist."""
+        """Return the row that has this number, or None if it does not exist."""
         index = bisect_left(self.rows, number, key=number_of)
         row = self.rows[index] if index < len(self.rows) else None
         return row if row is not None and row.row == number else None
 
     def rows_after(self, number: int) -> list[ItemRow]:
-        """Return the rows after the row of a number."""
+        """Return the rows with higher numbers than *number*, in order."""
         return self.rows[bisect_right(self.rows, number, key=number_of) :]
 
     def find_rows(self, numbers: Sequence[int]) -> list[ItemRow]:
-        """Return the rows of *numbers* that exist."""
+        """Return the existing rows that have one of *numbers*, in the order of *numbers*."""
         return [row for row in map(self.find_row, numbers) if row is not None]
 
     def add_version(self, row: ItemRow) -> None:
@@ -190,12 +216,12 @@ class SetRows:
         self.add_live(row)
 
     def purge(self, row: ItemRow) -> None:
-        """Remove a row that has ended."""
+        """Remove an ended row. The history of the set then begins after the end of the row."""
         self._remove(row)
         self.history_start = max(self.history_start, row.end_commit or 0)
 
     def erase(self, row: ItemRow) -> None:
-        """Remove a row, live or not, without a trace."""
+        """Remove a row, live or not. The start of the set's history stays."""
         if row.end_commit is None:
             self.remove_live(row)
         self._remove(row)
@@ -234,22 +260,22 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 UndoStep: TypeAlias = tuple[Callable[..., object], *tuple[Any, ...]]
-"""A function and its arguments: cheaper than a `partial`. A run needs ten of them."""
+"""A function and its arguments. This costs less than a `partial`, and a run needs ten."""
 
 
 class UndoSteps(list[UndoStep]):
-    """Steps that undo the changes so far, in the order of the changes."""
+    """The steps that undo the changes made so far, in the order of the changes."""
 
     __slots__ = ()
 
     def put(self, entries: dict[K, V], key: K, value: V) -> None:
-        """Set an entry of a dict."""
+        """Set an entry of a dict, and add the step that undoes the change."""
         before = entries.get(key)
         self.append((entries.pop, key) if before is None else (entries.__setitem__, key, before))
         entries[key] = value
 
     def set(self, target: object, name: str, value: object) -> None:
-        """Set an attribute."""
+        """Set the attribute *name* of *target*, and add the step that undoes the change."""
         self.append((setattr, target, name, getattr(target, name)))
         setattr(target, name, value)
 
@@ -261,7 +287,13 @@ class UndoSteps(list[UndoStep]):
 
 @dataclass(slots=True, eq=False)
 class CommitDraft:
-    """A commit in progress: its changes so far, and the steps that undo them."""
+    """A commit in progress: its changes so far, and the steps that undo them.
+
+    Attributes:
+        positions: The highest position of the tree's nodes before the commit.
+        unchanged_ids: Items that an `Add` kept because they existed.
+        replaced_ids: Items that an `Add` replaced because they existed.
+    """
 
     number: int
     time: int
@@ -285,7 +317,11 @@ class CommitDraft:
     def begin(
         self, set_rows: SetRows, record: ItemRecord, last: ItemRow | None, *, version: int
     ) -> ItemRow:
-        """Begin a version of the item of *last*, or of a new item."""
+        """Begin a version, and return it.
+
+        Args:
+            last: The version before it, or None for a new item.
+        """
         number = self._next_row()
         time = self.time if record.time is None else record.time
         row = ItemRow(
@@ -302,13 +338,13 @@ class CommitDraft:
         return self._add_version(row)
 
     def revive(self, row: ItemRow, *, version: int) -> ItemRow:
-        """Begin a version that equals an ended one."""
+        """Begin a version with the contents of *row*, an ended version, and return it."""
         number, begin = self._next_row(), self.number
         again = replace(row, row=number, begin_commit=begin, version=version, end_commit=None)
         return self._add_version(again)
 
     def restore(self, set_rows: SetRows, item: StoredItem) -> ItemRow:
-        """Begin a version with the contents from another store."""
+        """Begin the version *item* of another store, with the same row number, and return it."""
         time = item.updated if item.record.time is None else item.record.time
         row = ItemRow(
             item.row,
@@ -331,7 +367,7 @@ class CommitDraft:
         return row
 
     def end(self, row: ItemRow) -> None:
-        """End a version; one that this commit began was never live, but stays in its set."""
+        """End a version. A version that this commit began stays in its set, but was never live."""
         row.set_rows.remove_live(row)
         row.end_commit = self.number
         self.ended_items.append(row)
@@ -343,7 +379,11 @@ _begin_commit, _position = attrgetter("begin_commit"), attrgetter("position")
 
 @dataclass(frozen=True, slots=True)
 class JournalEntry:
-    """An entry of the journal, with references to the rows that a commit changed."""
+    """The entry of a commit in the journal, with references to the rows that the commit changed.
+
+    Attributes:
+        erased: The commit that erased the request and the result, or None.
+    """
 
     commit: Commit
     scope: Scope
@@ -356,11 +396,11 @@ class JournalEntry:
 
 
 class Journal:
-    """The entries of all commits, from commit 1 on, without removed rows.
+    """The entries of all commits, from commit 1 on. Removed rows are dropped from the entries.
 
     Attributes:
         times: The times of all commits.
-        has_setback: A commit has an earlier time than the one before it.
+        has_setback: Whether a commit has an earlier time than the commit before it.
     """
 
     def __init__(self) -> None:
@@ -397,7 +437,7 @@ class Journal:
         self._put.extend(put if len(put) < 2 else sorted(put, key=_position))  # noqa: PLR2004 - one is sorted
 
     def _row(self, result: Value, space: str, key: str | None, *rest: object) -> tuple[Any, ...]:
-        """Return a row; the empty commits of a scope share one."""
+        """Return the row of a commit. All commits of a scope that changed nothing share one row."""
         if result is None and not any(rest):
             scope = Scope(space, key)
             row = self._empty_rows.get(scope)
@@ -408,7 +448,7 @@ class Journal:
 
     @property
     def time(self) -> int | None:
-        """The time of the last commit; None if no commit exists."""
+        """The time of the last commit, or None if there is no commit."""
         return self.times[-1] if self.times else None
 
     def commits_of(self, scope: Scope) -> list[int]:
@@ -416,19 +456,23 @@ class Journal:
         return [i + 1 for i, row in enumerate(self._rows) if row[1:3] == (*scope,)]
 
     def erase(self, number: int, erased: int | None) -> None:
-        """Erase the request and the result of a commit; *erased* is the commit that erases."""
+        """Erase the request and the result of the commit *number*.
+
+        Args:
+            erased: The commit that erases, or None if the entry needs no note of it.
+        """
         _, space, key, _, *changed, _ = self._rows[number - 1]
         self._rows[number - 1] = self._row(None, space, key, None, *changed, erased)
 
     def erase_tree(self, numbers: Collection[int]) -> None:
-        """Erase the nodes of commits, and the items that they ended."""
+        """Erase the nodes that the commits *numbers* put or removed, and the items they ended."""
         for number in numbers:
             *before, _, begun, _, erased = self._rows[number - 1]
             self._rows[number - 1] = self._row(*before, (), begun, (), erased)
         self._put = [row for row in self._put if row.begin_commit not in numbers]
 
     def drop_swept(self, rows: Collection[NodeRow]) -> None:
-        """Drop swept versions of nodes from their commits."""
+        """Drop versions of nodes that were swept from the entries of their commits."""
         if not rows:
             return
         self._put = [row for row in self._put if not row.swept]
@@ -438,7 +482,7 @@ class Journal:
             self._rows[number - 1] = self._row(*before, left, begun, ended, erased)
 
     def erase_items(self, rows: Collection[ItemRow]) -> None:
-        """Drop versions of items from their commits."""
+        """Drop versions of items from the entries of the commits that began or ended them."""
         erased_rows = {row.row for row in rows}
         for number in {row.begin_commit for row in rows} | {
             row.end_commit for row in rows if row.end_commit

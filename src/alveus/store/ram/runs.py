@@ -15,12 +15,12 @@ from alveus.store.runs import ENDED, MAX_POSITIONS, Begin, QueuedInput, RunStatu
 from alveus.values.lazy_dataclass import dataclass
 
 _COMMIT, _SENSORY, _READ_SET = 1, 3, 4
-"""Positions in the row of a step: `StepDone` without its run and ordinal."""
+"""Indexes in the row of a step, which has the fields of `StepDone` without run and ordinal."""
 
 
 @dataclass(slots=True, frozen=True)
 class EventId:
-    """A used event id, with its run and its request."""
+    """The use of an event id: the run of its input, and the digest of the request."""
 
     run: int
     number: int
@@ -30,11 +30,16 @@ class EventId:
 
 @dataclass(slots=True, eq=False)
 class AgentLanes:
-    """The lanes of an agent by scope: next numbers and unfinished runs; its outputs and consumers.
+    """The lanes, outputs and consumers of an agent. A lane is the queue of its runs for one key.
 
     Attributes:
-        outputs: Rows with the fields of a `StoredOutput`, in order.
-        scopes: One object for each scope, which all its runs share.
+        pruned_position: The position of the last pruned output.
+        scopes: One object for each scope, which all runs of the scope share.
+        next_numbers: For each scope, the number of the next run.
+        open_runs: For each scope, the ids of the unfinished runs, in order.
+        events: The used event ids.
+        outputs: Tuples with the fields of a `StoredOutput`, in order.
+        consumers: The position of each consumer, by name.
     """
 
     pruned_position: int = 0
@@ -59,7 +64,10 @@ def _changed(
     error: str | None = None,
     ended: int | None = None,
 ) -> Run:
-    """Return a run with changes; `replace` would take as long as the rest of a commit."""
+    """Return *run* with the given changes. *ended* and *error* are set even if None.
+
+    `replace` would take as long as the rest of a commit.
+    """
     # fmt: off
     return Run(
         run.id, run.agent, run.scope, run.number, status or run.status, run.event, run.accepted,
@@ -76,12 +84,12 @@ _FIELDS = attrgetter(
 
 
 def _step_id(run: int, ordinal: int) -> int:
-    """Return the key of a step, as in SQL."""
+    """Return the number of a step, which is its id in the SQL stores too."""
     return run * MAX_POSITIONS + ordinal
 
 
 def _run(row: tuple[Any, ...]) -> Run:
-    """Return the run of a row of `_FIELDS`."""
+    """Return the run of which *row* has the `_FIELDS`."""
     number, agent, space, key, *rest = row
     return Run(number, agent, Scope(space, key), *rest)
 
@@ -92,27 +100,27 @@ class RunTable:
     def __init__(self) -> None:
         self.agents: dict[tuple[str, str], AgentLanes] = {}
         self._steps: dict[int, tuple[Any, ...]] = {}
-        self._next_ordinals: dict[int, int] = {}  # of a run: after the commits of its steps
+        self._next_ordinals: dict[int, int] = {}  # by run: one more than the highest step's ordinal
         self._open: dict[int, Run] = {}
         self._ended: dict[int, tuple[Any, ...]] = {}
         self.calls: dict[int, dict[tuple[int, int], tuple[DurableCall, int]]] = {}
         self.last_id = 0
 
     def oldest_needed_commit(self) -> int:
-        """Return the first commit of any unfinished run; a large number if there is none."""
+        """Return the first commit of any unfinished run, or a large number if there is none."""
         steps = [row[_COMMIT] for n in self._open for _, row in self.steps(n)]
         calls = [made for n in self._open for _, made in self.calls.get(n, {}).values()]
         return min([1 << 62, *steps, *calls])
 
     def agent(self, name: str, space: str) -> AgentLanes:
-        """Return an agent; a new one is created."""
+        """Return the lanes of an agent, which are created if they do not exist."""
         found = self.agents.get((space, name))
         if found is None:
             found = self.agents[space, name] = AgentLanes()
         return found
 
     def get(self, number: int) -> Run | None:
-        """Return a run; None if it does not exist or was pruned."""
+        """Return the run with this id, or None if it does not exist or was pruned."""
         run = self._open.get(number)
         if run is None:
             row = self._ended.get(number)
@@ -134,15 +142,19 @@ class RunTable:
         return [(i, self._steps[at]) for i, at in enumerate(ids) if at in self._steps]
 
     def open_run(self, number: int) -> Run:
-        """Return an unfinished run."""
+        """Return the unfinished run with this id."""
         return self._open[number]
 
     def agent_of(self, run: Run) -> AgentLanes:
-        """Return the agent of a run."""
+        """Return the lanes of a run's agent."""
         return self.agents[run.scope.space, run.agent]
 
     def used_event_id(self, agent: str, queued: QueuedInput) -> EventId | None:
-        """Return the earlier use of an input's event id; raise an error for another request."""
+        """Return the earlier use of an input's event id, or None if the id was not used.
+
+        Raises:
+            IdempotencyConflict: The id was used for another request.
+        """
         lanes = self.agents.get((queued.scope.space, agent))
         if queued.event_id is None or lanes is None:
             return None
@@ -154,7 +166,11 @@ class RunTable:
     def begin(
         self, agent: str, queued: QueuedInput, undo: UndoSteps, *, origin: int | None = None
     ) -> Run:
-        """Append a run to its lane."""
+        """Append a run for *queued* to its lane, and return the run.
+
+        Args:
+            origin: The run whose input the new run takes over.
+        """
         lanes = self.agent(agent, queued.scope.space)
         scope = lanes.scopes.setdefault(queued.scope, queued.scope)
         number = lanes.next_numbers.get(scope, 0)
@@ -173,7 +189,7 @@ class RunTable:
         return run
 
     def repeated_commit(self, batch: Batch) -> int | None:
-        """Return the commit that made the same step, or completed the same call."""
+        """Return the commit that made the same step or completed the same call, or None."""
         progress = batch.run
         if isinstance(progress, Step):
             row = self._steps.get(_step_id(progress.run, progress.ordinal))
@@ -184,7 +200,7 @@ class RunTable:
         return None
 
     def check(self, batch: Batch) -> None:
-        """Raise an error if the run of a batch does not exist, or is not as expected."""
+        """Raise if the run of a batch does not exist, or if `check_run` refuses its progress."""
         progress = batch.run
         if progress is None:
             return
@@ -196,7 +212,7 @@ class RunTable:
         )
 
     def apply(self, batch: Batch, draft: CommitDraft) -> None:
-        """Apply the progress of a batch, which was checked."""
+        """Apply the progress of a batch. The caller must have checked the batch."""
         progress = batch.run
         if progress is None:
             return
@@ -253,7 +269,7 @@ class RunTable:
     def change_status(
         self, number: int, status: RunStatus, error: str | None, time: int, undo: UndoSteps
     ) -> None:
-        """Change the status of a run that has not ended."""
+        """Change the status of an unfinished run, as `StatusChange` says."""
         run = self._open[number]
         stored_error = None if status == "done" else run.error if error is None else error
         if status not in ENDED:
@@ -269,7 +285,7 @@ class RunTable:
                 undo.put(self._steps, _step_id(number, ordinal), without)
 
     def forget(self, run: Run, *, time: int) -> None:
-        """Erase the records and the event of a run; discard it if it is unfinished."""
+        """Erase the records and the event of a run. An unfinished run is discarded."""
         self._drop_records(run)
         if run.ended is None:
             self.agent_of(run).open_runs[run.scope].remove(run.id)

@@ -1,8 +1,7 @@
 """The store in the memory of a process.
 
-Random tests compare other stores with this store, so each part is the simplest that keeps the
-promise: rows with the commits at which they began and ended, one lock, and steps that undo a failed
-batch.
+Random tests compare other stores with this store, so each part is the simplest that works: rows
+with the commits at which they began and ended, one lock, and steps that undo a failed batch.
 """
 
 from __future__ import annotations
@@ -65,7 +64,7 @@ def _repeated(entry: JournalEntry) -> Commit:
 
 
 class RamStore(WholeSets, RamLanes, RamErasing):
-    """A `Store` in the memory of one process, for tests, trials and data that need not last."""
+    """A `Store` in the memory of one process, for tests, trials and data that may be lost."""
 
     location = ":memory:"
     read_only = False
@@ -165,7 +164,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         self._runs.apply(batch, draft)
 
     def _finish(self, batch: Batch, draft: CommitDraft) -> Commit:
-        """Write the journal and the change log; nothing here can fail."""
+        """Write the journal and the change log, and return the commit. Nothing here can fail."""
         result = None if batch.result is None else deepcopy(batch.result)
         marks = tuple(draft.sets_to_compact)
         commit = Commit(
@@ -290,7 +289,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
     def prune_history(
         self, *, before: int, after: int = 0, limit: int = 10_000
     ) -> tuple[int, int | None]:
-        """See `Ledger.prune_history`; prunes all at once."""
+        """See `Ledger.prune_history`. One call examines all versions."""
         del after, limit
         last = self._journal[-1].commit.time if self._journal else 0
         until = self.commit_at(min(before - 1, last - SWEEP_AFTER_US))
@@ -529,7 +528,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
 
     @locked
     def sync(self) -> None:
-        """Do nothing: RAM survives no loss of power; see `Finder.sync`."""
+        """Do nothing, as RAM does not survive loss of power. See `Finder.sync`."""
 
     @locked
     def drop_staged_vectors(self) -> None:
@@ -590,7 +589,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         return len(late) + purged + len(removed)
 
     def _purge(self, set_rows: SetRows, now: int) -> int:
-        """Delete versions of items that ended before the retention of their set."""
+        """Delete versions that ended longer ago than the set's retention; return how many."""
         retention_us = set_rows.definition.retention_us
         if retention_us is None:
             return 0
@@ -637,7 +636,7 @@ class RamStore(WholeSets, RamLanes, RamErasing):
         return self._salt
 
     def close(self) -> None:
-        """Close the store; its contents are lost. Closing twice is fine."""
+        """Close the store, and lose its contents. A second call does nothing."""
         if os.getpid() == self._process:
             with self._lock:
                 self._closed = True
@@ -648,7 +647,7 @@ def _rows_with_meaning(sets: Sequence[SetRows]) -> list[ItemRow]:
 
 
 def _first(rows: list[ItemRow], limit: int) -> list[PendingVectors]:
-    """Return the texts of *limit* rows: live ones first, then in the order in which they ended."""
+    """Return the texts of up to *limit* rows: live rows first, then in the order of their ends."""
     chosen = sorted(rows, key=lambda row: (row.end_commit or 0, row.row))[:limit]
     return [
         PendingVectors(r.set_rows.number, r.row, r.record.text or "", r.record.metadata)

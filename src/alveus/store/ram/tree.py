@@ -12,11 +12,11 @@ from alveus.store.ram.rows import CommitDraft, NodeRow
 from alveus.values.storable import ATOMS, Path, Value
 
 EVER = -(1 << 62)
-"""A time before all expiries, which `TreeDelta` ignores."""
+"""A time before all expiries. With it, `TreeRows.find` also finds expired nodes."""
 
 
 class TreeRows:
-    """The exact tree of a key."""
+    """The exact tree of a key, with all versions of its nodes."""
 
     def __init__(self) -> None:
         self.head = 0
@@ -25,7 +25,13 @@ class TreeRows:
         self.positions = 0
 
     def find(self, path: Path, at: int | None, now: int) -> NodeRow | None:
-        """Return the node at *path*; None if it, or an object above it, does not exist."""
+        """Return the version of the node at *path*, or None if the node does not exist.
+
+        A node that expired by *now*, and every node below it, does not exist.
+
+        Args:
+            at: If not None, read the tree as it was after this commit.
+        """
         row = self.root
         for name in path:
             below = row.below(name, at)
@@ -53,7 +59,12 @@ class TreeRows:
             todo += below
 
     def apply(self, delta: TreeDelta, draft: CommitDraft) -> None:
-        """Apply one delta; raise `TreeConflict` if it does not fit the tree."""
+        """Apply one delta.
+
+        Raises:
+            TreeConflict: The delta does not fit the tree.
+            InvalidPath: A delta other than `Clear` names the root.
+        """
         if not delta.path and not isinstance(delta, Clear):
             raise InvalidPath(delta.path, "the root itself cannot be changed; name a field of it")
         match delta:
@@ -73,7 +84,11 @@ class TreeRows:
                     draft.undo.set(row, "expires", expires)
 
     def _put(self, path: Path, row: NodeRow, draft: CommitDraft) -> None:
-        """Begin *row* at *path*: it replaces a value, or is the last field of its parent."""
+        """Make *row* the live version at *path*.
+
+        The row replaces a value, whose position it takes, or becomes the last field of its parent.
+        If both the row and the existing node are objects, nothing changes.
+        """
         parent = self.find(path[:-1], None, EVER)
         if parent is None or not parent.is_object:
             what = "nothing" if parent is None else "a value"
@@ -97,7 +112,7 @@ class TreeRows:
         draft.put_nodes[path] = row
 
     def _delete(self, path: Path, draft: CommitDraft) -> None:
-        """End the node at *path*; the nodes below it end too."""
+        """End the node at *path*, if it exists, and all nodes below it."""
         parent = self.find(path[:-1], None, EVER)
         if parent is None or path[-1] not in parent.live:
             return
@@ -114,7 +129,7 @@ class TreeRows:
         self._end(parent, path[-1], draft)
 
     def _end(self, parent: NodeRow, name: str, draft: CommitDraft) -> None:
-        """End a version; one that this commit began is removed."""
+        """End the live version of a field. A version that this commit began is removed."""
         row = parent.live.pop(name)
         draft.undo.append((parent.live.__setitem__, name, row))
         draft.undo.set(row, "end_commit", draft.number)
@@ -123,7 +138,10 @@ class TreeRows:
             draft.undo.append((versions.append, versions.pop()))
 
     def sweep(self, now: int) -> list[NodeRow]:
-        """Remove every version that expired, with all nodes below it; return all of them."""
+        """Remove every version that expired by *now*, with all nodes below it.
+
+        Returns all removed versions. Placeholders stay.
+        """
         removed = self._remove(lambda row: row.expired(now) and row.expires != PLACEHOLDER_EXPIRY)
         expired = [row.expires for row in removed if row.expires is not None]
         commit, time = self.history_start
@@ -134,13 +152,16 @@ class TreeRows:
         return removed
 
     def raise_history_start(self, start: tuple[int, int], draft: CommitDraft) -> None:
-        """Raise the first commit and time from which the history is complete."""
+        """Set the start of the complete history to *start* (commit, time), if that is later."""
         commit, time = self.history_start
         start = max(commit, start[0]), _latest([time, start[1]])
         draft.undo.set(self, "history_start", start)
 
     def prune(self, until: int) -> list[NodeRow]:
-        """Remove every version that ended by commit *until*, with all nodes below it."""
+        """Remove every version that ended by commit *until*, with all nodes below it.
+
+        Returns all removed versions.
+        """
         removed = self._remove(lambda row: row.end_commit is not None and row.end_commit <= until)
         commit, time = self.history_start
         end_commits = [
@@ -152,7 +173,10 @@ class TreeRows:
         return removed
 
     def _remove(self, is_removed: Callable[[NodeRow], bool]) -> list[NodeRow]:
-        """Remove versions, with all nodes below them; return all of them."""
+        """Remove the versions that *is_removed* accepts, with all nodes below them.
+
+        Returns all removed versions.
+        """
         removed: list[NodeRow] = []
         stack = [(self.root, False)]
         while stack:
@@ -183,12 +207,15 @@ def _row(number: int, value: Value, expires: int | None) -> NodeRow:
 
 
 def _latest(times: Sequence[int]) -> int:
-    """Return the latest of *times*; 0 means none."""
+    """Return the latest of *times*, or 0 if there is none. A time of 0 does not count."""
     return max((time for time in times if time), default=0)
 
 
 def _before(row: NodeRow, versions: list[NodeRow], number: int) -> NodeRow:
-    """Return the version of a node as it was before commit *number*."""
+    """Return the version that the live version *row* had before commit *number*.
+
+    If that commit began *row*, this is the version that it replaced; otherwise it is *row*.
+    """
     if row.begin_commit != number:
         return row
     older = (v for v in reversed(versions) if v is not row and v.position == row.position)
