@@ -1,4 +1,4 @@
-"""DB-GPT's agents, their memory and their language model, under their names there.
+"""DB-GPT's agents, their memory and their language model, under the names of DB-GPT.
 
 Differences are listed in docs/coming-from/dbgpt.md.
 """
@@ -98,9 +98,10 @@ class OpenAILLMClient(OpenAIChat):
 
     Args:
         model_alias: The model's name on the server.
-        api_base: The address of the server, up to and with ``/v1``. None means ``OPENAI_API_BASE``,
-            or the default of `OpenAIChat`.
-        api_key: None means ``OPENAI_API_KEY`` at the first call.
+        api_base: The address of the server, up to and with ``/v1``. None means the environment
+            variable ``OPENAI_API_BASE``, or else the default of `OpenAIChat`.
+        api_key: The API key. None means the environment variable ``OPENAI_API_KEY`` at the first
+            call.
 
     Raises:
         InvalidInput: An argument cannot be used.

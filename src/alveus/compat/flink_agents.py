@@ -151,7 +151,7 @@ class _FlinkSet(ABC, Generic[S]):
 
     @property
     def item_type(self) -> type | None:
-        """The type of its values. None means any storable value."""
+        """The type of the values in the set, or None for any storable value."""
         return _TYPES.get(self._inner.definition.item_type or "")
 
     @property
@@ -165,7 +165,7 @@ class _FlinkSet(ABC, Generic[S]):
         ids: str | Sequence[str] | None = None,
         metadatas: Metadata | Sequence[Metadata] | None = None,
     ) -> list[str]:
-        """Add one item or a list of items, all or none. Return their ids.
+        """Add one item, or all items of a list or none. Return their ids.
 
         A dict of metadata applies to all items. A list has one dict per item.
         """
@@ -208,7 +208,7 @@ class _FlinkSet(ABC, Generic[S]):
         filters: Metadata | None = None,
         limit: int | None = None,
     ) -> list[S]:
-        """Return the existing items with these ids. Without ids, return all items, oldest first.
+        """Return the items with these ids that exist. Without ids, return all items, oldest first.
 
         Without ids, *filters* selects by metadata, and *limit* keeps the first items.
         """
@@ -230,7 +230,7 @@ class _FlinkSet(ABC, Generic[S]):
     def _shown(self, item: Item) -> S: ...
 
     def delete(self, ids: str | Sequence[str] | None = None) -> None:
-        """Retire items by id; without ids, all of them. Unknown ids are ignored."""
+        """Retire the items with these ids, or all items without ids. Unknown ids are ignored."""
         if ids is None:
             self._inner.clear()
         else:
@@ -279,10 +279,9 @@ class FlinkLongTermMemory:
         compaction_strategy: Given | None = None,
         execution: sets.Execution = "sync",
     ) -> FlinkMemorySet:
-        """Return a set. A set without items gets this definition.
+        """Return the set *name*. A set without items gets this definition.
 
-        With a strategy, the add that finds the set full compacts it first, unless *execution* says
-        otherwise.
+        With a strategy and the default *execution*, an `add` to a full set compacts the set first.
 
         Raises:
             SetDefinitionConflict: The set holds items under another definition.
@@ -319,7 +318,7 @@ class Knowledge:
     def get_or_create_knowledge_set(
         self, name: str, item_type: type | None = None
     ) -> FlinkKnowledgeSet:
-        """Return a set. A set without items gets this item type."""
+        """Return the set *name*. A set without items gets this item type."""
         return FlinkKnowledgeSet(self._knowledge.set(name, item_type=_type_name(item_type)))
 
     def get_knowledge_set(self, name: str) -> FlinkKnowledgeSet:
@@ -355,7 +354,7 @@ def _one_each(given: Sequence[Any] | None, number: int, what: str) -> list[Any]:
 
 
 def readable(value: Value) -> str:
-    """Return the names and values in any value as words, for search."""
+    """Return the names and the values inside any value as words, for search."""
     return " ".join(_words(value))
 
 
@@ -405,9 +404,9 @@ class FlinkRunnerContext(task.RunnerContext):
         reconciler: Callable[[], Any] | None = None,
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> Any:  # noqa: ANN401 - the same
-        """Return the result of *func*, which is called once, also after a crash; see `durable`.
+        """Return the result of *func*, which is called once, even after a crash; see `durable`.
 
-        In an async action, await the result, as of `durable_execute_async`.
+        In an async action, await the result, like the result of `durable_execute_async`.
 
         Args:
             reconciler: Returns the result of a call that was running when its process died.
@@ -421,7 +420,7 @@ class FlinkRunnerContext(task.RunnerContext):
         reconciler: Callable[[], Any] | None = None,
         **kwargs: Any,  # noqa: ANN401 - the same
     ) -> Any:  # noqa: ANN401 - the same
-        """Return the result of *func* in an async action; see `durable_execute`."""
+        """Call *func* in an async action, and return its result; see `durable_execute`."""
         made: Awaitable[Any] = self.durable_execute(func, *args, reconciler=reconciler, **kwargs)
         return await made
 
@@ -450,10 +449,10 @@ _OFF = ("short-term-read", "sensory-read")
 def memory_events(config: Mapping[str, object]) -> MemoryEvents:
     """Return the memory events that an agent sends under the options of a Flink Agents job.
 
-    The options are ``memory.generate-event``, ``memory.generate-event.short-term-write`` and their
-    siblings, and ``agent-run.begin-event``. Other options are ignored. The defaults are Flink
-    Agents': events of writes and of long-term memory are on, events of reads and of the beginning
-    of a run are off. Events carry values.
+    The options are ``memory.generate-event``, ``memory.generate-event.short-term-write`` and the
+    same for other memory events, and ``agent-run.begin-event``. Other options are ignored. The
+    defaults are those of Flink Agents: events of writes and of long-term memory are on, events of
+    other reads and of the beginning of a run are off. Events contain the values.
 
     Raises:
         InvalidInput: An option is neither true nor false.

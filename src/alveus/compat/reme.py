@@ -22,10 +22,10 @@ VECTOR_WEIGHT, KEYWORD_WEIGHT = 0.7, 0.3
 K1, B = 1.5, 0.75
 
 KINDS = {"conversation": 0.5, "observation": 1.0, "customised observation": 1.2, "insight": 2.0}
-"""The factors of kinds of memories."""
+"""The factor of each kind of memory."""
 
 TIME_MATCHES = 2.0
-"""The factor for a query time equal to the time of the memory."""
+"""The factor for a memory whose time is equal to the time of the query."""
 
 _WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|\w{2,}")
 """A word of two or more characters, or a character of Chinese or Japanese."""
@@ -43,7 +43,7 @@ def fused_ranks(by_vector: Sequence[str], by_keyword: Sequence[str]) -> dict[str
 
 
 def keyword_scores(texts: Sequence[str], query: str) -> list[float]:
-    """Return the BM25 of each text for the words of a query."""
+    """Return the BM25 score of each text for the words of a query."""
     documents = [Counter(_words(text)) for text in texts]
     sizes = [document.total() for document in documents]
     mean = sum(sizes) / len(sizes) if any(sizes) else 1.0
@@ -59,7 +59,7 @@ def keyword_scores(texts: Sequence[str], query: str) -> list[float]:
 
 
 def score_of_kind(score: float, kind: Kind, *, time_matches: bool = False) -> float:
-    """Return a score multiplied by the factor of the memory's kind."""
+    """Return *score* times the factor of the memory's kind."""
     if kind not in KINDS:
         raise InvalidInput(f"kind must be one of {', '.join(KINDS)}, not {kind!r}")
     return score * KINDS[kind] * (TIME_MATCHES if time_matches else 1.0)

@@ -50,7 +50,7 @@ __all__ = [
 ]
 
 Memory = ContextMemory
-"""The memory of an agent: purge, commit, context."""
+"""The memory of an agent, with the calls `purge`, `commit` and `context`."""
 
 K = Stamp
 """An id that contains its time of creation: `guid.K`."""
@@ -62,7 +62,7 @@ ErrMaxEpoch = EpochsSpent
 """The error of `Epoch`."""
 
 INFINITE = -1
-"""The cap of a `Stream` that forgets nothing. Any number of 0 or less means the same."""
+"""The cap of a `Stream` that removes nothing. Any number of 0 or less means the same."""
 
 AGENT_RETURN, AGENT_ASK, AGENT_REFINE, AGENT_RETRY, AGENT_ABORT = (
     "return",

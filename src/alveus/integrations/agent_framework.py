@@ -24,7 +24,7 @@ from alveus.store.items import Item
 from alveus.values.storable import ValidText
 
 NO_SESSION = "agent_session"
-"""The set of an agent without a session. With a session, a dot and its id follow."""
+"""The name of the set of an agent without a session. With one, a dot and its id follow."""
 
 
 def _set_of(session_id: str | None) -> str:
@@ -34,12 +34,13 @@ def _set_of(session_id: str | None) -> str:
 class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
     """Keeps the messages of sessions, for ``Agent(context_providers=[…])``.
 
-    The messages of a run are one commit, durable when it ends. A message with an id is stored once,
-    however often the framework passes it. A cancelled task waits for the commit.
+    The messages of a run are one commit, durable when the run ends. A message with an id is stored
+    once, however often the framework passes it. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
-        key: The owner of the sessions, such as a user. Session ID is its set ``agent_session.ID``.
+        key: The owner of the sessions, such as a user. The session with the id ID is the set
+            ``agent_session.ID`` of this key.
         skip_excluded: As in the framework's providers: messages marked as excluded when they were
             stored are not returned.
         options: ``load_messages store_inputs store_outputs store_context_messages
@@ -85,7 +86,7 @@ class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
         state: dict[str, Any] | None = None,  # noqa: ARG002 - the framework's
         **_: Any,  # noqa: ANN401 - the framework's
     ) -> None:
-        """Append messages, all or none."""
+        """Append all messages of *messages*, or none if one cannot be stored."""
         kept = self._key.set(_set_of(session_id))
         items: dict[str | int, Item] = {}
         for position, message in enumerate(messages):
@@ -95,16 +96,16 @@ class AlveusHistoryProvider(OpenedMemory, HistoryProvider):
 
 
 class AlveusContextProvider(OpenedMemory, ContextProvider):
-    """Quotes a key's memory about an input to the model; stores nothing.
+    """Quotes a key's memory about an input to the model. Stores nothing.
 
-    The quotation is one user message before the input. It leaves out the messages of the session,
-    which its `AlveusHistoryProvider` returns.
+    The quotation is one user message before the input. The messages of the session are not quoted,
+    as the `AlveusHistoryProvider` of the session returns them.
 
     Args:
         memory: A memory, or a path or a URL that the provider opens, and closes with `close`.
         key: The owner of the memory, such as a user.
         budget_tokens: The most tokens of the message.
-        options: Of `KeyMemory.context`, such as ``profile where signals limit``.
+        options: Further arguments of `KeyMemory.context`: ``profile where signals limit`` and more.
     """
 
     DEFAULT_SOURCE_ID = "alveus_memory"

@@ -34,7 +34,7 @@ KINDS: Mapping[str, Kind] = {
 """The kinds of identities, by AgentScope's names."""
 
 NOTE = "long_term_memory"
-"""The name of AgentScope's message to an agent with its memories."""
+"""The author's name on messages by which AgentScope passes memories to an agent."""
 
 
 class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
@@ -46,12 +46,12 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
 
     Args:
         memory: A memory, or a path or a URL that this object opens, and closes with `close`.
-        agent_name: An agent, as in AgentScope's memory: records keep the names that are passed,
-            and a search finds only records with all of them.
-        user_name: A user.
-        run_name: A run.
-        key: The owner of the memory. The default is a key of the first given name of user, agent
-            and run, such as ``agentscope.user:NAME``.
+        agent_name: The name of an agent. As in AgentScope's memory, records keep the names that
+            are passed, and a search finds only records with all of these names.
+        user_name: The name of a user.
+        run_name: The name of a run.
+        key: The owner of the memory. By default, the key is made of the user's name, such as
+            ``agentscope.user:NAME``, or else of the agent's name, or else of the run's name.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         limit: int = 5,
         **_: Any,  # noqa: ANN401 - AgentScope's
     ) -> str:
-        """Return memories that answer messages, a line each, the best of each message first."""
+        """Return memories that answer messages, one per line, the best for each message first."""
         return "\n".join(await self._found([_text(one) for one in _checked(msg)], limit))
 
     async def record_to_memory(
@@ -142,7 +142,7 @@ class AlveusLongTermMemory(OpenedMemory, LongTermMemoryBase):
         return _response("\n".join(texts) or "Nothing is remembered about that.")
 
     async def _found(self, queries: Sequence[str], limit: int) -> list[str]:
-        """Return the texts that queries find, each once."""
+        """Search for each query. Return the texts that were found, each once."""
 
         def search() -> list[str]:
             kept, texts = self._key.set(NAME), dict[str, None]()

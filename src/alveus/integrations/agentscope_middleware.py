@@ -27,7 +27,7 @@ from alveus.values.ids import identity_key
 from alveus.values.storable import choice
 
 NO_AGENT = "agentscope_middleware"
-"""The set of a middleware without an agent."""
+"""The name of the set of a middleware without an *agent_id*."""
 
 MODES = ("static_control", "agent_control", "both")
 
@@ -43,22 +43,22 @@ logger = logging.getLogger(__name__)
 class AlveusMiddleware(OpenedMemory, MiddlewareBase):
     """Remembers turns and quotes memories for later turns, for ``Agent(middlewares=[…])``.
 
-    A turn is one commit, durable when the reply ends, and stored once, however often it is
-    repeated. If a search fails, the agent replies without it, and a warning is logged. If a turn
-    cannot be stored, the error is raised. A cancelled task waits for the commit.
+    A turn is one commit, durable when the reply ends, and stored once, however often the turn is
+    repeated. If a search fails, the agent replies without a quotation, and a warning is logged. If
+    a turn cannot be stored, the error is raised. A cancelled task waits for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the middleware opens, and closes with `close`.
         user_id: The owner of the memory: the key ``agentscope.user:ID``.
-        mode: "static_control" quotes and remembers automatically; "agent_control" gives the agent
-            the
-            tools ``search_memory`` and ``add_memory`` (its toolkit takes `list_tools`); or "both".
-        agent_id: The agent, which gets a separate set.
+        mode: "static_control" quotes and remembers automatically. "agent_control" gives the agent
+            the tools ``search_memory`` and ``add_memory``: pass `list_tools` to its toolkit.
+            "both" does both.
+        agent_id: The id of the agent. Each agent id has a separate set.
         top_k: The most quoted items.
-        scope_search_by_agent: True to search only the set of the agent, if it has a name. False to
-            search all sets of the user.
+        scope_search_by_agent: True to search only the agent's set, if *agent_id* is given. False
+            to search all sets of the user.
         budget_tokens: The most tokens of the quotation.
-        key: Another key than the user's, to share its memory.
+        key: A key that is used instead of the user's key, to share its memory.
     """
 
     def __init__(  # noqa: PLR0913 - as AgentScope's middleware, and all but one by name
@@ -110,13 +110,13 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
             await self._remember(asked, reply, agent.state.session_id)
 
     async def on_system_prompt(self, agent: Agent, current_prompt: str) -> str:  # noqa: ARG002 - AgentScope's
-        """Return the prompt. If the agent has the tools, it explains their purpose."""
+        """Return the prompt, followed by an explanation of the tools if the agent has them."""
         if self._mode == "static_control":
             return current_prompt
         return f"{current_prompt}\n\n{INSTRUCTIONS}"
 
     async def list_tools(self) -> list[ToolBase]:
-        """Return the tools of the agent. "static_control" has none."""
+        """Return the tools of the agent. In the mode "static_control", there are none."""
         if self._mode == "static_control":
             return []
         return [SearchMemoryTool(self), AddMemoryTool(self)]
@@ -139,7 +139,10 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         return [self._name] if self._is_scoped else self._key.sets()
 
     async def _note(self, asked: list[Msg], shown: list[str]) -> Msg | None:
-        """Return the quotation for the model, without messages that it sees anyway; or None."""
+        """Return the quotation for the model, or None if there is none.
+
+        Messages that the model sees anyway are not quoted.
+        """
         query = "\n".join(message.get_text_content() or "" for message in asked)
 
         def quotation() -> str:
@@ -160,7 +163,10 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
         )
 
     async def _remember(self, asked: list[Msg], reply: Msg, session: str) -> None:
-        """Store a turn once. A second answer to a question has another id."""
+        """Store a turn, unless its question is stored already.
+
+        A second answer to the question has another id, so the id of the answer cannot show that.
+        """
         said = [message for message in (*asked, reply) if _text(message)]
         items = [_item(message, session) for message in said]
 
@@ -173,7 +179,7 @@ class AlveusMiddleware(OpenedMemory, MiddlewareBase):
 
 
 class MemoryTool(ToolBase):
-    """A tool of an `AlveusMiddleware`. The agent may use it without asking."""
+    """A tool of an `AlveusMiddleware`. The agent may use the tool without permission."""
 
     def __init__(self, middleware: AlveusMiddleware) -> None:
         super().__init__()
@@ -270,7 +276,7 @@ def _failed(text: str) -> ToolChunk:
 
 
 def _asked(inputs: object) -> list[Msg]:
-    """Return the messages of the user in the input, without empty ones."""
+    """Return the user's messages in the input, without empty messages."""
     given = cast("list[object]", inputs) if isinstance(inputs, list) else [inputs]
     return [
         one

@@ -1,4 +1,4 @@
-"""CrewAI: the storage of its `Memory`, and its embedder, so that no data leaves the machine.
+"""CrewAI: a storage and an embedder for its `Memory`, so that no data leaves the machine.
 
 Records are items of a set. Searches find them by meaning, with alveus's embedder.
 """
@@ -26,15 +26,15 @@ from alveus.search.signals import Signals
 from alveus.store.items import Item, valid_item
 
 NAME = "crewai"
-"""The default set of the records."""
+"""The default name of the set of the records."""
 
 _OTHERS = "words previous next reply speaker user date when session instruction short_question"
 
 MEANING = Signals(meaning=1, **dict.fromkeys(_OTHERS.split(), 0.0))
-"""The cosine alone: CrewAI weighs it against age and importance."""
+"""Signals that rank by the cosine alone. CrewAI weighs it against age and importance."""
 
 REMEMBERED = 10_000
-"""Most texts whose vectors are remembered: more than CrewAI embeds before a search."""
+"""The most texts whose vectors are remembered: more than CrewAI embeds before a search."""
 
 
 class AlveusStorage(OpenedMemory):
@@ -46,7 +46,7 @@ class AlveusStorage(OpenedMemory):
     Args:
         memory: A memory, or a path or a URL that the storage opens, and closes with `close`.
         key: The owner of the memory, such as a crew.
-        name: The set of the records.
+        name: The name of the set of the records.
         deleting: How records are deleted: "retire" deletes them, and keeps their history for as
             long as the memory keeps it; "forget" erases them, and leaves a receipt.
     """
@@ -68,7 +68,7 @@ class AlveusStorage(OpenedMemory):
         return self
 
     def save(self, records: list[MemoryRecord]) -> None:
-        """Add records, all or none. A record replaces one with the same id."""
+        """Add all records, or none. A record replaces a stored record with the same id."""
         items = [_item(record) for record in records]
         if items:
             self._records.add_many(items, on_existing="update")
@@ -122,7 +122,7 @@ class AlveusStorage(OpenedMemory):
     def list_records(
         self, scope_prefix: str | None = None, limit: int = 200, offset: int = 0
     ) -> list[MemoryRecord]:
-        """Return the records of a scope and of those below it, newest first."""
+        """Return the records of a scope and of the scopes below it, newest first."""
         if limit <= 0 or offset < 0:
             return []
         items = self._records.list(
@@ -158,11 +158,11 @@ class AlveusStorage(OpenedMemory):
         return len(self._records.list(where=_where(scope_prefix)))
 
     def reset(self, scope_prefix: str | None = None) -> None:
-        """Delete the records in a scope and below it. None means all records."""
+        """Delete the records in a scope and below it, or all records for None."""
         self._delete(_where(scope_prefix))
 
     def touch_records(self, record_ids: list[str]) -> None:
-        """Record an access to records."""
+        """Record that records were accessed."""
         self._records.get(record_ids)
 
     asave, asearch, adelete = awaited(save), awaited(search), awaited(delete)
@@ -221,7 +221,7 @@ def _digest(vector: object) -> bytes:
 
 
 def _path(scope: str | None) -> str:
-    """Return the path of a scope. "" means all scopes."""
+    """Return the path of a scope, or "" for all scopes."""
     parts = (scope or "").strip("/")
     return f"/{parts}" if parts else ""
 
@@ -229,7 +229,10 @@ def _path(scope: str | None) -> str:
 def _where(
     scope: str | None, categories: list[str] | None = None, metadata: dict[str, Any] | None = None
 ) -> dict[str, Any]:
-    """Return a filter: in the scope or below it, of one of the categories, with the metadata."""
+    """Return a filter for records in a scope or below it, with a category and the metadata.
+
+    A record matches if it has one of the *categories* and all of the *metadata*.
+    """
     every: list[dict[str, Any]] = []
     if path := _path(scope):
         below = {"gte": f"{path}/", "lt": f"{path}0"}  # "0" is what follows "/"
@@ -270,7 +273,7 @@ def _record(item: Item) -> MemoryRecord:
 
 
 def _aware(time: datetime) -> datetime:
-    """Return a time of CrewAI, without a zone, in UTC."""
+    """Return a time with a zone. A time without one, as CrewAI makes them, is in UTC."""
     return time.replace(tzinfo=UTC) if time.tzinfo is None else time
 
 

@@ -1,4 +1,4 @@
-"""Google's Agent Development Kit: its memory service, over the events of sessions.
+"""Google's Agent Development Kit: a memory service for the events of sessions.
 
 Events with text are items of a set of a user, so an agent finds the events of other sessions.
 """
@@ -26,15 +26,15 @@ from alveus.values.ids import identity_key
 from alveus.values.times import Zone
 
 ROOT = "google_adk"
-"""The part of exact memory that records deleted events, so that their session adds none again."""
+"""The name below which exact memory records deleted events, so that no session adds them again."""
 
 
 class AlveusMemoryService(OpenedMemory, BaseMemoryService):
     """Remembers the events of sessions, for ``Runner(memory_service=…)``.
 
-    The events of a user and an app are the set ``google_adk.APP`` of the key
-    ``google_adk.user:ID``.
-    Each call is one commit, durable when it returns. A cancelled task waits for the commit.
+    The events of a user and an app are in the set ``google_adk.APP`` of the key
+    ``google_adk.user:ID``. Each call is one commit, durable when it returns. A cancelled task waits
+    for the commit.
 
     Args:
         memory: A memory, or a path or a URL that the service opens, and closes with `close`.
@@ -67,7 +67,7 @@ class AlveusMemoryService(OpenedMemory, BaseMemoryService):
         session_id: str | None = None,
         custom_metadata: Mapping[str, object] | None = None,
     ) -> None:
-        """Add the events that are neither stored nor deleted.
+        """Add events. An event that is stored already, or was deleted, is left out.
 
         Args:
             custom_metadata: Facts to filter by, added to each event.

@@ -1,7 +1,7 @@
 """LlamaIndex: the chat store of its `Memory`, and a memory block with quotations.
 
-The messages of a chat are items of two sets of a key: messages that the model sees, and older ones
-that no longer fit. So the length of a chat does not slow down its reads.
+The messages of a chat are items of two sets of a key: messages that the model sees, and older
+messages that no longer fit. So the length of a chat does not slow down reads of the chat.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from alveus.memory.memory import Memory
 from alveus.store.items import Item
 
 SHOWN, ARCHIVED = "llama_index", "llama_index_archive"
-"""The sets of messages without a chat. For a chat, a dot and its id follow."""
+"""The names of the sets of messages without a chat. With a chat, a dot and its id follow."""
 
 
 class AlveusChatStore(AsyncDBChatStore):
@@ -34,8 +34,8 @@ class AlveusChatStore(AsyncDBChatStore):
 
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
-        key: The owner of the chats, such as a user. LlamaIndex's key, the id of a chat, is a part
-            of the names of its sets.
+        key: The owner of the chats, such as a user. What LlamaIndex calls a key is the id of a
+            chat, which is a part of the names of the chat's sets.
         deleting: How messages are deleted: "retire" deletes them, and keeps their history for as
             long as the memory keeps it; "forget" erases them, and leaves a receipt.
     """
@@ -63,7 +63,7 @@ class AlveusChatStore(AsyncDBChatStore):
         limit: int | None = None,
         offset: int | None = None,
     ) -> list[ChatMessage]:
-        """Return messages of a chat, oldest first. The status None means both."""
+        """Return messages of a chat, oldest first. With the status None, return those of both."""
         items = await self._opened.awaited(lambda: _listed(self._key, key, status))
         start = offset or 0
         return _messages(items[start : None if limit is None else start + limit])
@@ -71,7 +71,7 @@ class AlveusChatStore(AsyncDBChatStore):
     async def count_messages(
         self, key: str, status: MessageStatus | None = MessageStatus.ACTIVE
     ) -> int:
-        """Return the number of messages with a status, without reading them."""
+        """Return the number of messages with a status, or of all for None, without reading them."""
 
         def count() -> int:
             return sum(len(self._key.set(name)) for name in _names(key, status))
@@ -87,7 +87,7 @@ class AlveusChatStore(AsyncDBChatStore):
     async def add_messages(
         self, key: str, messages: list[ChatMessage], status: MessageStatus = MessageStatus.ACTIVE
     ) -> None:
-        """Append messages, all or none."""
+        """Append all messages of *messages*, or none."""
         items, (name,) = [_item(message) for message in messages], _names(key, status)
         if items:
             await self._opened.awaited(lambda: self._key.set(name).add_many(items))
@@ -107,10 +107,10 @@ class AlveusChatStore(AsyncDBChatStore):
         await self._opened.awaited(lambda: self._delete(key, change))
 
     async def delete_message(self, key: str, idx: int) -> ChatMessage | None:
-        """Delete a message and return it, or return None.
+        """Delete a message and return it, or return None if there is no message at *idx*.
 
         Args:
-            idx: Its position among all messages of the chat, from 0, oldest first.
+            idx: The position of the message in the whole chat, from 0, oldest first.
         """
 
         def change(batch: KeyBatch) -> list[Item]:
@@ -120,13 +120,13 @@ class AlveusChatStore(AsyncDBChatStore):
         return deleted[0] if deleted else None
 
     async def delete_messages(self, key: str, status: MessageStatus | None = None) -> None:
-        """Delete the messages of a status. None means the whole chat."""
+        """Delete the messages of a chat with a status, or the whole chat for None."""
         await self._opened.awaited(
             lambda: self._delete(key, lambda batch: _remove(batch, key, status, None))
         )
 
     async def delete_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Delete the first messages that the model sees, and return them."""
+        """Delete the first *n* messages that the model sees, and return them."""
 
         def change(batch: KeyBatch) -> list[Item]:
             return _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
@@ -134,7 +134,7 @@ class AlveusChatStore(AsyncDBChatStore):
         return await self._opened.awaited(lambda: self._delete(key, change))
 
     async def archive_oldest_messages(self, key: str, n: int) -> list[ChatMessage]:
-        """Hide the first messages from the model, and return them. Search still finds them."""
+        """Hide the first *n* messages from the model, and return them. Search still finds them."""
 
         def change(batch: KeyBatch) -> list[Item]:
             moved = _remove(batch, key, MessageStatus.ACTIVE, slice(max(n, 0)))
@@ -148,7 +148,7 @@ class AlveusChatStore(AsyncDBChatStore):
         return _messages(await self._opened.awaited(lambda: self._key.commit(change)))
 
     async def get_keys(self) -> list[str]:
-        """Return the ids of the chats with a message."""
+        """Return the ids of the chats that have a message."""
 
         def read() -> list[str]:
             ids = {
@@ -183,8 +183,9 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         memory: A memory, or a path or a URL that the block opens, and closes with `close`.
         key: The owner of the memory, such as a user.
         budget_tokens: The most tokens of the quotation.
-        options: Of `KeyMemory.context`, such as ``profile where signals limit``.
-        name, description, priority, accept_short_term_memory: LlamaIndex's, of every block.
+        options: Further arguments of `KeyMemory.context`: ``profile where signals limit`` and more.
+        name, description, priority, accept_short_term_memory: The arguments of any block of
+            LlamaIndex.
     """
 
     _opened: OpenedMemory = PrivateAttr()
@@ -214,7 +215,7 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         session_id: str | None = None,
         **_: Any,  # noqa: ANN401 - LlamaIndex's
     ) -> str:
-        """Return the quotation for the last message of the user; "" without one."""
+        """Return the quotation for the last message of the user, or "" if there is none."""
         said = [one.content for one in messages or () if one.role == MessageRole.USER]
         query = next((text for text in reversed(said) if text), None)
         if query is None:
@@ -230,7 +231,10 @@ class AlveusMemoryBlock(BaseMemoryBlock[str]):
         )
 
     async def _aput(self, messages: list[ChatMessage]) -> None:
-        """Store messages, all of a chat or none, unless an `AlveusChatStore` of the key does."""
+        """Store all messages of a chat, or none.
+
+        A chat that an `AlveusChatStore` of the same key stores is left out.
+        """
         chats: dict[str | None, list[Item]] = {}
         for message in messages:
             kept = message.model_copy(update={"additional_kwargs": {**message.additional_kwargs}})
@@ -253,7 +257,7 @@ def _set_of(part: str, chat: str | None) -> str:
 
 
 def _names(key: str, status: MessageStatus | None) -> list[str]:
-    """Return the names of sets, in an order in which no reader misses a moving message."""
+    """Return the names of a status's sets. A reader in this order misses no message that moves."""
     names = {
         MessageStatus.ACTIVE: _set_of(SHOWN, key),
         MessageStatus.ARCHIVED: _set_of(ARCHIVED, key),
@@ -262,7 +266,7 @@ def _names(key: str, status: MessageStatus | None) -> list[str]:
 
 
 def _listed(owner: KeyMemory | KeyBatch, key: str, status: MessageStatus | None) -> list[Item]:
-    """Return items in order of time. Within one commit, archived items are older."""
+    """Return items in order of time. Of items with the same time, archived items are first."""
     items: dict[str | None, Item] = {}
     for name in _names(key, status):
         found = {item.id: item for item in owner.set(name).list()}
@@ -278,7 +282,12 @@ def _time(item: Item) -> datetime:
 def _remove(
     batch: KeyBatch, key: str, status: MessageStatus | None, part: slice | None
 ) -> list[Item]:
-    """Delete a part of the items of a status, in order, and return it. None means all."""
+    """Delete items with a status, in order of time, and return them.
+
+    Args:
+        status: None means any status.
+        part: The part of the ordered items that is deleted. None means all.
+    """
     items = _listed(batch, key, status)[part or slice(None)]
     ids = [item.id for item in items if item.id]
     deleted = sum(batch.set(name).delete(ids) for name in _names(key, status)) if ids else 0

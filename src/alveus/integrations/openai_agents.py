@@ -1,6 +1,6 @@
 """A session of the OpenAI Agents SDK. The SDK is not imported: a session is a protocol.
 
-The items of a session are items of a set, so searches cover them like any others.
+The items of a session are items of a set, so searches cover them like any other items.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ _TEXTS = ("text", "transcript", "refusal", "name", "arguments", "output", "conte
 class AlveusSession(OpenedMemory):
     """The history of a session, for `Runner.run(…, session=…)`. Safe between threads and loops.
 
-    Each call is one commit, and durable when it returns. A cancelled task waits until it has ended.
+    Each call is one commit, and durable when it returns. A cancelled task waits until the call has
+    ended.
 
     Args:
         memory: A memory, or a path or a URL that the session opens, and closes with `close`.
-        key: The owner of the session, such as a user; by default a separate key,
-            ``openai_agents.session:ID``. The items are in the set ``session.ID`` of that key.
+        key: The owner of the session, such as a user. None means a separate key,
+            ``openai_agents.session:ID``. The items are in the set ``session.ID`` of the key.
         clearing: How `clear_session` clears: "retire" deletes the items, and keeps their history
             for as long as the memory keeps it; "forget" erases them, and leaves a receipt.
         session_settings: The SDK's `SessionSettings`, or its fields as a dict, as in the SDK's
@@ -67,7 +68,7 @@ class AlveusSession(OpenedMemory):
 
     @property
     def session_settings(self) -> Any:  # noqa: ANN401 - the SDK's SessionSettings
-        """The SDK's settings of the session; a dict of their fields may be assigned."""
+        """The SDK's settings of the session. They may be assigned as a dict of their fields."""
         return self._session_settings
 
     @session_settings.setter
@@ -75,7 +76,7 @@ class AlveusSession(OpenedMemory):
         self._session_settings = _settings(given)
 
     async def get_items(self, limit: int | None = None) -> list[SessionItem]:
-        """Return the items, oldest first. A *limit* returns the last ones.
+        """Return the items, oldest first. With a *limit*, return only the last items.
 
         Raises:
             InvalidInput: The limit, or the limit of the settings, is not a whole number.
@@ -123,7 +124,7 @@ class AlveusSession(OpenedMemory):
             raise SessionClosed(str(error)) from error
 
     async def _check_open(self) -> None:
-        """Raise `SessionClosed` if the memory was closed, in calls that use nothing else of it."""
+        """Raise `SessionClosed` if the memory was closed, for calls that read and write nothing."""
         await self.awaited(lambda: self._items.list(limit=1))
 
     async def pop_item(self) -> SessionItem | None:

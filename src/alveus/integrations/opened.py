@@ -23,7 +23,7 @@ memory keeps it; "forget" erases them and leaves a receipt.
 
 
 class OpenedMemory:
-    """A memory that was passed, or that this object opened and closes.
+    """Holds a memory that was passed, or a memory that this object opens and closes.
 
     Args:
         memory: A memory, or the path or URL of a memory to open.
@@ -50,7 +50,7 @@ class OpenedMemory:
     async def awaited(self, call: Callable[[], Result]) -> Result:
         """Return the result of *call*, run in a thread.
 
-        A cancelled task waits until it has ended.
+        A cancelled task waits until the call has ended.
         """
         return await self.loop.run(call)
 
@@ -68,14 +68,15 @@ class OpenedMemory:
 
 
 class Connected(OpenedMemory):
-    """A checkpointer or a store with the calls that LangGraph's users open it by."""
+    """The base of a checkpointer and a store: the calls by which LangGraph's users open them."""
 
     @classmethod
     def from_conn_string(cls, conn_string: str, **options: Any) -> Self:  # noqa: ANN401 - of Memory.open, and of the class
         """Open a memory at a path or a URL. Use it as ``with`` or ``async with``, or `close` it.
 
         Args:
-            options: ``space`` and ``embedder`` of `Memory.open`. All others go to the class itself.
+            options: ``space`` and ``embedder`` of `Memory.open`. All other options are arguments of
+                the class.
         """
         of_memory = {name: options.pop(name) for name in ("space", "embedder") if name in options}
         memory = Memory.open(conn_string, **of_memory)
@@ -110,8 +111,8 @@ class Dumpable(Protocol):
 def plain_json(model: Dumpable, *, exclude_none: bool = False) -> ValidText[dict[str, Any]]:
     """Return a pydantic model as storable JSON, and the number of replaced characters.
 
-    Texts are replaced before pydantic makes JSON: for a field name with a lone surrogate, one
-    version of pydantic raises an error and another writes three characters.
+    Characters that cannot be stored are replaced before pydantic makes JSON: for a field name with
+    a lone surrogate, one version of pydantic raises an error and another writes three characters.
     """
     fields = valid_text(model.model_dump())
     if fields.replaced:
@@ -129,7 +130,7 @@ def message_item(
 
     Args:
         value: The message as JSON, from which the framework's class can be restored.
-        fields: The other fields of the item.
+        fields: Further fields of the item.
     """
     item = Item(value=value.value, text=text_said(role, text), role=role or None, **fields)
     return valid_item(item, in_value=value.replaced)
@@ -146,10 +147,10 @@ def quoted(
     """Return a quotation of a key's memory for a query, within a budget.
 
     If the search finds nothing, the result is a sentence with the reason, or "" if the budget is
-    too small for it.
+    too small for the sentence.
 
     Args:
-        options: Of `KeyMemory.context`.
+        options: Further arguments of `KeyMemory.context`.
         hidden: A set that is not quoted, unless *options* name the sets.
     """
     budget = Budget()

@@ -1,7 +1,7 @@
-"""A conversation store of PydanticAI, whose messages the memory searches.
+"""A conversation store of PydanticAI. Searches of the memory find its messages.
 
-The record of a conversation is a value of exact memory, its messages are items of a set. One commit
-changes both.
+The record of a conversation is a value of exact memory, and its messages are items of a set. One
+commit changes both.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from alveus.values.ids import identity_key
 from alveus.values.storable import valid_text
 
 ROOT = "pydantic_ai"
-"""The object of exact memory with the records, by the ids of their conversations."""
+"""The object of exact memory that holds the records, by the ids of the conversations."""
 
 SET = "pydantic_ai"
 
@@ -56,8 +56,8 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     Args:
         memory: A memory, or a path or a URL that the store opens, and closes with `close`.
         key: The owner of the conversations, such as a user.
-        deleting: How delete works: "retire" keeps the history of a conversation for as long as the
-            memory keeps it; "forget" erases its messages, and leaves a receipt.
+        deleting: How conversations are deleted: "retire" keeps the history of a conversation for as
+            long as the memory keeps it; "forget" erases its messages, and leaves a receipt.
     """
 
     def __init__(
@@ -68,13 +68,13 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         self._entries = self._key.set(SET)
 
     async def read_record(self, conversation_id: str) -> ConversationRecord | None:
-        """Return the record of a conversation, or None."""
+        """Return the record of a conversation, or None if there is none."""
         return await self.awaited(lambda: _record(self._key, conversation_id))
 
     async def read_records(
         self, *, scope: str | None = None, limit: int | None = None
     ) -> Sequence[ConversationRecord]:
-        """Return records, last saved first. A *scope* selects its records."""
+        """Return records, last saved first. With a *scope*, return only the scope's records."""
         records = await self.awaited(lambda: _all_records(self._key))
         chosen = [one for one in records if scope is None or one.scope == scope]
         chosen.sort(key=lambda record: record.updated_at, reverse=True)
@@ -90,8 +90,8 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         """Store a record and its new messages, all or nothing.
 
         Raises:
-            ConversationConflict: The stored record is not *expected_revision*, or the last message
-                of the record was deleted.
+            ConversationConflict: The stored record does not have the revision *expected_revision*,
+                or the last message of the record was deleted.
         """
         items = [_item(entry) for entry in new_entries]
 
@@ -112,7 +112,8 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
         """Delete a record, and the messages that no other conversation has.
 
         Raises:
-            ConversationConflict: The stored record is not *expected_revision*, or does not exist.
+            ConversationConflict: The stored record does not have the revision *expected_revision*,
+                or does not exist.
         """
 
         def change(batch: KeyBatch) -> list[str]:
@@ -150,7 +151,7 @@ class AlveusConversationStore(OpenedMemory, ConversationStore):
     async def read_history(
         self, head_id: str | None, *, limit: int | None = None
     ) -> list[ConversationEntry]:
-        """Return the messages up to *head_id*, oldest first. A *limit* returns the last ones."""
+        """Return the messages up to *head_id*, oldest first. A *limit* returns only the last."""
 
         def read() -> list[ConversationEntry]:
             history: list[ConversationEntry] = []

@@ -1,7 +1,8 @@
 """The cycle of an agent as an action, and the functions that users pass to the agent.
 
 The encoder makes the prompt, the model answers, the decoder reads the reply, and the reasoner
-decides the next step. Each is a plain function, or an object with the method of that name.
+decides the next step. Each is a plain function, or an object with a method: `encode`, `complete`,
+`decode` or `deduct`.
 """
 
 from __future__ import annotations
@@ -25,12 +26,15 @@ from alveus.values.retries import Retry
 from alveus.values.storable import checked_number, counted
 
 Phase: TypeAlias = Literal["return", "ask", "refine", "retry", "abort"]
-"""The verdict of a reasoner on a reply: return the reply; keep it and ask another question; reject
-it and ask again, with a reason; discard it and repeat the question; abort the prompt.
+"""The verdict of a reasoner on a reply.
+
+"return": return the reply. "ask": keep the reply, and ask another question. "refine": reject the
+reply, and ask again with a reason. "retry": discard the reply, and repeat the question. "abort":
+abort the prompt.
 """
 
 Answer: TypeAlias = Phase | tuple[Phase, Message | str | Exception]
-"""The answer of a reasoner: "return", "retry" or "abort", or ("ask", prompt), ("refine", prompt),
+"""The answer of a reasoner: "return", "retry" or "abort"; or ("ask", prompt), ("refine", prompt) or
 ("abort", why)."""
 
 
@@ -40,15 +44,16 @@ PAIR = 2
 
 @dataclass(frozen=True, slots=True)
 class LoopState:
-    """The state that a reasoner judges.
+    """The state of a prompt that a reasoner judges.
 
     Attributes:
         epoch: The number of the model's call in this prompt, from 1.
         input: The argument of `prompt`.
         prompt: The message to the model.
         reply: The reply of the model.
-        value: The result of the decoder. None with feedback.
-        feedback: Why the decoder could not read the reply, in words for the model; or None.
+        value: The result of the decoder, or None if the decoder could not read the reply.
+        feedback: Why the decoder could not read the reply, in words for the model. None means that
+            it could.
     """
 
     epoch: int
@@ -60,7 +65,7 @@ class LoopState:
 
 
 class Encodes(Protocol):
-    """Makes prompts."""
+    """An encoder, which makes prompts."""
 
     def encode(self, given: Any, /) -> Message | str:  # noqa: ANN401 - any value of the program
         """Return the message for an argument of `prompt`."""
@@ -68,19 +73,19 @@ class Encodes(Protocol):
 
 
 class Decodes(Protocol):
-    """Reads replies."""
+    """A decoder, which reads replies."""
 
     def decode(self, reply: Reply, /) -> object:
-        """Return the value of a reply. May set the reply's `importance`.
+        """Return the value of a reply. A decoder may also set the reply's `importance`.
 
         Raises:
-            Unfit: The reply cannot be used. The message is for the model.
+            Unfit: The reply cannot be used. The message of the error is for the model.
         """
         ...
 
 
 class Reasons(Protocol):
-    """Judges replies."""
+    """A reasoner, which judges replies."""
 
     def deduct(self, state: LoopState, /) -> Answer:
         """Return the verdict on a reply."""
@@ -95,7 +100,7 @@ Model: TypeAlias = ChatModel | Callable[[list[dict[str, str]]], str]
 
 
 def as_prompt(given: Any) -> Message | str:  # noqa: ANN401 - whatever the program prompts with
-    """Return the argument, a text or a message: the default encoder."""
+    """Return the argument, which must be a text or a message. This is the default encoder."""
     if not isinstance(given, Message | str):
         raise InvalidInput(
             f"a prompt without an encoder is a str or a Message, not {type(given).__name__}; pass "
@@ -105,12 +110,12 @@ def as_prompt(given: Any) -> Message | str:  # noqa: ANN401 - whatever the progr
 
 
 def as_text(reply: Reply) -> str:
-    """Return the text of a reply: the default decoder."""
+    """Return the text of a reply. This is the default decoder."""
     return reply.content.content
 
 
 def accept(state: LoopState) -> Answer:
-    """Return the decoded reply, or ask again with the decoder's feedback: the default reasoner."""
+    """Accept a decoded reply, or ask again with the decoder's feedback: the default reasoner."""
     if state.feedback is None:
         return "return"
     return ("refine", f"Your answer could not be used: {state.feedback}. Answer again.")
@@ -138,7 +143,11 @@ class Epoch:
 
 
 def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
-    """Return the function of a role: the argument itself, or its method."""
+    """Return *given* if it can be called, else its method of this name.
+
+    Raises:
+        InvalidInput: Neither can be called, or the function is async.
+    """
     found = given if callable(given) else getattr(given, method, None)
     if isinstance(given, str | bytes):  # strings have such methods, but are not roles
         found = None
@@ -150,7 +159,7 @@ def called(given: object, method: str, what: str) -> Callable[[Any], Any]:
 
 
 def read_answer(answer: object) -> tuple[Phase, object]:
-    """Return the phase of a reasoner's answer, and the prompt or reason with it."""
+    """Return the phase of a reasoner's answer, and the prompt or the reason in it, or None."""
     phase: object = answer
     said: object = None
     if isinstance(answer, tuple) and len(cast("tuple[object, ...]", answer)) == PAIR:
@@ -177,15 +186,15 @@ OUTCOMES: dict[Phase, Outcome] = {
     "retry": "rejected",
     "abort": "aborted",
 }
-"""The outcome of a reply, by the phase."""
+"""The outcome of a reply, by the reasoner's phase."""
 
 
 class Prompted(Event):
     """The event of a prompt.
 
     Attributes:
-        given: The argument. A message is a dict.
-        name: The name of the prompt. Prompts with one name are the same prompt.
+        given: The argument of `prompt`. A message is stored as a dict.
+        name: The name of the prompt. Prompts with the same name are the same prompt.
         is_message: True if the argument was a `Message`.
         once: True to purge the window first.
     """
@@ -204,7 +213,7 @@ class Prompted(Event):
 
     @property
     def passed(self) -> object:
-        """The argument."""
+        """The argument of `prompt`, as the caller passed it."""
         return Message.from_dict(self.given) if self.is_message else self.given
 
 
@@ -214,7 +223,7 @@ class End:
 
     Attributes:
         value: The result of the decoder.
-        error: Why the prompt was aborted. None means the reply was accepted.
+        error: Why the prompt was aborted. None means that the reply was accepted.
     """
 
     reply: Reply
@@ -270,11 +279,11 @@ class AgentTurn:
 
 
 class Cycle(Agent):
-    """The agent behind an `Automata`; its runs are prompts.
+    """The agent behind an `Automata`. The runs of this agent are prompts.
 
     Attributes:
         parts: The parts of the agent.
-        waiting: Callers of this process, by the name of the prompt.
+        waiting: Callers in this process that wait, by the name of the prompt.
     """
 
     on_failed = "next"
@@ -365,7 +374,7 @@ class Cycle(Agent):
         return AgentTurn(LoopState(state.epoch, state.input, state.prompt, reply), created, calls)
 
     def _judge(self, turn: AgentTurn) -> None:
-        """Decode a reply, and ask the reasoner."""
+        """Decode a reply, and ask the reasoner. Set the verdict in *turn*."""
         state, value, feedback = turn.state, None, None
         try:
             value = self.parts.decode(state.reply)
@@ -401,7 +410,7 @@ class Cycle(Agent):
         turn.phase, turn.detail = "ask", Message("\n".join(answers), "tool", answers=ids)
 
     def _answer(self, ctx: RunnerContext, call: ToolCall, call_id: str) -> ToolResult:
-        """Call one tool. After a kill, return its recorded result."""
+        """Call a tool. If the run continues after a kill, return the recorded result."""
         tools = self.parts.tools
         using = ctx.durable.using(name="tool", reconcile=tools.reconciler(call))
         memory = tools.memory(call.tool)
@@ -413,7 +422,7 @@ class Cycle(Agent):
         return ToolResult(tools.use_memory(call.tool, call.arguments, call_id, inside))
 
     def _remember(self, turn: AgentTurn) -> None:
-        """Commit a turn to the window, unless it was discarded."""
+        """Commit a turn to the window, unless the reply is discarded and not to be kept."""
         if turn.phase == "retry" and not self.parts.keep_rejected:
             return
         state = turn.state

@@ -41,13 +41,13 @@ from alveus.values.retries import Retry
 from alveus.values.storable import checked_kind, checked_name, counted
 
 MAX_EPOCHS = 32
-"""Default for the most calls of the model in one prompt."""
+"""By default, the most calls of the model in one prompt."""
 
 RAM_KEY = "agent"
 """The key of an agent with runs in RAM."""
 
 IN_RAM = Retain(count=64, dedupe_for=timedelta(0))
-"""Retention of prompts in RAM."""
+"""How many ended prompts are kept in RAM."""
 
 PRUNE_EVERY_S = 60.0
 
@@ -77,15 +77,17 @@ class Automata:
         llm: A `ChatModel`, or a function of messages (dicts of role and content).
         memory: The window: one of `alveus.agents.windows`, or a `ContextMemory` that you wrote.
         encoder: Makes the message, a str or `Message`, of the argument of `prompt`.
-        decoder: Makes the result of a `Reply`, and may set its `importance`. Raises
-            `alveus.llm.Unfit` with the reason for the model if the reply is unusable.
+        decoder: Makes the result from a `Reply`, and may set the reply's `importance`. If the reply
+            is unusable, the decoder raises `alveus.llm.Unfit` with the reason for the model.
         reasoner: Returns the verdict on a `LoopState`.
         tools: The tools that the model may call; see `Manifold`.
-        key: `Memory.key(…)`, whose runs prompts are. None means the key of the window, or RAM.
-        name: Its name among the agents of the key. It continues interrupted prompts of its name.
+        key: The key, `Memory.key(…)`. Each prompt is a run of this key. None means the key of the
+            window, or RAM.
+        name: The name of the agent among the agents of the key. The agent continues interrupted
+            prompts of agents with this name.
         max_epochs: The most calls of the model in one prompt.
-        tool_chars: Most characters of a tool's result for the model. None means all.
-        keep_rejected: Also remember discarded answers, as rejected.
+        tool_chars: The most characters of a tool's result for the model. None means all.
+        keep_rejected: True to remember discarded answers too, as rejected.
         retry: How often a failing model is asked again.
         retain: Which ended prompts are kept.
 
@@ -162,11 +164,11 @@ class Automata:
 
         Args:
             given: The argument of the encoder: a storable value, or a `Message`.
-            event_id: The name of this prompt. Calls with one name, in any process, run the prompt
-                once. A failed or killed prompt continues at the failed step.
+            event_id: The name of this prompt. Calls with the same name, in any process, run the
+                prompt once. A failed or killed prompt continues at the failed step.
 
         Raises:
-            PromptAborted: The reasoner, or a tool, aborted it.
+            PromptAborted: The reasoner, or a tool, aborted the prompt.
             EpochsSpent: `max_epochs` was reached.
             IdempotencyConflict: *event_id* was used with another argument.
             InvalidInput: The call is inside an action or a tool of the same key.
@@ -254,7 +256,7 @@ class Automata:
 
     @contextmanager
     def _running(self) -> Generator[LocalRunner]:
-        """Yield the runner. It is closed after its last user, so an agent need not be closed."""
+        """Yield the runner. The last user closes the runner, so an agent need not be closed."""
         with self._mutex:
             if self._runner is None:
                 self._runner = LocalRunner(self._cycle, self._on, retain=self._retain)
@@ -284,14 +286,14 @@ class Manifold(Automata):
     decoder cannot read it, the model is asked again.
 
     A tool is a plain function that returns JSON values. The model sees its name, signature and
-    first sentence, and its errors. `PromptAborted` ends the prompt instead. The result is stored
-    first, so a killed process does not call the tool again. `durable(reconcile=…)` returns the
-    result of a call that was running at the kill.
+    first sentence, and its errors. If the tool raises `PromptAborted`, the prompt ends. The result
+    is stored first, so a killed process does not call the tool again. `durable(reconcile=…)`
+    returns the result of a call that was running at the kill.
 
     Args:
-        llm, encoder, decoder: As in `Automata`; the reasoner is `accept`.
+        llm, encoder, decoder: As in `Automata`. The reasoner is `accept`.
         tools: Functions, and the results of `memory_tools`; or a dict of functions by name.
-        memory: Its window. None means a `Stream`, in *key* if one is passed.
+        memory: The window. None means a `Stream` in *key*, or in RAM without *key*.
         key, name, max_epochs, tool_chars, retry, retain: As in `Automata`.
     """
 
@@ -333,7 +335,7 @@ def _asking(llm: object) -> Callable[[list[dict[str, str]]], object]:
 
 
 def _ram_of(memory: ContextMemory) -> KeyMemory:
-    """Return the RAM for prompt runs: the window's, or new RAM."""
+    """Return the RAM for prompt runs: the RAM of the window, or new RAM."""
     sets = memory.sets() if isinstance(memory, Window) else None
     if isinstance(sets, KeyMemory):
         return sets
@@ -341,7 +343,7 @@ def _ram_of(memory: ContextMemory) -> KeyMemory:
 
 
 def _key_of(memory: ContextMemory, given: object) -> KeyMemory | None:
-    """Return the key for prompt runs. None means RAM."""
+    """Return the key for prompt runs, or None for RAM."""
     stored_in = memory.stored_in
     key = stored_in if given is None else given
     if key is None:

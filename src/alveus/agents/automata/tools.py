@@ -23,7 +23,7 @@ GivenTools: TypeAlias = Iterable[Tool | MemoryTools] | Mapping[str, Tool]
 """The accepted forms of tools: functions, and results of `alveus.memory.memory_tools`."""
 
 MOST_SHOWN = 32_000
-"""Default for the most characters of a tool's result that the model sees."""
+"""By default, the most characters of a tool's result that the model sees."""
 
 HOW_TO_CALL = """\
 You have tools. To call one, answer with nothing but JSON: {"tool": "its name", "arguments": {…}}, \
@@ -37,8 +37,8 @@ class ToolCall:
     """A call that a model asks for.
 
     Attributes:
-        tool: The name in the answer. The tool may not exist.
-        arguments: By name.
+        tool: The name of the tool in the answer. There may be no tool with this name.
+        arguments: The arguments, by name.
     """
 
     tool: str
@@ -51,7 +51,7 @@ class ToolResult:
 
     Attributes:
         text: The text for the model.
-        aborted: Why the tool aborted the prompt; or None.
+        aborted: Why the tool aborted the prompt, or None if it did not.
     """
 
     text: str
@@ -62,12 +62,12 @@ class Tools:
     """The functions that a model may call, by name.
 
     Args:
-        given: Plain functions. A tool's name is its function's, unless a dict gives another.
+        given: Plain functions. A tool has the name of its function, or in a dict the name there.
             In a list, a result of `memory_tools` adds all of its tools.
-        most: Most characters of a result that the model sees. None means all.
+        most: The most characters of a result that the model sees. None means all.
 
     Raises:
-        InvalidInput: A tool is not a plain function, has no name, or repeats a name.
+        InvalidInput: A tool is not a plain function or has no name, or two tools have one name.
     """
 
     def __init__(self, given: GivenTools, *, most: int | None = MOST_SHOWN) -> None:
@@ -103,13 +103,14 @@ class Tools:
         return [*self._tools, *self._memory]
 
     def memory(self, tool: str) -> MemoryTools | None:
-        """Return the memory of a memory tool. None means a plain function or an unknown tool."""
+        """Return the `MemoryTools` that have a tool, or None for a function or an unknown tool."""
         return self._memory.get(tool)
 
     def calls(self, answer: str) -> tuple[ToolCall, ...]:
-        """Return the calls in a model's answer. An empty tuple means an answer to the user.
+        """Return the calls in a model's answer, or an empty tuple if it is an answer to the user.
 
-        An answer with any other text contains no call: calls that a model quotes are not made.
+        An answer with any text besides the calls counts as an answer to the user, so calls that a
+        model only quotes are not made.
         """
         if not self.names:
             return ()
@@ -122,7 +123,7 @@ class Tools:
         return () if None in read else tuple(cast("list[ToolCall]", read))
 
     def reconciler(self, call: ToolCall) -> Reconcile | None:
-        """Return the function that finds the result of an interrupted call; see `durable`."""
+        """Return the function that finds an interrupted call's result, or None; see `durable`."""
         found = options_of(self._tools.get(call.tool)).reconcile
         return None if found is None else lambda: self._answered(call.tool, found())
 
@@ -133,10 +134,10 @@ class Tools:
         call_id: str,
         inside: MemoryTools | None = None,
     ) -> str:
-        """Return the JSON for the model after a call of a memory tool.
+        """Call a memory tool, and return the JSON for the model.
 
         Args:
-            inside: The same tools in an action of their key.
+            inside: The same tools for an action that runs their key. None means outside of one.
         """
         memory = self._memory[tool] if inside is None else inside
         answer = memory.call(tool, arguments, call_id=call_id)
@@ -145,7 +146,7 @@ class Tools:
         return self._answered(tool, answer.text)
 
     def call(self, tool: str, arguments: dict[str, Value]) -> str:
-        """Return the JSON for the model after a call.
+        """Call a tool, and return the JSON for the model.
 
         The JSON reports an error of the tool, or an impossible call, so that the model can react. A
         long result is cut, and marked as cut.
@@ -212,7 +213,7 @@ class _AsWritten:
 
 
 def _signature(function: Tool) -> str:
-    """Return the signature of a function. "" for a C function without one."""
+    """Return the signature of a function, or "" for a C function without a signature."""
     try:
         found = inspect.signature(function)
     except (TypeError, ValueError):
@@ -243,7 +244,7 @@ def _call(found: object) -> ToolCall | None:
 
 
 def _misfit(function: Tool, arguments: dict[str, Value]) -> str:
-    """Return why a function cannot take the arguments. "" means it can."""
+    """Return why a function cannot take the arguments, or "" if it can."""
     try:
         inspect.signature(function).bind(**arguments)
     except TypeError as error:

@@ -19,12 +19,12 @@ from alveus.values.storable import checked_kind, checked_name, checked_number, c
 
 @dataclass(slots=True)
 class ActionOutput(FieldsAsDict):
-    """The output of an action; its fields can be assigned.
+    """The output of an action. Its fields can be assigned.
 
     Attributes:
         content: The reply.
-        is_exe_success: Whether the action succeeded; if not, the model is asked again.
-        thoughts: The thought to remember. None means the model's answer.
+        is_exe_success: True if the action succeeded. If it failed, the model is asked again.
+        thoughts: The thought to remember. None means that the model's answer is remembered.
         observations: The observations of the action.
         action: The name of the action.
         action_input: The input of the action.
@@ -64,10 +64,10 @@ class AgentMessage:
 
     Attributes:
         content: The text.
-        name, role: Of its author.
+        name, role: The name and the role of the author.
         rounds: The number of the exchange between the two agents, from 0.
         model_name: The model that answered. None means a human author.
-        success: True if its answer was approved and its action succeeded.
+        success: True if the answer was approved and the action succeeded.
         reason: Why `success` is false.
         current_goal: The question.
         review_info: The verdict of the reviewer.
@@ -125,12 +125,12 @@ def checked_output(output: object, method: str) -> ActionOutput:
 
 
 class Action(ABC):
-    """An agent's reaction to an answer. Derive from it, and bind the class or an instance.
+    """An agent's reaction to an answer. Derive a class, and bind the class or an instance.
 
-    `run` is called inside the run of the exchange: its writes to layers and sets belong to the
-    exchange's commit. An interrupted exchange starts over and repeats its effects on the world,
-    except durable calls: a `run` with a parameter ``ctx`` gets the `RunnerContext` of the exchange,
-    and ``await ctx.durable(send, mail)`` sends once.
+    `run` is called inside the run of the exchange, so what `run` writes to layers and sets belongs
+    to the exchange's commit. An interrupted exchange starts over, and calls `run` again. Only
+    durable calls are not repeated: a `run` with a parameter ``ctx`` gets the `RunnerContext` of the
+    exchange, and ``await ctx.durable(send, mail)`` sends once.
     """
 
     @abstractmethod
@@ -146,7 +146,7 @@ class Action(ABC):
 
         Args:
             ai_message: The model's answer.
-            resource: None; the actions of DB-GPT take one.
+            resource: Always None. The actions of DB-GPT take a resource.
             rely_action_out: The output of the agent's previous action for the same answer.
             need_vis_render: True if a view is wanted.
             kwargs: Arguments of later versions.
@@ -154,7 +154,7 @@ class Action(ABC):
 
 
 class BlankAction(Action):
-    """Does nothing: the answer of the model is the reply."""
+    """An action that does nothing: the answer of the model is the reply."""
 
     async def run(self, ai_message: str, *_args: object, **_kwargs: object) -> ActionOutput:
         """Return the answer as it is."""
@@ -195,8 +195,8 @@ class AgentContext:
         conv_id: The name of the conversation, which is the key of its agents' memory.
         language: The language of answers: a code such as "en", or a name. None means any.
         max_new_tokens: The most tokens of an answer.
-        temperature: 0..2.
-        verbose: Print the conversation.
+        temperature: The temperature of the model, 0..2.
+        verbose: True to print the conversation.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -221,16 +221,17 @@ class ProfileConfig:
     """The profile of an agent, and the templates of its prompts, which jinja2 renders.
 
     Attributes:
-        name: Its name; with the role it names its memory.
-        role: Its role.
-        goal: Its goal.
-        constraints: Its rules: a text, or several.
+        name: The name of the agent. Name and role together name the agent's memory.
+        role: The role of the agent.
+        goal: The goal of the agent.
+        constraints: The rules for the agent: a text, or several texts.
         desc: A further description.
-        system_prompt_template: Of the system message.
-        user_prompt_template: Of the question, with `most_recent_memories` and `question`.
-        write_memory_template: Of a fragment, with `question`, `thought`, `action` and
+        system_prompt_template: The template of the system message.
+        user_prompt_template: The template of the question, with `most_recent_memories` and
+            `question`.
+        write_memory_template: The template of a fragment, with `question`, `thought`, `action` and
             `observation`.
-        resources: The resources it can use: a text, or several.
+        resources: The resources that the agent can use: a text, or several texts.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -264,8 +265,8 @@ class LLMConfig:
     """The model that answers for an agent.
 
     Attributes:
-        llm_client: Any `ChatModel`. None means the agent answers from a search of its memory, and
-            says so.
+        llm_client: Any `ChatModel`. None means that the agent answers from a search of its memory,
+            and says so.
 
     Raises:
         InvalidInput: The client is not a `ChatModel`.
@@ -283,7 +284,7 @@ def listed(texts: str | list[str] | tuple[str, ...] | None, what: str) -> list[s
     """Return a text, several texts or None as a list.
 
     Args:
-        what: Their name in an error.
+        what: The name of *texts* in the message of an error.
 
     Raises:
         InvalidInput: *texts* has another type.

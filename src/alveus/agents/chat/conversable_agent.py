@@ -52,7 +52,7 @@ BINDABLE = (
 )
 
 ASK = "ask the model"
-"""The name of the model's call in the record of a run."""
+"""The name under which a run records the call of the model."""
 
 AGAIN = "That answer was not accepted: {reason}\nPlease answer again."
 """The message to a model whose answer was not accepted."""
@@ -75,10 +75,11 @@ class ConversableAgent:
     and `verify`. These run on an event loop of the exchange's runner, not on the caller's.
 
     Args:
-        profile: Its profile. None means the class's profile, or a bound one.
+        profile: The agent's profile. None means the profile of the class, or a profile that is
+            bound later.
 
     Raises:
-        InvalidInput: It is no profile.
+        InvalidInput: The profile cannot be bound.
     """
 
     profile: ProfileConfig | None = None
@@ -112,8 +113,8 @@ class ConversableAgent:
 
         Args:
             target: An `AgentContext`, `LLMConfig`, `AgentMemory` or `ProfileConfig`, which replaces
-                an earlier one; an `Action` class or instance, which is added to earlier ones; or an
-                `alveus.Memory`, which makes the exchanges durable.
+                an earlier part of this type; an `Action` class or instance, which is added to
+                earlier actions; or an `alveus.Memory`, which makes the exchanges durable.
 
         Raises:
             InvalidInput: The target has another type.
@@ -134,7 +135,7 @@ class ConversableAgent:
         return self
 
     def _init_actions(self, actions: Sequence[object]) -> None:
-        """Bind actions, classes or instances."""
+        """Bind actions, each given as a class or an instance."""
         self._actions += map(_action, actions)
 
     async def build(self) -> Self:
@@ -226,12 +227,12 @@ class ConversableAgent:
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The name of the agent."""
         return self._who().name
 
     @property
     def role(self) -> str:
-        """Its role."""
+        """The role of the agent."""
         return self._who().role
 
     def _who(self) -> ProfileConfig:
@@ -241,12 +242,12 @@ class ConversableAgent:
 
     @property
     def llm(self) -> LLMConfig:
-        """The model that answers for it."""
+        """The configuration with the model that answers for the agent."""
         return self._llm or LLMConfig()
 
     @property
     def write_memory_template(self) -> str:
-        """The template of the fragments that it remembers."""
+        """The template of the fragments that the agent remembers."""
         return self._who().write_memory_template or prompt_templates.WRITE
 
     # --- talking ------------------------------------------------------------------------------
@@ -259,22 +260,24 @@ class ConversableAgent:
         *,
         event_id: str | None = None,
     ) -> AgentMessage:
-        """Send a message to another agent, and return its reply.
+        """Send a message to another agent, and return the reply of that agent.
 
-        One exchange is one run of the key ``conv_id``: its memories are committed together with the
-        reply, or not at all. The model answers once, even if the process dies: the same message to
-        the same agent continues an interrupted exchange. Another message waits until the exchange
-        has ended.
+        One exchange is one run of the key ``conv_id``: what the agents remember is committed
+        together with the reply, or not at all. The model answers once, even if the process dies:
+        the same message to the same agent continues an interrupted exchange. Another message waits
+        until the exchange has ended.
 
         Args:
             recipient: The agent that answers. It must be built, and in the same conversation.
-            reviewer: The agent whose `review` approves answers. None means all are approved.
-            event_id: A second call with it returns the first reply, unless that exchange failed.
+            reviewer: The agent whose `review` approves answers. None means that all answers are
+                approved.
+            event_id: The name of the exchange. A second call with the same name returns the first
+                reply, unless the exchange failed.
 
         Raises:
-            InvalidInput: An argument cannot be used; nothing is remembered.
-            ModelFailed: The model did not answer; nothing is remembered. The same holds for other
-                errors of the model, reviewer, actions, or methods of a subclass.
+            InvalidInput: An argument cannot be used. Nothing is remembered.
+            ModelFailed: The model did not answer. Nothing is remembered. The same holds for any
+                other error of the model, the reviewer, an action, or a method of a subclass.
             IdempotencyConflict: The event id was used for another message.
         """
         _check(self, recipient, reviewer, message)
@@ -283,7 +286,7 @@ class ConversableAgent:
     def prompts(
         self, question: str, memories: str | Sequence[Mapping[str, object]]
     ) -> list[ModelMessage]:
-        """Return the prompt, rendered by the templates of the profile.
+        """Return the messages of a prompt, rendered with the templates of the profile.
 
         Args:
             memories: The result of `read_memories`.
@@ -334,14 +337,14 @@ class ConversableAgent:
         check_fail_reason: str | None = None,
         current_retry_counter: int | None = None,
     ) -> None:
-        """Remember an answer. Called for every answer, also a rejected one.
+        """Remember an answer. Called for every answer, also for a rejected answer.
 
         Args:
             question: The question.
             ai_message: The model's answer.
-            action_output: The output of the action; always passed.
-            check_pass: True if the answer is sent.
-            check_fail_reason: Why the answer is not sent.
+            action_output: The output of the action, which is always passed.
+            check_pass: True if the answer is approved.
+            check_fail_reason: Why the answer is not approved.
             current_retry_counter: The number of the answer to the question, from 0. The first call
                 also remembers the question. An override need not have this parameter.
         """
@@ -360,16 +363,16 @@ class ConversableAgent:
         await self.memory.write(AgentMemoryFragment(content, metadata=failed))
 
     async def review(self, message: str, censored: ConversableAgent) -> tuple[bool, str | None]:
-        """Return whether to send an answer of *censored*, and comments. By default True."""
+        """Return whether to approve *censored*'s answer, and comments: by default (True, None)."""
         del message, censored
         return True, None
 
     async def act(self, message: str, *, ctx: RunnerContext | None = None) -> ActionOutput:
-        """Run each action on an answer, and return the output of the last.
+        """Run each action on an answer, and return the output of the last action.
 
         Args:
             message: The model's answer.
-            ctx: The context of the exchange's run. An override need not take it.
+            ctx: The context of the exchange's run. An override need not have this parameter.
         """
         output: ActionOutput | None = None
         for each in self._actions:
@@ -379,7 +382,7 @@ class ConversableAgent:
         return output
 
     async def verify(self, message: str, action_output: ActionOutput) -> tuple[bool, str | None]:
-        """Return whether the output for an answer is right, and why not. By default True."""
+        """Return whether an output is right, and why it is not: by default (True, None)."""
         del message, action_output
         return True, None
 
@@ -387,7 +390,7 @@ class ConversableAgent:
 class UserProxyAgent(ConversableAgent):
     """The human in a conversation, who sends the program's messages and reviews answers.
 
-    Only a context has to be bound. Derive from it and override `review` to reject answers.
+    Only a context has to be bound. To reject answers, derive a class that overrides `review`.
     """
 
     profile: ProfileConfig | None = ProfileConfig(name="User", role="Human")
@@ -471,8 +474,8 @@ class Exchange:
     """A message to an agent and its answer.
 
     Attributes:
-        reviewer: The agent that approves answers. None means all are approved.
-        failures: Errors of answers, by run.
+        reviewer: The agent that approves answers. None means that all answers are approved.
+        failures: The errors of failed exchanges, by the id of the run.
         wanted: The exchange whose reply the caller waits for.
         is_answered: True once the exchange has its reply.
         is_over: True once no caller waits for an answer.
@@ -491,9 +494,8 @@ class Exchange:
         """Return the recipient's reply; see `ConversableAgent.initiate_chat`."""
         run_memory, key = self.recipient.run_memory, self.recipient.conv_id
         refuse_in_run(run_memory.engine.store, Scope(run_memory.space, key))
-        # A runner per exchange, since nobody closes an agent. The name contains conversation and
-        # agent,
-        # so that a runner continues interrupted exchanges of this conversation only.
+        # A runner per exchange, since nobody closes an agent. Its name contains the conversation
+        # and the agent, so that it continues interrupted exchanges of this conversation only.
         agent = Agent(
             f"chat {key} {self.recipient.role}/{self.recipient.name}",
             actions=[self._action()],
@@ -651,7 +653,7 @@ class Exchange:
     async def _judged(
         self, text: str, ctx: RunnerContext
     ) -> tuple[Review, ActionOutput, str | None]:
-        """Return the review of an answer, the output of its action, and why it is not sent."""
+        """Return an answer's review, the output of the action, and why it is rejected, or None."""
         recipient, review = self.recipient, Review(approve=True)
         if self.reviewer is not None:
             review = await _verdict(self.reviewer, "review", text, recipient)

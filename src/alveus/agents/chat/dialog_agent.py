@@ -15,8 +15,8 @@ class AgentBase:
     """An agent that replies to messages, and remembers them; override `reply`.
 
     Args:
-        name: The name on its messages.
-        memory: Its memory. None means a new `TemporaryMemory` in RAM.
+        name: The name on the agent's messages.
+        memory: The agent's memory. None means a new `TemporaryMemory` in RAM.
 
     Raises:
         InvalidInput: The name or the memory cannot be used.
@@ -32,7 +32,7 @@ class AgentBase:
         return f"<{type(self).__name__} {self.name!r} with {self.memory!r}>"
 
     def __call__(self, msg: Msg | None = None) -> Msg:
-        """Return its reply."""
+        """Return the result of `reply`."""
         return self.reply(msg)
 
     def observe(self, msg: Msg | None) -> None:
@@ -40,7 +40,7 @@ class AgentBase:
         self.memory.add(msg)
 
     def reply(self, msg: Msg | None = None) -> Msg:
-        """Return a reply to a message. None means a reply to the memory."""
+        """Return a reply to *msg*, or to the remembered messages if *msg* is None."""
         raise NotImplementedError
 
 
@@ -51,8 +51,8 @@ class DialogAgent(AgentBase):
     failed reply is not remembered.
 
     Args:
-        name: The name on its messages.
-        sys_prompt: The system message to the model. Empty means none.
+        name: The name on the agent's messages.
+        sys_prompt: The system message to the model. "" means none.
         model: The model that answers.
         memory: As in `AgentBase`.
 
@@ -70,13 +70,13 @@ class DialogAgent(AgentBase):
         self.sys_prompt, self.model = sys_prompt, model
 
     def reply(self, msg: Msg | None = None) -> Msg:
-        """Return the model's answer to a message. None means an answer to the memory.
+        """Return the model's answer to *msg*, or to the remembered messages if *msg* is None.
 
-        A message whose id is remembered already is sent once.
+        If the memory has a message with the id of *msg* already, *msg* is not sent a second time.
 
         Raises:
             InvalidInput: The argument is not a message, or cannot be sent to a model.
-            ModelFailed: The model did not answer; nothing is remembered.
+            ModelFailed: The model did not answer. Nothing is remembered.
         """
         got = [] if msg is None else [_message(msg)]
         past = cast("list[dict[str, Any]]", self.memory.get_memory())

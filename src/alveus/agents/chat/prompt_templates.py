@@ -20,7 +20,7 @@ SYSTEM = """\
     'What you have to keep to:\\n- ' ~ constraints | join('\\n- ') if constraints,
     'Please answer in ' ~ language ~ '.' if language,
 ] | select | join('\\n') }}"""
-"""The default template of the system message: a line for each field that has a value."""
+"""The default template of the system message, with a line for each field that has a value."""
 
 USER = """\
 {% if most_recent_memories %}\
@@ -31,7 +31,7 @@ Most recent message:
 User input: {{ question }}
 
 """
-"""The default template of the question, as `alveus.agents.layers.user_prompt`."""
+"""The default template of the question, like `alveus.agents.layers.user_prompt`."""
 
 WRITE = """\
 {{ [
@@ -40,7 +40,7 @@ WRITE = """\
     'Action: ' ~ action ~ ' ' if action,
     'Observation: ' ~ observation ~ ' ' if observation,
 ] | select | join('\\n') }}"""
-"""The default template of a fragment, as `alveus.agents.layers.memory_text`."""
+"""The default template of a fragment, like `alveus.agents.layers.memory_text`."""
 
 LANGUAGES = {
     "ar": "Arabic", "de": "German", "en": "English", "es": "Spanish", "fr": "French",
@@ -81,7 +81,7 @@ def rendered(template: str, values: dict[str, Any]) -> str:
 
 
 def language_name(language: str | None) -> str | None:
-    """Return the name of a language for a prompt, or None."""
+    """Return the name of a language for a prompt. Return None for None."""
     if language is None:
         return None
     code = language.lower().replace("_", "-").split("-", 1)[0]
@@ -92,7 +92,7 @@ NAME = "memory alone"
 """The `model_name` of an answer without a model."""
 
 MOST = 3
-"""Most texts of an answer without a model."""
+"""The most texts in an answer without a model."""
 
 _NO_MODEL = "No model is bound"
 FOUND = f"{_NO_MODEL}; this is what memory holds on it:"
@@ -104,8 +104,8 @@ def answer_from_memory(
 ) -> str:
     """Return the answer to a question without a model.
 
-    It contains the hits of a search in *sets* of the conversation, then the agent's fragments,
-    newest first. Earlier answers of this kind are left out.
+    The answer contains the hits of a search in *sets* of the conversation, then the agent's
+    fragments, newest first. Earlier answers without a model are left out.
     """
     found = [hit.item.text or "" for hit in key.search(question, sets=list(sets), limit=4 * MOST)]
     found += [fragment.raw_observation for fragment in reversed(fragments)]

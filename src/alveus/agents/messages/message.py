@@ -1,4 +1,4 @@
-"""Messages as AgentScope has them: dicts whose items are attributes too."""
+"""Messages as AgentScope has them: dicts whose items are also attributes."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ from alveus.store.files import sync_folder
 from alveus.values.urls import checked_urls
 
 TIMESTAMP = "%Y-%m-%d %H:%M:%S"
-"""Local time, without a zone, as AgentScope writes it."""
+"""The format of a timestamp: local time without a zone, as AgentScope writes it."""
 
 TYPE = "__type"
-"""The item with the class of a serialised message."""
+"""The name of the item that holds the class of a serialised message."""
 
 Url: TypeAlias = str | Sequence[str] | None
-"""The address of a picture, a recording or another file; or several."""
+"""The address of a picture, a recording or another file, or several addresses."""
 
 _LOG = logging.getLogger("alveus.chat")
 
 
 class MessageBase(dict[str, Any]):
-    """A message: a dict, each item of which is an attribute as well.
+    """A message: a dict whose items are also attributes.
 
     Args:
-        name: The name of its author.
-        content: Any value; a storable one, if a memory is to keep it.
-        url: The address of a file, or several, which are kept as a list.
-        timestamp: Its time. None means now, in local time, to the second.
-        items: More items. ``role`` is "assistant" unless given, ``id`` is made unless given.
+        name: The name of the author.
+        content: Any value. A memory keeps a message only if the value is storable.
+        url: The address of a file, or several addresses, which are kept as a list.
+        timestamp: The time of the message. None means now, in local time, to the second.
+        items: Further items. By default, ``role`` is "assistant", and ``id`` is a new id.
     """
 
     def __init__(
@@ -91,12 +91,12 @@ class MessageBase(dict[str, Any]):
 
     @classmethod
     def from_dict(cls, items: Mapping[str, Any]) -> Self:
-        """Return a message of these items; missing ones are made as in a new message.
+        """Return a message with these items. Missing items are made as in a new message.
 
-        Reads the files of later versions of AgentScope, too, in which the role comes third.
+        Items that a later version of AgentScope wrote, with the role as the third, are read too.
 
         Raises:
-            InvalidInput: They have no name, or no content.
+            InvalidInput: The items have no name, or no content.
         """
         if not isinstance(items, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(f"a message is made of a dict, not {type(items).__name__}")
@@ -107,18 +107,19 @@ class MessageBase(dict[str, Any]):
         return cls.from_items({**made, **given})
 
     def to_dict(self) -> dict[str, Any]:
-        """Return its items as a plain dict."""
+        """Return the items as a plain dict."""
         return dict(self)
 
     def to_chat(self) -> dict[str, Any]:
         """Return the message as `ChatModel.complete` takes it: role, content, name and urls.
 
-        Without a role, the assistant is the author. The answer of a tool becomes the user's.
-        Thoughts of the assistant are left out. A model that takes images gets the urls of images as
-        parts. All other urls follow the content, a line each.
+        A message without a role gets the role "assistant". The answer of a tool gets the role
+        "user". Thoughts of the assistant are left out. A model that takes images gets the urls of
+        images as parts. All other urls follow the content, each on a line.
 
         Raises:
-            InvalidInput: The message has no content, or its url is neither a text nor several.
+            InvalidInput: The message has no content, or its url is neither a text nor a list of
+                texts.
         """
         if "content" not in self:
             raise InvalidInput(f"a model is sent the content of a message; this has {sorted(self)}")
@@ -130,10 +131,10 @@ class MessageBase(dict[str, Any]):
         return made | ({"name": name} if name else {}) | ({"urls": urls} if urls else {})
 
     def get_content_blocks(self, block_type: str | None = None) -> list[dict[str, Any]]:
-        """Return copies of the content's blocks, and a block for each url after them.
+        """Return copies of the blocks of the content, followed by a block for each url.
 
         Args:
-            block_type: Only blocks of a type, such as "text" or "image".
+            block_type: Return only blocks of this type, such as "text" or "image".
         """
         content = self.get("content")
         several = cast("list[object]", content) if isinstance(content, list) else [content]
@@ -142,27 +143,27 @@ class MessageBase(dict[str, Any]):
         return [one for one in blocks if block_type in (None, one.get("type"))]
 
     def get_text_content(self, separator: str = "") -> str:
-        """Return the texts of its blocks, joined."""
+        """Return the texts of the blocks of text, joined by *separator*."""
         return separator.join(block.get("text", "") for block in self.get_content_blocks("text"))
 
     def to_str(self) -> str:
-        """Return it as a line of a prompt."""
+        """Return the message as a line of a prompt."""
         raise NotImplementedError
 
     def serialize(self) -> str:
-        """Return it as JSON, from which `deserialize` makes an equal one."""
+        """Return the message as JSON, from which `deserialize` makes an equal message."""
         raise NotImplementedError
 
 
 def _block(part: object) -> dict[str, Any]:
-    """Return a part of a content as a block; any other value becomes a block of text."""
+    """Return a part of a content as a block. A part that is no dict becomes a block of text."""
     if isinstance(part, dict):
         return {**cast("dict[str, Any]", part)}
     return {"type": "text", "text": str(part)}
 
 
 def _url_block(url: str) -> dict[str, Any]:
-    """Return a block for an address; its type follows from the file extension."""
+    """Return a block for an address. The type of the block follows from the file extension."""
     found, _ = guess_type(url)
     kind = (found or "").partition("/")[0]
     return {"type": kind if kind in ("image", "audio", "video") else "file", "url": url}
@@ -172,8 +173,8 @@ class Msg(MessageBase):
     """A message of an agent or a user.
 
     Args:
-        echo: Show it through the logger ``alveus.agents.chat``.
-        name, content, url, timestamp, items: As `MessageBase`.
+        echo: True to log the message through the logger ``alveus.chat``.
+        name, content, url, timestamp, items: As in `MessageBase`.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class Msg(MessageBase):
         return f"{self['name']}: {self['content']}"
 
     def serialize(self) -> str:
-        """Return it as JSON.
+        """Return the message as JSON.
 
         Raises:
             InvalidInput: An item is not JSON.
@@ -235,12 +236,12 @@ def deserialize(text: str | bytes) -> Msg:
 
 
 def kind_name(message: MessageBase) -> str:
-    """Return the class name for reading a message back: `Msg` for a user's class."""
+    """Return the name of the class that `deserialize` makes: "Msg" for a user's class."""
     return type(message).__name__ if type(message) in KINDS.values() else Msg.__name__
 
 
 def kind_of(name: object) -> type[Msg]:
-    """Return a class of messages by its name."""
+    """Return the class of messages with this name. Raise `InvalidInput` if it is unknown."""
     if not isinstance(name, str) or name not in KINDS:
         raise InvalidInput(f"a message of type {name!r} is not known; {', '.join(KINDS)} are")
     return KINDS[name]
@@ -256,7 +257,7 @@ def embed_with(model: Embed) -> Callable[[list[str]], Any]:
 
 
 def vector_of(query: object) -> object | None:
-    """Return the query if it is a vector. None means it has to be embedded."""
+    """Return the query if it is a vector, or None if the query has to be embedded."""
     if isinstance(query, str | dict):
         return None
     if isinstance(query, np.ndarray):
@@ -270,7 +271,7 @@ def vector_of(query: object) -> object | None:
 
 
 def score_of(metric: Callable[[Any, Any], float], query: object, vector: object) -> float:
-    """Return how near two vectors are."""
+    """Return the nearness of two vectors by *metric*. Raise `InvalidInput` if it is no number."""
     if not callable(metric):
         raise InvalidInput(f"a metric is a function of two vectors, not {metric!r}")
     found = metric(query, vector)
@@ -284,7 +285,7 @@ def score_of(metric: Callable[[Any, Any], float], query: object, vector: object)
 
 
 FORMAT = "__format"
-"""The item with the version of this format."""
+"""The name of the item that holds the version of the format of files."""
 
 VERSION = 1
 
@@ -293,8 +294,8 @@ def read_messages(source: str | Path) -> list[dict[str, Any]]:
     """Return the messages of a file, or of a JSON text.
 
     Raises:
-        NotJson: The argument is neither.
-        InvalidInput: It contains no messages, or the file cannot be read.
+        NotJson: The argument is neither the path of a file nor JSON.
+        InvalidInput: There are no messages in it, or the file cannot be read.
     """
     text, what = _text_of(source)
     found = _parsed(text, what)
@@ -350,7 +351,7 @@ def _check_regular(path: Path) -> None:
 
 
 def write_messages(path: str | Path, units: Sequence[Mapping[str, Any]]) -> None:
-    """Write messages to a file, whole or not at all."""
+    """Write messages to a file. The file is written whole, or not at all."""
     try:
         text = json.dumps([{**unit, FORMAT: VERSION} for unit in units], indent=4)
     except (TypeError, ValueError) as error:

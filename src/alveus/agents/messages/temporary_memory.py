@@ -45,10 +45,10 @@ Unit: TypeAlias = Mapping[str, Any]
 """A message in a memory: a `Msg`, or a plain dict."""
 
 Filter: TypeAlias = Callable[[int, Any], object]
-"""A filter: a function of the position of a message among those read, and the message."""
+"""A filter: a function of a message's position among the messages read, and of the message."""
 
 Found: TypeAlias = dict[str, Any]
-"""A hit of a search: ``score``, ``index`` and ``memory``, the message."""
+"""A hit of a search: ``score``, ``index`` (the position) and ``memory`` (the message)."""
 
 _LOG = logging.getLogger(__name__)
 
@@ -61,10 +61,10 @@ class PromptType(IntEnum):
 
 
 class MemoryBase:
-    """The calls of a memory of messages.
+    """The base of memories of messages.
 
     Args:
-        config: Settings that an implementation may have.
+        config: The settings of an implementation.
     """
 
     def __init__(self, config: Mapping[str, Any] | None = None) -> None:
@@ -110,23 +110,23 @@ class MemoryBase:
 
 @suggest_names_in
 class TemporaryMemory(MemoryBase):
-    """Messages in the order they were added, each id once.
+    """Messages in the order in which they were added, each id once.
 
-    Every call is one commit, whole or not at all. In an action it is part of the action's commit.
-    It returns copies: only its calls change its messages.
+    Every call that changes messages is one commit, applied whole or not at all. In an action the
+    changes are part of the action's commit. Calls return copies: only calls change stored messages.
 
     The `timestamp` of a message is the time of its item, as in a `ConversationMemory`, but never
     before the time of the previous message: messages stay in the order of adding.
 
     Args:
         config: Kept, and not read.
-        embedding_model: Makes embeddings: "static" or "minilm", an `Embedder`, or a function
+        embedding_model: What makes embeddings: "static" or "minilm", an `Embedder`, or a function
             from texts to vectors. None means no embeddings.
         memory: The memory for the messages: `Memory.key(…)`. None means RAM, until the process
             ends.
-        name: The name of their set.
-        dedupe: Which messages are duplicates: with one "id", or with one "content" (without id and
-            timestamp).
+        name: The name of the set of the messages.
+        dedupe: Which messages are duplicates: messages with the same "id", or with the same
+            "content" (all items without id, timestamp and embedding).
         missing: The reaction of `delete` to a position without a message: "warn", as in the first
             versions of AgentScope, or "raise" a `NoSuchPlace`, an IndexError, as in 1.0.
         now: The clock of RAM.
@@ -171,8 +171,8 @@ class TemporaryMemory(MemoryBase):
         Args:
             return_type: A list, or a text. A plain int is taken as *recent_n*.
             recent_n: Return only the last *recent_n* messages. 0 means none.
-            filter_func: Return only messages for which it is true. Positions count from the first
-                of the *recent_n*.
+            filter_func: A function of a position and a message. Only messages for which it is true
+                are returned. Positions count from the first of the *recent_n* messages.
 
         Raises:
             InvalidInput: *recent_n* is negative, or another argument has the wrong type.
@@ -191,7 +191,7 @@ class TemporaryMemory(MemoryBase):
         return "\n".join(f"{unit.get('name')}: {unit.get('content')}" for unit in found)
 
     def size(self) -> int:
-        """Return how many messages there are."""
+        """Return the number of messages."""
         return len(self._set)
 
     def _recent(self, n: int | None) -> list[Any]:
@@ -208,7 +208,7 @@ class TemporaryMemory(MemoryBase):
         """Add a message, or several. Return the ids of new messages.
 
         Args:
-            embed: Make embeddings, and store each as ``embedding`` of its message.
+            embed: True to make embeddings. Each is stored as the item ``embedding`` of its message.
 
         Raises:
             EmbedderMissing: *embed* is True, and there is no embedding model.
@@ -229,7 +229,7 @@ class TemporaryMemory(MemoryBase):
         A warning names positions without a message, which are skipped.
 
         Raises:
-            NoSuchPlace: A position has no message, with ``missing="raise"`` of the memory.
+            NoSuchPlace: A position has no message, and the memory has ``missing="raise"``.
         """
         positions = _positions(index)
         return self._editor.commit("delete", [*positions], partial(self._deleted, positions))
@@ -247,11 +247,11 @@ class TemporaryMemory(MemoryBase):
         """Add messages from a file, JSON, a list, or one message. Return the ids of new messages.
 
         Args:
-            overwrite: Delete all messages in the same commit.
+            overwrite: True to delete all earlier messages in the same commit.
 
         Raises:
-            NotJson: A text is neither the path of a file nor JSON; nothing was changed.
-            InvalidInput: The source has no messages; nothing was changed.
+            NotJson: A text is neither the path of a file nor JSON. Nothing is changed.
+            InvalidInput: The source has no messages. Nothing is changed.
         """
         if isinstance(memories, str | Path):
             memories = read_messages(memories)
@@ -262,10 +262,12 @@ class TemporaryMemory(MemoryBase):
         to_mem: bool = False,  # noqa: FBT001, FBT002 - as AgentScope has it
         file_path: str | Path | None = None,
     ) -> list[Any] | None:
-        """Return copies of the messages, write them to a file, or both. A file appears whole.
+        """Return copies of the messages, write them to a file, or both.
+
+        The file is written whole or not at all. Return None unless *to_mem* is true.
 
         Raises:
-            InvalidInput: Neither was asked for, or the file cannot be written.
+            InvalidInput: The call asks for neither, or the file cannot be written.
         """
         if not to_mem and file_path is None:
             raise InvalidInput(
@@ -309,9 +311,9 @@ class TemporaryMemory(MemoryBase):
     # --- meaning ------------------------------------------------------------------------------
 
     def get_embeddings(self, embedding_model: Embed | None = None) -> list[list[float] | None]:
-        """Return the embedding of each message, or None.
+        """Return the embedding of each message, or None for a message without one.
 
-        With a model, missing embeddings are made and stored.
+        If the call or the memory has a model, missing embeddings are made and stored.
         """
         return [unit.get("embedding") for unit in self._with_embeddings(embedding_model)]
 
@@ -327,11 +329,11 @@ class TemporaryMemory(MemoryBase):
 
         Args:
             query: A vector; or a text or a message, which the model embeds.
-            metric: Returns the nearness of two vectors, greater for nearer.
-            top_k: Most messages. None means all.
-            preserve_order: True for the order of the messages, False for the nearest first. Without
-                *top_k*, the order of the messages always holds.
-            embedding_model: A model instead of the memory's.
+            metric: Returns the nearness of two vectors. A larger number is nearer.
+            top_k: The most messages that are returned. None means all messages.
+            preserve_order: True for the order of the messages, False for the nearest first. If
+                *top_k* is None, the order is always that of the messages.
+            embedding_model: A model to use instead of the memory's model.
 
         Raises:
             EmbedderMissing: An embedding is missing, and there is no model.
@@ -361,9 +363,9 @@ class TemporaryMemory(MemoryBase):
         return cast("list[list[float]]", embedded(embed, texts).tolist()) if texts else []
 
     def _with_embeddings(self, model: Embed | None) -> list[Any]:
-        """Return the messages with embeddings, which are stored.
+        """Make and store the missing embeddings, and return the messages with all embeddings.
 
-        Without a model, return them as is.
+        Without a model, return the messages as they are stored.
         """
         items = self._set.list()
         units = [_unit(item.value) for item in items]

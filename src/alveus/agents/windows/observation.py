@@ -1,8 +1,8 @@
 """Observations: a query and its reply, and the item of a set that keeps both.
 
-The item's id is the stamp of the observation, its text the query and the reply, so that search
-finds it. Its metadata holds the tool calls that the observation asks for and answers, and its
-links: a window reads these without reading the value.
+The id of the item is the stamp of the observation. The text of the item is the query and the reply,
+so that search finds them. The metadata of the item holds the ids of tool calls that the observation
+asks for and answers, and its links, so that a window reads these without reading the value.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from alveus.values.ids import uuid7
 from alveus.values.storable import Value, checked_kind, checked_name, choice
 
 Outcome: TypeAlias = Literal["accepted", "rejected", "aborted"]
-"""The outcome of a reply: accepted; rejected and asked for again; or its prompt was aborted."""
+"""The outcome of a reply. "rejected": asked for again. "aborted": its prompt was aborted."""
 
 
 _STAMP = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
@@ -68,7 +68,7 @@ class Stamp(str):
         return super().__new__(cls, uuid7(int(time.timestamp() * 1_000_000) * 1_000))
 
     def time(self) -> datetime:
-        """Return the time of its creation, to the millisecond, in UTC."""
+        """Return the time of the stamp, to the millisecond, in UTC."""
         return datetime.fromtimestamp(int(self[:8] + self[9:13], 16) / 1000, UTC)
 
 
@@ -95,8 +95,8 @@ class Input:
 
     Attributes:
         content: The message to the model.
-        relevance: Its vector, float32, for search by the meaning of the query. None means no
-            vector; a window that searches makes it in `commit`.
+        relevance: The vector of the query, float32, for search by meaning. None means that there is
+            no vector yet. A window that searches makes it in `commit`.
     """
 
     content: Message
@@ -112,10 +112,11 @@ class Reply:
 
     Attributes:
         content: The message of the model.
-        relevance: Its vector, as in `Input`; queries and replies are searched separately.
-        importance: From 0 to 1; 0.0 until it is scored. Used for eviction, weighted recall and
-            reflection.
-        scored_by: The name of its scorer, or "decoder". None means not scored.
+        relevance: The vector of the reply, as in `Input`. Queries and replies are searched
+            separately.
+        importance: The importance from 0 to 1, or 0.0 until the reply is scored. It is used for
+            eviction, weighted recall and reflection.
+        scored_by: The name of the scorer, or "decoder". None means that the reply is not scored.
     """
 
     content: Message
@@ -131,12 +132,12 @@ class Reply:
 class Observation:
     """One cycle of an agent: a query, its reply, and the notes of a memory.
 
-    The notes may be assigned until and in `commit`. The windows of alveus keep a copy, so later
-    assignments do not change them.
+    The notes may be assigned before and during `commit`. The windows of alveus keep a copy, so
+    later assignments do not change a window.
 
     Attributes:
-        created: Its id, with the time of creation. Windows sort by it.
-        accessed: The stamp of its last use in a context. None means never. With
+        created: The id of the observation, with the time of creation. Windows sort by it.
+        accessed: The stamp of the last use in a context, or None if there was no use. With
             `evict="least recently used"` the observation unused for longest leaves first.
         query, reply: The two messages, with their notes.
         outcome: The outcome of the reply.
@@ -180,7 +181,7 @@ Vectors: TypeAlias = tuple[tuple[Vector | None, Vector | None], str | None]
 """The vectors of query and reply, and the name of the embedder that made them."""
 
 STAMP = 36
-"""Characters of a stamp. A repeated commit of an observation has a longer id."""
+"""The number of characters of a stamp. A repeated commit of an observation has a longer id."""
 
 
 class ObservationHeader(NamedTuple):
@@ -189,15 +190,15 @@ class ObservationHeader(NamedTuple):
     A tuple, because a large window makes a hundred thousand of them when it is opened.
 
     Attributes:
-        id: The id of its item.
-        created: When it was made.
-        row, first: The rows of its item in the store; see `StoredItem`.
+        id: The id of the item.
+        created: The stamp of the observation.
+        row, first: The rows of the item in the store; see `StoredItem`.
         importance: See `Reply`.
-        calls: Ids of the tool calls that it asks for.
-        answers: Ids of the tool calls that it answers.
-        links: Ids of the observations that it links to.
+        calls: The ids of the tool calls that the observation asks for.
+        answers: The ids of the tool calls that the observation answers.
+        links: The ids of the observations that the observation links to.
         kinds: The kinds of these links, if they are not `RELATED`.
-        layer: Its layer in a window of several layers, from 0.
+        layer: The layer of the observation in a window of several layers, from 0.
     """
 
     id: str
@@ -213,14 +214,14 @@ class ObservationHeader(NamedTuple):
 
     @property
     def is_linked(self) -> bool:
-        """True if it may be part of a unit: it asks for tool calls, or answers some."""
+        """True if the observation asks for tool calls, or answers some, and so may join a unit."""
         return bool(self.calls or self.answers)
 
 
 def entry_of(
     record: Feature | ItemRecord, row: int, first: int, *, where: str
 ) -> ObservationHeader:
-    """Return the header of an observation, from its item or the feature of it."""
+    """Return the header of an observation, from its item, or from the features of the item."""
     try:
         created = Stamp(record.id[:STAMP])
     except InvalidInput:
@@ -285,7 +286,7 @@ def item_of_observation(observation: Observation) -> Item:
 
 
 def with_metadata(record: ItemRecord, name: str, value: Value) -> ItemRecord:
-    """Return a record with a field of its metadata set; an empty value removes the field."""
+    """Return a record with a field of its metadata set. An empty value removes the field."""
     metadata = cast("dict[str, Value]", wire.decode(record.metadata))
     metadata.pop(name, None)
     if value:
@@ -354,7 +355,7 @@ def observation_of(stored: StoredItem) -> Observation:
 
 
 def as_committed(stored: StoredItem) -> Observation:
-    """Return the observation in an item, with its importance at the commit."""
+    """Return the observation in an item, with the importance that it was committed with."""
     observation, given = observation_of(stored), value_of(stored).get("given")
     if given is not None:
         observation.reply.importance, observation.reply.scored_by = given

@@ -1,8 +1,8 @@
-"""Reflection: when enough importance has added up, an insight from it is remembered.
+"""Reflection: when enough importance has added up, an insight from the observations is remembered.
 
-The importance of each observation is added to a note, in a hidden set beside the window's, by the
-commit that keeps the observation. The insight and the note that begins a new sum are one commit,
-which is refused if the note changed: a sum is reflected on once, by the first writer.
+The importance of each observation is added to a note, in a hidden set beside the window's set, by
+the commit that keeps the observation. The insight and the note that begins a new sum are one
+commit, which is refused if the note changed: a sum is reflected on once, by the first writer.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_kind, checked_number, counted
 
 INSIGHT_TOKENS = 128
-"""Most tokens of an insight, unless a function makes it."""
+"""The most tokens of an insight that is a summary."""
 
 SOURCES = 256
-"""Most observations, the latest, for one insight."""
+"""The most observations for one insight. If there are more, the latest are used."""
 
 QUESTION = "What matters in what was said so far?"
 
@@ -42,28 +42,26 @@ PREFIX = f"{HIDDEN}reflection/"
 NOTE = "importance"
 
 FAILURES = (AlveusError, ValueError, OSError)
-"""Errors of a function or a model after which it is asked again later.
+"""Errors of a function or a model after which the reflection is tried again later.
 
 The commit raises any other error.
 """
 
 Infer: TypeAlias = Callable[[Sequence[Observation]], str | None]
-"""A function that returns an insight from observations, or None."""
+"""A function that returns an insight from observations, or None for no insight."""
 
 _LOG = logging.getLogger(__name__)
 
 
 class CommitInsight(Protocol):
-    """How a window keeps an insight; see `Window`."""
+    """The function by which a window keeps an insight; see `Window`."""
 
     def __call__(
         self, observation: Observation, /, *, besides: Besides, sources: Sequence[Link]
     ) -> tuple[Observation, ...] | None:
         """Commit an insight with further changes.
 
-        Return the observations that left the window for it.
-
-        None means *besides* refused the commit.
+        Return the observations that left the window, or None if *besides* refused the commit.
         """
         ...
 
@@ -78,13 +76,14 @@ class Reflection:
     """The settings of a window's reflection.
 
     Args:
-        threshold: The sum of importance at which it reflects; each reflection begins a new sum.
+        threshold: The sum of importance at which the window reflects. Each reflection begins a new
+            sum.
         infer: Makes the insight: a function of the observations, oldest first; a language model,
-            which summarises them; or a `Summariser`. None means the best sentences, without a
-            model.
+            which summarises them; or a `Summariser`. None means a summary of their best sentences,
+            made without a model.
         on_reflection: Called with each insight, after it was committed.
         question: The query of the observation that an insight is kept as.
-        max_tokens: Of an insight that is a summary.
+        max_tokens: The most tokens of an insight that is a summary.
     """
 
     threshold: float
@@ -105,7 +104,7 @@ class Reflection:
                 raise InvalidInput(f"{name} of a reflection cannot be called: {given!r}")
 
     def insight(self, sources: Sequence[Observation]) -> Observation | None:
-        """Return an insight from observations, as an observation with links to them; or None."""
+        """Return an insight as an observation with links to *sources*, or None for no insight."""
         infer = self.infer
         by = getattr(infer, "__name__", type(infer).__name__)
         if infer is None or isinstance(infer, (ChatModel, Summariser)):
@@ -132,7 +131,7 @@ class Tally(Note):
 
     @property
     def total(self) -> float:
-        """The sum."""
+        """The sum of importance."""
         return self.value.get("total", 0.0)
 
     @property
@@ -148,9 +147,9 @@ class Tally(Note):
     def added_to(
         self, change: PlannedWrite, writer: Writer, total: float, since: list[str], reflections: int
     ) -> PlannedWrite:
-        """Return a change that also writes a sum.
+        """Return *change*, extended by the change that writes a sum.
 
-        The store refuses it after another writer's sum.
+        The store refuses the result if another writer wrote a sum since this one was read.
         """
         self.value = {"total": total, "since": since[-SOURCES:], "reflections": reflections}
         begun = [] if self.stored else [Define(self.ref, Definition(retention="purge"))]
@@ -162,8 +161,8 @@ class Reflecting:
     """The reflections of one window in this process.
 
     Attributes:
-        failure: The error of the last reflection that was due; it is tried again with the next
-            commit.
+        failure: The error of the last reflection that was due, or None. The next commit tries the
+            reflection again.
     """
 
     def __init__(self, settings: Reflection, storage: LayerStorage, name: str) -> None:
@@ -180,7 +179,7 @@ class Reflecting:
         return Tally.read(writer, self._storage.ref(PREFIX + self._name), NOTE)
 
     def counting(self, writer: Writer) -> Besides:
-        """Return the function that adds up an observation with the commit that keeps it."""
+        """Return a function that adds to the sum, in the commit that keeps an observation."""
 
         def counted(change: PlannedWrite, record: ItemRecord) -> PlannedWrite:
             if not change.items or not record.importance:
@@ -199,7 +198,7 @@ class Reflecting:
         return [Retire(tally.ref, NOTE, tally.stored.version)]
 
     def after(self, writer: Writer, commit: CommitInsight) -> tuple[Observation, ...]:
-        """Reflect as often as due. Return the observations that left for the insights."""
+        """Reflect until the sum is below the threshold. Return the evicted observations."""
         gone: tuple[Observation, ...] = ()
         with self._exclusive() as is_exclusive:
             while is_exclusive:
@@ -217,7 +216,10 @@ class Reflecting:
         return gone
 
     def now(self, writer: Writer, commit: CommitInsight) -> Observation | None:
-        """Reflect now, even if not due. Return the insight, or None."""
+        """Reflect now, even if the sum is below the threshold. Return the insight, or None.
+
+        None means that there is no insight, or that another writer reflects.
+        """
         with self._exclusive() as is_exclusive:
             tally = self._tally(writer)
             if not is_exclusive or not tally.since:
@@ -228,7 +230,7 @@ class Reflecting:
 
     @contextmanager
     def _exclusive(self) -> Generator[bool]:
-        """Yield whether this thread reflects. False means another thread of this process does."""
+        """Yield True if this thread may reflect, or False if another thread here is reflecting."""
         is_exclusive = self._turn.acquire(blocking=False)
         try:
             yield is_exclusive
@@ -237,7 +239,7 @@ class Reflecting:
                 self._turn.release()
 
     def _observation(self, writer: Writer, item_id: str) -> StoredItem | None:
-        """Return an observation, also one that left the window. None means it was forgotten."""
+        """Return an observation, even if it left the window, or None if it was forgotten."""
         stored = writer.get(self._window, [item_id], at=None)[0]
         if stored is not None:
             return stored

@@ -25,19 +25,19 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_number, counted
 
 FULL = 1000
-"""Characters of a reply with the greatest importance.
+"""The number of characters from which on a reply has the greatest importance.
 
 Source: `PriorityMemory` of thinker's issue on custom memory.
 """
 
 AMONG = 64
-"""Newest observations that a new one is compared with."""
+"""How many of the newest observations a new observation is compared with."""
 
 LOWEST, HIGHEST = 1, 10
 """The scale on which a model rates."""
 
 SHOWN_TOKENS = 1_000
-"""Most tokens of a query and of a reply that a rating model sees."""
+"""The most tokens of a query, and of a reply, that a rating model sees."""
 
 ASKED = (
     "You rate what an agent's memory should keep. The user's message is a JSON object with what "
@@ -65,8 +65,8 @@ class Score:
 
     Attributes:
         value: From 0 to 1.
-        by: The name of the scorer, for ``reply.scored_by``. None means not scored.
-        because: Why another scorer than the chosen one scored it.
+        by: The name of the scorer, for ``reply.scored_by``. None means that no scorer gave it.
+        because: Why another scorer than the chosen scorer gave the score, if another did.
     """
 
     value: float
@@ -96,21 +96,21 @@ class Scorer(ABC):
     ) -> Score | float:
         """Return the importance of *observation*, from 0 to 1.
 
-        Several threads may call it at once, and several times for one observation.
+        Several threads may call this method at once, and several times for one observation.
 
         Args:
-            observation: With the importance of its commit.
-            now: The time.
+            observation: The observation, with the importance that it was committed with.
+            now: The time for which the score is computed.
             newest: The newest observations of the window, oldest first.
         """
 
 
 Scoring: TypeAlias = Scorer | Callable[[Observation], float]
-"""A scorer, or a function."""
+"""A scorer: an object of a class above, or a function of an observation."""
 
 
 def checked_scorer(given: Scoring) -> Scoring:
-    """Return a scorer."""
+    """Return *given*. Raise `InvalidInput` if it is not a scorer."""
     if isinstance(given, type) or not (isinstance(given, Scorer) or callable(given)):  # pyright: ignore[reportUnnecessaryIsInstance] - user input
         raise InvalidInput(
             f"a scorer is an object, such as Recency(), or a function; not {given!r}"
@@ -121,7 +121,7 @@ def checked_scorer(given: Scoring) -> Scoring:
 def scored(
     scorer: Scoring, observation: Observation, *, now: datetime, newest: Observations
 ) -> Score:
-    """Return the score of an observation, checked."""
+    """Return the score of an observation. Raise `InvalidInput` unless it is from 0 to 1."""
     if isinstance(scorer, Scorer):
         found, name = scorer.score(observation, now=now, newest=newest), _name(scorer)
     else:
@@ -135,7 +135,8 @@ def scored(
 def with_score(item: Item, score: Score) -> Item:
     """Return an item with the score of its observation.
 
-    The importance of the commit is kept, for scorers that are asked again.
+    The importance that the observation was committed with is kept too, for scorers that are asked
+    again.
     """
     value = {**item.value, "scored_by": score.by}
     if score.by is None:
@@ -151,7 +152,7 @@ def ages(scorer: Scoring) -> bool:
 
 
 def hours_since(observation: Observation, now: datetime) -> float:
-    """Return the age of an observation in hours; 0 if its time is in the future."""
+    """Return the age of an observation in hours, or 0 if its time is in the future."""
     return max(timedelta(0), now - observation.created.time()) / timedelta(hours=1)
 
 
@@ -160,7 +161,7 @@ def _name(scorer: Scorer) -> str:
 
 
 class Recency(Scorer):
-    """The newer, the higher: 1 now, 1/2 after *hours*, 1/3 after twice as many."""
+    """Scores newer observations higher: 1 now, 1/2 after *hours*, 1/3 after twice as many hours."""
 
     ages = True
 
@@ -174,7 +175,7 @@ class Recency(Scorer):
 
 
 class Length(Scorer):
-    """The longer a reply, the higher: a share of *full* characters, 1 from there on."""
+    """Scores longer replies higher: their length divided by *full* characters, at most 1."""
 
     def __init__(self, full: int = FULL) -> None:
         self._full = counted(full, "full")
@@ -186,9 +187,9 @@ class Length(Scorer):
 
 
 class Fading(Scorer):
-    """The score of thinker's guide, limited to 0..1: long replies matter more, old ones less.
+    """Scores longer and newer replies higher, as thinker's guide does, limited to 0..1.
 
-    It is ``min(1, ln(1 + characters) / ln(1 + full)) / (1 + hours)``.
+    The score is ``min(1, ln(1 + characters) / ln(1 + full)) / (1 + hours)``.
     """
 
     ages = True
@@ -204,12 +205,14 @@ class Fading(Scorer):
 
 
 class Novelty(Scorer):
-    """The less similar to the window's observations, the higher. The first observation scores 1.
+    """Scores observations higher if they are less similar to the window's observations.
+
+    The first observation scores 1.
 
     Args:
-        embedder: Compares observations: a bundled embedder by name, or another. An embedder without
-            vectors ("words") compares shared words. So does an embedder that fails, and
-            ``scored_by`` says so.
+        embedder: The embedder that compares observations, or the name of a bundled embedder. With
+            "words", which makes no vectors, shared words are compared. If the embedder fails,
+            shared words are compared too, and ``scored_by`` says so.
         among: The number of newest observations to compare.
     """
 
@@ -239,22 +242,22 @@ class Novelty(Scorer):
 
 
 def text_of(observation: Observation) -> str:
-    """Return query and reply as one text."""
+    """Return the query and the reply as one text."""
     return "\n".join(message.content for message in observation.messages)
 
 
 def _by_words(texts: Sequence[str]) -> float:
-    """Return the difference of the first text from all others, by shared words."""
+    """Return how much the first text differs from the most similar other text, by shared words."""
     new, *others = (set(words.terms(text)) for text in texts)
     alike = (len(new & other) / len(new | other) for other in others if new | other)
     return 1 - max(alike, default=0.0)
 
 
 class Explicit(Scorer):
-    """The importance that the decoder set before the commit.
+    """Uses the importance that the decoder set before the commit.
 
     Args:
-        otherwise: Scores observations without an importance. None means they score 0.0.
+        otherwise: A scorer for observations without an importance. None means that they score 0.0.
     """
 
     def __init__(self, otherwise: Scoring | None = None) -> None:
@@ -262,11 +265,11 @@ class Explicit(Scorer):
 
     @property
     def ages(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride] - of the other
-        """True if the score of the other scorer falls with time."""
+        """True if the scores of *otherwise* fall with time."""
         return self._otherwise is not None and ages(self._otherwise)
 
     def score(self, observation: Observation, *, now: datetime, newest: Observations) -> Score:
-        """Return the importance of the observation."""
+        """Return the importance of the observation, or the score of *otherwise* without one."""
         reply = observation.reply
         if reply.scored_by is not None or reply.importance != 0:
             return Score(reply.importance, reply.scored_by or "decoder")
@@ -278,8 +281,8 @@ class Explicit(Scorer):
 class Combined(Scorer):
     """The weighted mean of several scores.
 
-    The mean falls with time if a part does. If a part is computed once, as `ByModel` and `Novelty`,
-    the whole mean is computed once.
+    The mean falls with time if the score of a part falls with time. If the score of a part is
+    computed once, as by `ByModel` and `Novelty`, the whole mean is computed once.
 
     Args:
         parts: Scorers, each with its weight: ``Combined((Recency(), 1), (Novelty(), 3))``.
@@ -326,8 +329,8 @@ class ByModel(Scorer):
     Errors of the set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
 
     Args:
-        attempts: The most questions in all.
-        otherwise: None means `Length`.
+        attempts: The most times that the model is asked about an observation.
+        otherwise: The scorer that is used if the model fails. None means `Length`.
     """
 
     once = True

@@ -39,14 +39,14 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_name, checked_number, counted
 
 SIDES = 2
-"""Vectors of an observation: one of the query and one of the reply."""
+"""The number of vectors of an observation: one for the query and one for the reply."""
 
 BLOCK = 512
-"""Slots compared at once: their float32 rows fit a processor's cache."""
+"""How many slots are compared at once. Their float32 rows fit a processor's cache."""
 
 
 class Rows:
-    """Two int8 rows for each slot of a `WindowIndex`; a missing vector is zeros.
+    """Two int8 vectors for each slot of a `WindowIndex`. A missing vector is stored as zeros.
 
     Used under the lock of the window's mirror.
     """
@@ -57,7 +57,7 @@ class Rows:
         self._first: Column = np.zeros(0, np.int64)
 
     def missing(self, index: WindowIndex) -> list[ObservationHeader]:
-        """Return the observations without rows here. Observations of a batch never have rows."""
+        """Return the observations without vectors here, among them all observations of a batch."""
         self._grow(len(index.live))
         slots = index.slots
         first = index.first[slots]
@@ -79,7 +79,9 @@ class Rows:
         self._norms[slot] = np.sqrt(np.square(self._rows[slot].astype(np.float64)).sum(axis=1))
 
     def cosines(self, index: WindowIndex, query: Quantised) -> Column:
-        """Return, by slot, the greater cosine of query and reply; -inf without vectors.
+        """Return, by slot, the cosine of *query* with the nearer vector of each observation.
+
+        An observation without vectors has -inf.
 
         The result is the same on every machine: see `alveus.search.index.vectors`.
         """
@@ -113,7 +115,7 @@ MOST_FOUND = 200
 """The most units that a window by meaning shows."""
 
 HITS = 4
-"""Hits of a search per shown unit: a unit may have several observations."""
+"""How many hits a search returns per shown unit: a unit may have several observations."""
 
 SCORE_OF_BEST = 3.0
 """The greatest score of a search: 1 for words and 2 for meaning."""
@@ -126,7 +128,7 @@ class NearestObservations:
     """The result of preparing a prompt.
 
     Attributes:
-        scores: The nearness of the hits of a search, by id. The greatest is 1.
+        scores: The nearness of each hit of a search, at most 1, by id.
         query: The vector of the prompt, if vectors are compared.
         fetched: Observations whose vectors were not in RAM, with their vectors.
     """
@@ -139,16 +141,16 @@ class NearestObservations:
 class Semantic(Window):
     """Shows the newest unit and the units nearest to the prompt, in order of time.
 
-    Without an embedder, the search of the set finds them: by words and by meaning, with the
-    embedder of the memory. With an embedder, query and reply have a vector each, made at commit
-    unless the observation has one (`relevance`). The nearer of the two counts. If the embedder
-    fails, the observation is stored, and embedded at the next context. Without a prompt the newest
-    units are shown.
+    Without *embedder*, the search of the set finds these units: by words and by meaning, with the
+    embedder of the memory. With *embedder*, query and reply have a vector each, made at commit
+    unless the observation has one (`relevance`). The nearer vector counts. If the embedder fails,
+    the observation is stored, and embedded at the next context. Without a prompt, the newest units
+    are shown.
 
     Args:
         top_k: The number of shown units besides the newest.
-        embedder: Makes the vectors; a bundled one by name, or another. None means the memory's; in
-            RAM the default one.
+        embedder: The embedder that makes the vectors, or the name of a bundled embedder. None means
+            the embedder of the memory, and in RAM the default embedder.
         cap, stratum, settings: See `Window`; profile is refused.
     """
 
@@ -207,7 +209,7 @@ class Semantic(Window):
         messages: Callable[[], tuple[Message, Message]],
         given: tuple[Vector | None, Vector | None],
     ) -> tuple[Vector, Vector]:
-        """Return both vectors; only missing ones are made."""
+        """Return both vectors. Only vectors that are missing in *given* are made."""
         query, reply = given
         if query is None or reply is None:
             wanted = [m.content for m, v in zip(messages(), given, strict=True) if v is None]
@@ -218,7 +220,7 @@ class Semantic(Window):
     # --- contexts -----------------------------------------------------------------------------
 
     def prepare(self, prompt: Message | None, writer: Writer) -> NearestObservations | None:
-        """Return the observations near a prompt; None without a prompt."""
+        """Return the observations near a prompt, or None without a prompt."""
         if prompt is None or not prompt.content.strip():
             return None
         if self._embedder is None:
@@ -254,9 +256,9 @@ class Semantic(Window):
         return found
 
     def nearness(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return, by slot, each observation's nearness to the prompt, at most 1. -1 means unknown.
+        """Return, by slot, each observation's nearness to the prompt, at most 1.
 
-        Without a prompt all are equal.
+        It is -1 if the nearness is unknown, and for all observations without a prompt.
         """
         found = np.full(len(index.live), -1.0)
         near = cast("NearestObservations | None", request.prepared)
@@ -272,7 +274,7 @@ class Semantic(Window):
         return found
 
     def hits(self, index: WindowIndex, request: WindowRequest) -> dict[int, float]:
-        """Return the nearness of the *top_k* nearest units, by a slot, without the newest unit."""
+        """Return the nearness of the *top_k* nearest units besides the newest, by slot."""
         near = index.of_units(self.nearness(index, request))
         newest = {int(index.unit[index.slot(unit[0].id)]) for unit in index.last_units(1)}
         units: dict[int, int] = {}
@@ -284,7 +286,7 @@ class Semantic(Window):
         return {slot: float(near[slot]) for slot in units.values()}
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return the nearness of the nearest units, and -inf for the others."""
+        """Return the nearness of the nearest units, and -inf for all others."""
         worth = np.full(len(index.live), -np.inf)
         for slot, near in self.hits(index, request).items():
             worth[slot] = near
@@ -301,8 +303,8 @@ def expanded(
 ) -> dict[str, float]:
     """Return the worth of *hits* and of the ids linked to them, best first.
 
-    The worth of a linked id is that of its best path: the worth of the first hit, times *decay* for
-    each hop. Among equals the later id is first.
+    A linked id has the worth of its best path: the worth of the hit at its beginning, times *decay*
+    for each hop. Of ids with equal worth, the later id is first.
 
     Args:
         neighbours: Returns the ids that are linked to an id.
@@ -330,22 +332,23 @@ def _best_first(worth: Mapping[str, float]) -> list[tuple[str, float]]:
 
 
 HOPS = 10
-"""The most links of a path."""
+"""The greatest number of hops that a window may follow."""
 
 
 class Linked(Semantic):
     """Shows the hits of `Semantic` and the observations linked to them, in order of time.
 
-    Links have no direction. An observation may contain links (``observation.links``); `link` adds
-    others. An observation linked to a hit is worth *decay* times as much, and so on for each hop.
-    The newest unit is a hit too. Links to observations that left the window are ignored.
+    Links have no direction. An observation may contain links (``observation.links``), and `link`
+    adds further links. An observation linked to a hit is worth *decay* times as much as the hit,
+    and so on for each hop. The newest unit is a hit too. Links to observations that left the window
+    are ignored.
 
     Args:
         top_k: The number of found units besides the newest.
         hops: The most links of a path.
         decay: The factor for each hop.
-        linked: The most linked observations that are shown, the best.
-        follow: The kinds of links that are followed. None means all.
+        linked: The most linked observations that are shown. The best are chosen.
+        follow: The kinds of links that are followed. None means all kinds.
         cap, stratum, embedder, settings: See `Semantic`.
     """
 
@@ -405,7 +408,7 @@ class Linked(Semantic):
             kind: The kind of the link.
 
         Raises:
-            NotFound: The window does not hold both.
+            NotFound: The window does not hold both observations.
         """
         checked_name(kind, "the kind of a link")
         self._change("link", _ids(first, second), kind)
@@ -414,7 +417,7 @@ class Linked(Semantic):
         """Remove the link of two observations, if there is one.
 
         Raises:
-            NotFound: The window does not hold both.
+            NotFound: The window does not hold both observations.
         """
         self._change("unlink", _ids(first, second), None)
 
@@ -463,7 +466,7 @@ class Linked(Semantic):
 def _relinked(
     record: ItemRecord, entry: ObservationHeader, other: str, kind: str | None
 ) -> ItemRecord:
-    """Return a record with a link to another observation, or without it if *kind* is None."""
+    """Return a record with a link to *other*, or without this link if *kind* is None."""
     links = [str(link) for link in entry.links if link != other]
     kinds = {link: known for link, known in entry.kinds.items() if link != other}
     if kind is not None:

@@ -67,12 +67,12 @@ class Void(ContextMemory):
 
 
 class Stream(Window):
-    """Shows the last observations: for conversations. See `Window`."""
+    """Shows the last observations, as a conversation needs them. See `Window`."""
 
     kind: ClassVar[str] = "stream"
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return None, which means the newest are shown."""
+        """Return None: all observations are equal, so the newest are shown."""
         _ = index, request
 
 
@@ -80,7 +80,8 @@ class Priority(Window):
     """Keeps the most important observations and the newest. Shows them in the order of time.
 
     The importance comes from the decoder (`Reply.importance`), or else from the length of the
-    reply. Among equals the older leaves. Under a budget the most important are shown.
+    reply. Of equally important observations, the older leaves first. If a budget is too small for
+    all, the most important are shown.
 
     Args:
         cap, stratum, settings: See `Window`.
@@ -112,7 +113,7 @@ class Importance(Priority):
     from the length of the reply, on a logarithmic scale.
 
     Args:
-        hours: After which importance counts half.
+        hours: The age in hours at which importance counts half.
         cap, stratum, settings: See `Window`.
     """
 
@@ -137,20 +138,20 @@ class Importance(Priority):
         return index.importance / (1 + hours / self._hours)
 
     def scored_at(self, observation: Observation) -> datetime:
-        """Return the time of creation: `importance` applies the age."""
+        """Return the time of creation, because `importance` takes the age into account."""
         return observation.created.time()
 
 
 class Hybrid(Window):
-    """Holds the newest units, and the most important of the older ones.
+    """Holds the newest units, and the most important older units.
 
     An older unit stays if its importance is above the threshold and the window has room. The least
-    important leaves first, among equals the oldest. If a budget is too small for all units, the
-    choice alternates: the newest, the most important, the next newest, and so on.
+    important unit leaves first, of equally important units the oldest. If a budget is too small for
+    all units, the choice alternates: the newest, the most important, the next newest, and so on.
 
     Args:
-        cap: The most units in all. None means any number of important ones.
-        threshold: Importance above which an older unit stays.
+        cap: The most units in all. None means any number of important units.
+        threshold: The importance above which an older unit stays.
         stratum, settings: See `Window`; evict and profile are refused. `keep_recent` is 20 by
             default, or the cap if that is smaller.
     """
@@ -173,12 +174,12 @@ class Hybrid(Window):
         super().__init__(cap, stratum, **settings)
 
     def lasting(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return the importance of each; -inf if it is not above the threshold."""
+        """Return the importance of each observation, or -inf if it is not above the threshold."""
         importance = self.importance(index, request)
         return np.where(importance > self._threshold, importance, -np.inf)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return the importance of each. `fill` alternates with the newest."""
+        """Return the importance of each observation. `fill` alternates it with the age."""
         return self.importance(index, request)
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
@@ -196,9 +197,9 @@ class Layer:
 
     Args:
         cap: The most units.
-        budget_tokens: Its most tokens in a context. None means all remaining tokens.
+        budget_tokens: The most tokens of the layer in a context. None means all remaining tokens.
         evict: Which unit moves to the next layer first. A layer that evicts the least important
-            shows the most important first, any other the newest.
+            unit shows the most important units first. Any other layer shows the newest first.
     """
 
     cap: int
@@ -213,14 +214,14 @@ class Layer:
 
 
 class Hierarchical(Window):
-    """A window of layers: a new observation enters the first, and moves from layer to layer.
+    """A window of layers. A new observation enters the first layer, and moves from layer to layer.
 
     An observation is in one layer, and moves in the commit that causes the move. `commit` returns
     the observations that leave the last layer. A context fills each layer's budget, the first layer
     first, and is in order of time.
 
     Args:
-        layers: From the first to the last; a number is the cap of a `Layer`.
+        layers: The layers, from the first to the last. A number means a `Layer` with this cap.
         stratum, settings: See `Window`; evict and profile are refused.
     """
 
@@ -256,7 +257,7 @@ class Hierarchical(Window):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return the observations that leave the last layer, and the new layers of others."""
+        """Return the observations that leave the last layer, and the layers of those that move."""
         index.add(new)
         try:
             before, layers = index.layer.copy(), self._layers_of(index)
@@ -290,7 +291,7 @@ class Hierarchical(Window):
         return self._least(index, by_age, over, safe, among=among)
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
-        """Choose from each layer within its budget, the newest unit before all; see `Window`."""
+        """Choose the newest unit, then units of each layer within its budget; see `Window`."""
         choice.take_newest()
         layers, newest = self._layers_of(index), index.last_units(1)
         for number, layer in enumerate(self._layers):
@@ -303,6 +304,6 @@ class Hierarchical(Window):
             choice.fill(chosen, most=most)
 
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column:
-        """Return the age of each. Layers choose by `fill`."""
+        """Return the age of each observation. `fill` chooses from the layers."""
         _ = request
         return index.age

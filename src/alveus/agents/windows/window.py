@@ -1,4 +1,4 @@
-"""The window: observations of a set, of which a context shows as many as its budget allows."""
+"""The window: observations in a set. A context shows as many of them as its budget allows."""
 
 from __future__ import annotations
 
@@ -65,10 +65,10 @@ from alveus.values.storable import choice, counted
 R = TypeVar("R")
 
 CACHED, LONGEST = 1_024, 16_384
-"""Observations whose messages a window caches, and the most characters of each."""
+"""The most observations whose messages a window caches, and the most characters of each."""
 
 COMPARED = 256
-"""Newest observations that a scorer may compare a new one with."""
+"""How many of the newest observations a scorer may compare a new observation with."""
 
 LAST = (1 << 63) - 1
 """The row of an observation during its commit: after all others."""
@@ -77,7 +77,7 @@ ATTEMPTS = 100
 """How often a window is read again if rows were removed during the read."""
 
 CAP = 100
-"""The default cap of a window, in units."""
+"""The default cap of a window, in units; see `Window`."""
 
 CAP_OF_WINDOW = "the cap of a window (None: no limit)"
 
@@ -89,7 +89,7 @@ Profile: TypeAlias = Literal["alveus", "thinker"]
 
 
 class Settings(TypedDict, total=False):
-    """The settings of every window besides its cap and its stratum; see `Window`."""
+    """The settings of every window besides `cap` and `stratum`; see `Window`."""
 
     memory: KeySets | None
     name: str | None
@@ -108,8 +108,8 @@ class WindowRequest:
 
     Attributes:
         prompt: The last message of the context. None means no prompt, or a commit.
-        now: The time.
-        writer: The reader of the window.
+        now: The time of the call.
+        writer: The writer through which the window is read.
         prepared: The result of `Window.prepare`.
     """
 
@@ -127,7 +127,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
 
     Raises:
         TypeError: No window has a setting with this name.
-        InvalidInput: A setting is refused.
+        InvalidInput: The caller gave a setting that the strategy sets itself.
     """
     check_keywords(window, "__init__", settings, Settings, excluded=refused)
     for name in refused:
@@ -137,7 +137,7 @@ def check_settings(window: object, settings: Settings, *refused: str) -> None:
 
 
 def stratum_of(given: str | Message | None) -> tuple[Message, ...]:
-    """Return the first message of a context, or none."""
+    """Return the stratum, a context's first message, in a tuple, which is empty without one."""
     if given is None or given == "":
         return ()
     return (given if isinstance(given, Message) else Message.stratum(given),)
@@ -149,7 +149,7 @@ class ContextMemory(ABC):
     An agent commits each observation, and asks for a context before the next call. The strategy
     decides which observations the context shows, and in which order.
 
-    Write another one for another rule. Vectors for a search by meaning are in
+    Derive from this class for another rule. Vectors for a search by meaning are in
     ``observation.query.relevance`` and ``observation.reply.relevance``, the importance in
     ``observation.reply.importance``, and related observations in ``observation.links``.
 
@@ -181,15 +181,16 @@ class ContextMemory(ABC):
     they are kept in a file. `alveus.testing.ContextContract` tests yours.
 
     Attributes:
-        stored_in: The memory of the key that it is kept in. None means RAM, or unknown. The
-            prompts of an agent are runs of that key, which hold its commits.
+        stored_in: The memory of the key that keeps the observations. None means RAM, or unknown.
+            The prompts of an agent are runs of this key, and commits of observations belong to
+            the runs.
     """
 
     stored_in: KeySets | None = None
 
     @abstractmethod
     def purge(self) -> None:
-        """Forget every observation; the settings stay. `Automata.prompt_once` calls it."""
+        """Remove every observation. The settings stay. `Automata.prompt_once` calls this method."""
 
     @abstractmethod
     def commit(self, observation: Observation) -> object:
@@ -208,7 +209,7 @@ class ContextMemory(ABC):
         """
 
     def reset(self) -> None:
-        """Purge the memory: the name in later versions of thinker."""
+        """Call `purge`. Later versions of thinker use this name."""
         self.purge()
 
 
@@ -230,12 +231,13 @@ class Window(ContextMemory):
         stratum: The first message of each context. "" means none.
         memory: The memory that keeps the observations: `Memory.key(…)`. None means RAM, until the
             process ends.
-        name: The name of their set. Windows with one name are the same.
+        name: The name of the set. Windows of a key with the same name share their observations.
         budget_tokens: The most tokens of a context, or a `Budget` with another counter.
-        evict: Which unit leaves first.
+        evict: Which unit leaves a full window first.
         keep_recent: The number of newest units that never leave.
-        scorer: Scores an observation at its commit. None means it keeps its importance.
-        reflection: When it keeps an insight from its observations. None means never.
+        scorer: Scores an observation at its commit. None means that an observation keeps its
+            importance.
+        reflection: When the window infers an insight from its observations. None means never.
         now: The clock of RAM.
         profile: "thinker" means: a cap of 0 or less is no limit, observations are in the order of
             their commits, a repeated commit adds again, and the newest may leave.
@@ -283,7 +285,7 @@ class Window(ContextMemory):
         self.stored_in = memory
 
     def sets(self) -> KeySets:
-        """The memory of its key, which may be in RAM."""
+        """Return the memory of the window's key, which may be in RAM."""
         return self._storage.sets()
 
     def __repr__(self) -> str:
@@ -299,7 +301,7 @@ class Window(ContextMemory):
 
     @property
     def name(self) -> str:
-        """The name of the set that holds its observations."""
+        """The name of the set that holds the window's observations."""
         return self._name
 
     def close(self) -> None:
@@ -325,7 +327,13 @@ class Window(ContextMemory):
             return self._opened
 
     def _read(self, writer: Writer, work: Callable[[WindowIndex], R]) -> R:
-        """Return the result of *work* on the window, under its lock."""
+        """Call *work* with the index of the window, under the window's lock. Return the result.
+
+        If rows are removed during the read, *work* is called again.
+
+        Raises:
+            SetMoved: Rows were removed during every attempt.
+        """
         for _ in range(ATTEMPTS):
             with self._mirror.snapshot(writer) as index:
                 try:
@@ -393,25 +401,27 @@ class Window(ContextMemory):
 
     @abstractmethod
     def worth(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return, by slot, the worth of showing each observation. The greatest is shown first.
+        """Return, by slot, the worth of showing each observation, or None if all are equal.
 
-        Among equals the newer is first. None means all are equal. -inf is not shown. The worth of a
-        unit is that of its best observation. Called under the window's lock.
+        The observation with the greatest worth is shown first. Of observations with equal worth,
+        the newer is first. An observation with the worth -inf is not shown. A unit has the worth of
+        its best observation. Called under the window's lock.
         """
 
     def prepare(self, prompt: Message | None, writer: Writer) -> object:
-        """Return data for `worth` about a prompt, such as its vector; called without a lock."""
+        """Return data about a prompt for `worth`, such as a vector. Called without a lock."""
         _ = prompt, writer
 
     def scored_at(self, observation: Observation) -> datetime:
-        """Return the time at which a new observation is scored: now."""
+        """Return the time at which a new observation is scored: by default now."""
         _ = observation
         return self._storage.now()
 
     def importance(self, index: WindowIndex, request: WindowRequest) -> Column:
         """Return, by slot, the importance of each observation now.
 
-        It is the score of its commit; a scorer whose scores fall with time is asked again.
+        By default, it is the score that the observation got at its commit. If scores fall with
+        time, the scorer is asked again.
         """
         if self._scorer is None or not ages(self._scorer):
             return index.importance
@@ -430,15 +440,16 @@ class Window(ContextMemory):
         return column
 
     def lasting(self, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return, by slot, the worth of keeping each observation. The least leaves first.
+        """Return, by slot, the worth of keeping each observation, or None if all are equal.
 
-        Among equals the older leaves first. None means all are equal. -inf leaves at once, unless
-        it is among the newest.
+        The observation with the least worth leaves first. Of observations with equal worth, the
+        older leaves first. An observation with the worth -inf leaves at once, unless it is among
+        the newest.
         """
         return self.lasting_by(self._evict, index, request)
 
     def lasting_by(self, evict: str, index: WindowIndex, request: WindowRequest) -> Column | None:
-        """Return `lasting` under another rule of eviction."""
+        """Return what `lasting` returns for the rule of eviction *evict*."""
         if evict == "oldest":
             return None
         if evict == "least important":
@@ -451,7 +462,7 @@ class Window(ContextMemory):
 
     @contextmanager
     def _one_by_one(self) -> Generator[None]:
-        """Serialise the changes of this process.
+        """Let only one thread of this process change the window at a time.
 
         Raises:
             Unusable: A function that a change calls, such as a scorer, changes the window.
@@ -471,7 +482,7 @@ class Window(ContextMemory):
     # --- committing ---------------------------------------------------------------------------
 
     def purge(self) -> None:
-        """Forget every observation, in one commit; the history of the set keeps them."""
+        """Remove every observation, in one commit. The history of the set keeps them."""
         editor = SetEditor(self._storage.writer(), self._ref)
         with self._one_by_one():
             editor.commit("purge", [], partial(self._purged, editor))
@@ -486,11 +497,11 @@ class Window(ContextMemory):
     def commit(self, observation: Observation) -> tuple[Observation, ...]:
         """Keep a copy of an observation. Return the evicted observations, oldest first.
 
-        Durable when it returns. A repeated commit changes nothing. An observation that is older
-        than all others of a full window may be evicted itself.
+        The copy is durable when the call returns. A repeated commit changes nothing. An
+        observation that is older than all others of a full window may be evicted itself.
 
         Raises:
-            InvalidInput: A part of it cannot be stored.
+            InvalidInput: A part of the observation cannot be stored.
             DuplicateItem: Another observation has the same `created`.
         """
         writer, reflecting = self._storage.writer(), self._reflecting
@@ -536,7 +547,8 @@ class Window(ContextMemory):
     def reflect(self) -> Observation | None:
         """Reflect on the observations since the last reflection. Return the insight.
 
-        None means no important observations, no insight, or that another process reflected first.
+        Return None if no observation is important, if the reflection infers no insight, or if
+        another thread or process reflects first.
 
         Raises:
             InvalidInput: The window has no `reflection`.
@@ -548,14 +560,14 @@ class Window(ContextMemory):
 
     @property
     def failure(self) -> Exception | None:
-        """The error of the last reflection, which the next commit tries again; or None."""
+        """The error of the last reflection, or None. The next commit tries the reflection again."""
         return None if self._reflecting is None else self._reflecting.failure
 
     def _planned(self, index: WindowIndex, new: _New, new_id: NewId) -> PlannedWrite:
-        """Return the change that adds an observation. Its result is the evicted observations.
+        """Return the plan that adds an observation. The plan's result is the evicted observations.
 
-        The store refuses it if another writer added to the window since: otherwise two commits
-        could both use the last free unit. The caller holds the window's lock.
+        The store refuses the plan if another writer added to the window since the read: otherwise
+        two commits could both add the last unit up to the cap. The caller holds the window's lock.
         """
         record, editor = new.record, new.editor
         writer = editor.writer
@@ -598,7 +610,7 @@ class Window(ContextMemory):
 
     @property
     def _retention(self) -> str | int:
-        """Return how long evicted observations are kept. RAM keeps them only for a reflection."""
+        """How long evicted observations are kept. RAM keeps them only for a reflection."""
         if not self._storage.is_ram:
             return "keep"
         return "purge" if self._reflecting is None else RAM_PAST_US
@@ -606,7 +618,9 @@ class Window(ContextMemory):
     def settled(
         self, index: WindowIndex, new: ObservationHeader, request: WindowRequest
     ) -> tuple[list[ObservationHeader], dict[str, int]]:
-        """Return the observations that leave for *new*, oldest first, and changed layers, by id.
+        """Return the observations that leave when *new* is added, oldest first.
+
+        Also return the layers of observations that change their layer, by id.
 
         Called under the window's lock.
         """
@@ -629,7 +643,10 @@ class Window(ContextMemory):
         *,
         among: Column | None = None,
     ) -> list[ObservationHeader]:
-        """Return the *over* units with the least worth, and all with -inf, without safe ones."""
+        """Return the observations of the *over* units with the least worth, without *safe* units.
+
+        Units with the worth -inf are returned as well.
+        """
         kept_slots = {index.slot(entry.id) for unit in safe for entry in unit}
         gone = list[ObservationHeader]()
         worth = None if lasting is None else index.of_units(lasting)
@@ -651,14 +668,14 @@ class Window(ContextMemory):
     ) -> list[Message]:
         """Return the stratum, the chosen observations, and *prompt* last, within the budget.
 
-        The observations are of one moment, and their access is recorded.
+        All observations are read at one moment, and their access is recorded.
 
         Args:
             budget_tokens: Replaces the budget of the window.
 
         Raises:
             BudgetTooSmall: The stratum, the prompt and the observations whose tool calls the prompt
-                answers have more tokens.
+                answers have more tokens than the budget.
         """
         last = [] if prompt is None else [Message.of(prompt, "user")]
         budget = self._budget if budget_tokens is None else Budget.of(budget_tokens)
@@ -692,7 +709,7 @@ class Window(ContextMemory):
         return choice.in_order()
 
     def fill(self, choice: UnitSelection, index: WindowIndex, request: WindowRequest) -> None:
-        """Choose the optional observations. Called under the window's lock."""
+        """Choose observations besides those that the prompt needs. Called under the lock."""
         choice.take_newest()
         choice.fill(self.worth(index, request))
 
@@ -702,7 +719,7 @@ class _New:
     """An observation during its commit.
 
     Attributes:
-        sources: The observations it was derived from.
+        sources: The observations that the observation was derived from.
     """
 
     observation: Observation

@@ -1,7 +1,7 @@
 """The observations of a window in RAM: ordered by time, joined to units, ranked by columns.
 
 A unit is an observation, or a group in which observations answer each other's tool calls. A unit is
-shown, counted and removed together. A `Mirror` follows the set by the change log of the store.
+shown, counted and removed together. A `Mirror` reads changes of the set from the store's log.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from alveus.text.messages import OBSERVATIONS
 from alveus.values.forks import HandleLock
 
 Column: TypeAlias = NDArray[Any]
-"""A number for each slot of a `WindowIndex`; numbers of free slots have no meaning."""
+"""A number for each slot of a `WindowIndex`. Numbers of free slots have no meaning."""
 
 SortKey: TypeAlias = tuple[str, int]
 
 FIRST_BLOCK = 128
-"""Best items that are sorted first. Each further block is four times as large."""
+"""How many of the best items are sorted first. Each further block is four times as large."""
 
 
 def by_time(entry: ObservationHeader) -> SortKey:
@@ -54,15 +54,15 @@ def by_arrival(entry: ObservationHeader) -> SortKey:
 
 
 class WindowIndex:
-    """The headers of a window's observations.
+    """The headers of a window's observations. Each has a slot, its position in the columns.
 
     Attributes:
         live: True for occupied slots.
-        importance: Of each observation.
-        made: The time of each in ticks; see `ticks`.
-        first: The rows of the items, which order observations with one time.
-        unit: The unit of each, as the slot of one of its members.
-        layer: The layer of each in a window of several layers.
+        importance: The importance of each observation.
+        made: The time of each observation in ticks; see `ticks`.
+        first: The row of each item. Rows order observations with the same time.
+        unit: The unit of each observation, as the slot of one member of the unit.
+        layer: The layer of each observation in a window of several layers.
     """
 
     def __init__(self, order: Callable[[ObservationHeader], SortKey] = by_time) -> None:
@@ -99,7 +99,7 @@ class WindowIndex:
         return self.at(self._slots[item_id])
 
     def at(self, slot: int) -> ObservationHeader:
-        """Return the observation in a slot."""
+        """Return the observation in an occupied slot."""
         entry = self._entries[slot]
         assert entry is not None  # noqa: S101 - it is asked for by what is live
         return entry
@@ -110,7 +110,7 @@ class WindowIndex:
 
     @property
     def age(self) -> Column:
-        """The order of each, by time or by arrival. A larger number is newer."""
+        """The time or the arrival number of each observation. A larger number is newer."""
         return self.made if self._by_time else self.first
 
     @property
@@ -152,7 +152,7 @@ class WindowIndex:
         return self.at(callers[-1][1]) if callers else None
 
     def linked(self, item_id: str) -> dict[str, str]:
-        """Return the kinds of an observation's links, in either direction, by the other id."""
+        """Return the kind of each link to or from an observation, by the id of the linked one."""
         if item_id not in self:
             return {}
         entry, found = self[item_id], dict[str, str]()
@@ -167,7 +167,7 @@ class WindowIndex:
     # --- ranked -------------------------------------------------------------------------------
 
     def of_units(self, column: Column) -> Column:
-        """Return a column with the largest number of its unit for each observation."""
+        """Return a column that gives each observation the largest number in its unit."""
         if not self._members:
             return column
         least = -np.inf if column.dtype.kind == "f" else np.iinfo(column.dtype).min
@@ -177,10 +177,10 @@ class WindowIndex:
         return largest[self.unit]
 
     def best_first(self, worth: Column | None) -> Iterator[int]:
-        """Yield slots by their worth, best first. Among equals the newest is first.
+        """Yield slots by their worth, best first. Of slots with equal worth, the newest is first.
 
-        Only the slots that are read are sorted. Slots with the worth -inf are left out. None means
-        all are equal.
+        Only the slots that are read are sorted. Slots with the worth -inf are left out. If *worth*
+        is None, all slots are equal.
         """
         if worth is None:
             yield from (self._slots[item_id] for _, item_id in reversed(self._order))
@@ -208,12 +208,13 @@ class WindowIndex:
     def worst(
         self, worth: Column | None, safe: Collection[int], *, among: Column | None = None
     ) -> int | None:
-        """Return the slot with the least worth that is not *safe*. Among equals the oldest.
+        """Return the slot with the least worth that is not *safe*, or None if there is none.
 
-        The age of a unit is that of its newest observation.
+        Of slots with equal worth, the oldest is returned. A unit is as old as its newest
+        observation.
 
         Args:
-            worth: None means all are equal.
+            worth: The worth of each slot. None means that all are equal.
             among: Slots that may leave, as a mask. None means any occupied slot.
         """
         if worth is None:
@@ -234,7 +235,7 @@ class WindowIndex:
         return int(oldest[np.argmin(self.first[oldest])])
 
     def _is_last(self, slot: int) -> bool:
-        """Whether an observation is the newest of its unit."""
+        """Return whether an observation is the newest of its unit."""
         members = self._members.get(int(self.unit[slot]))
         return members is None or self.unit_of(self.at(slot))[-1] is self.at(slot)
 
@@ -261,7 +262,7 @@ class WindowIndex:
             self._join(entry, slot) if is_last else self._join_all()
 
     def remove(self, item_ids: Iterable[str]) -> list[ObservationHeader]:
-        """Remove observations, and return those that were held."""
+        """Remove observations. Return the headers of those that the window held."""
         slots = {self._slots[item_id] for item_id in item_ids if item_id in self._slots}
         gone = [self.at(slot) for slot in slots]
         units = [self._members.get(int(self.unit[slot]), slots) for slot in slots]
@@ -297,7 +298,7 @@ class WindowIndex:
         return slot
 
     def _join(self, entry: ObservationHeader, slot: int) -> None:
-        """Join an observation, the newest, to the observations whose tool calls it answers."""
+        """Join the newest observation to the units whose tool calls the observation answers."""
         key = self._sort_key(entry)
         for call in entry.answers:
             asked = [one for one in self._callers.get(call, ()) if one[0] < key]
@@ -317,7 +318,7 @@ class WindowIndex:
         self.unit[list(joined)] = name
 
     def _join_all(self) -> None:
-        """Recompute all units, after an insertion between others or the loss of a member."""
+        """Recompute all units, after an insertion between others or the removal of a member."""
         self._members.clear()
         self._callers.clear()
         self._joined = 0
@@ -339,7 +340,7 @@ def ticks_of(us: int) -> int:
 
 
 MISSES = 8
-"""Units in a row that do not fit, after which the choice ends."""
+"""The choice ends after so many units in a row that do not fit."""
 
 
 class UnitSelection:
@@ -366,7 +367,7 @@ class UnitSelection:
         """Take the best units that fit.
 
         Args:
-            most: The most tokens of them. None means all remaining tokens.
+            most: The most tokens of these units. None means all remaining tokens.
         """
         of_units = None if worth is None else self._index.of_units(worth)
         slots, left = self._index.best_first(of_units), self._room
@@ -378,11 +379,11 @@ class UnitSelection:
         self._room = None if left is None else left - (granted - self._room)
 
     def tokens(self, unit: Sequence[ObservationHeader]) -> int:
-        """Return how many tokens a unit has."""
+        """Return the number of tokens of a unit."""
         return sum(self._size(entry) for entry in unit)
 
     def take_each(self, slots: Iterable[int]) -> None:
-        """Take the units of slots that fit, in their order."""
+        """Take the units of *slots* that fit, in order, until `MISSES` in a row do not fit."""
         misses = 0
         for slot in slots:
             entry = self._index.at(slot)
@@ -409,7 +410,10 @@ class UnitSelection:
 
 
 def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHeader]:
-    """Return the units whose tool calls a prompt answers. The prompt needs them in its context."""
+    """Return the observations whose tool calls a prompt answers, with all of their units.
+
+    The context of the prompt needs them.
+    """
     units: dict[str, ObservationHeader] = {}
     for call in answers:
         caller = index.caller(call)
@@ -419,7 +423,7 @@ def answered(index: WindowIndex, answers: Iterable[str]) -> list[ObservationHead
 
 
 RELOAD = 256
-"""Unread lines of the store's change log after which a smaller set is read again."""
+"""The most unread lines of the store's change log before a set with fewer items is read again."""
 
 LINES = 10_000
 
@@ -430,9 +434,9 @@ class Mirror:
     Updates and reads share one lock, so a reader sees the set at one moment.
 
     Attributes:
-        definition: The definition of the set. None means it is not stored yet.
-        past: The last row of the set that it read, for the admission check of a plan.
-        sizes: The tokens of counted observations, by row.
+        definition: The definition of the set. None means that the set is not stored yet.
+        past: The last row of the set that was read, for the admission check of a plan.
+        sizes: The number of tokens of observations that were counted, by row.
     """
 
     def __init__(
@@ -451,7 +455,7 @@ class Mirror:
 
     @contextmanager
     def snapshot(self, writer: Writer) -> Generator[WindowIndex]:
-        """Yield the observations that a writer sees: committed ones, and those of its batch."""
+        """Yield the index that a writer sees: committed observations, and those of its batch."""
         with self._mutex:
             if self._in_use is not None:  # a token counter or a scorer uses the window
                 yield self._in_use

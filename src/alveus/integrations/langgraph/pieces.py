@@ -16,25 +16,25 @@ import numpy as np
 from alveus.state import MemoryObject
 
 Stored: TypeAlias = list[Any]
-"""A value in the tree: its type, and its bytes or the digests of its pieces."""
+"""A value as the tree stores it: its type, and its bytes or the digests of its pieces."""
 
 PIECES = "pieces"
-"""The name of the digests in a value, and of the object with the pieces of a thread."""
+"""The name of the field with a value's digests, and of the object with a thread's pieces."""
 
 MOST_WHOLE = 256 * 1024
-"""Most bytes of a value that is stored whole."""
+"""The most bytes of a value that is stored whole."""
 
 LEAST_PIECE, MOST_PIECE = 16 * 1024, 512 * 1024
-"""Least and most bytes of a piece. The last piece of a value may be shorter."""
+"""The least and the most bytes of a piece. The last piece of a value may be shorter."""
 
 _AVERAGE_DISTANCE = 112 * 1024
-"""Average bytes of a piece after its first `LEAST_PIECE`."""
+"""The average number of bytes of a piece after its first `LEAST_PIECE` bytes."""
 
 _SCANNED = 32 * 1024
-"""Bytes of one scan."""
+"""How many bytes are scanned for an end of a piece at once."""
 
 _WINDOW = 4
-"""Number of bytes that decide whether a piece ends after them."""
+"""The number of bytes that decide whether a piece ends after these bytes."""
 
 _DIGEST_BYTES = 20
 
@@ -76,7 +76,7 @@ def _marks(scanned: memoryview, offset: int) -> Any:  # noqa: ANN401 - of numpy
 
 
 class ValueWriter:
-    """The values of one commit in stored form, and their pieces.
+    """Makes the stored form of the values of one commit, and collects their pieces.
 
     Args:
         dump: Returns the type and the bytes of a value.
@@ -91,11 +91,11 @@ class ValueWriter:
 
     @property
     def has_pieces(self) -> bool:
-        """True if a value is in pieces. The commit then depends on the stored pieces."""
+        """True if a value was split into pieces. The commit then depends on the stored pieces."""
         return bool(self._pieces)
 
     def stored(self, value: object) -> Stored:
-        """Return *value* in stored form. Its pieces are copies, so its bytes can be freed."""
+        """Return *value* in stored form. The pieces are copies, so the value can be freed."""
         kind, data = self._dump(value)
         if len(data) <= MOST_WHOLE:
             return [kind, bytes(data)]
@@ -115,7 +115,7 @@ class ValueWriter:
 
 
 def piece_names(stored: Any) -> list[str]:  # noqa: ANN401 - of the tree
-    """Return the names of the pieces of a value; empty for a value stored whole."""
+    """Return the names of the pieces of a value. A value that is stored whole has no pieces."""
     data = stored[1]
     digests: bytes = b"" if isinstance(data, bytes) else data[PIECES]
     starts = range(0, len(digests), _DIGEST_BYTES)
@@ -123,7 +123,7 @@ def piece_names(stored: Any) -> list[str]:  # noqa: ANN401 - of the tree
 
 
 def joined(tree: MemoryObject, path: tuple[str, ...], stored: Stored) -> tuple[str, bytes]:
-    """Return the type and the bytes of a stored value, whose pieces are below *path*.
+    """Return the type and the bytes of a stored value. Its pieces are read below *path*.
 
     Raises:
         PieceMissing: A piece is missing in the tree.

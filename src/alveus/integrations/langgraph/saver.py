@@ -7,9 +7,9 @@ The tree of the key contains, below ``langgraph``::
     writes       namespace  checkpoint  task and number: a write of a task
     pieces       digest                 a part of a large value
 
-A checkpoint and its new values are one commit. Such commits never conflict, except a commit with
-pieces: it stores missing pieces, and is repeated if another commit stored one first. `prune`
-removes unused pieces, which a killed client of a server may leave.
+A checkpoint and its new values are one commit. These commits never conflict, with one exception: a
+commit with pieces also stores the missing pieces, and is repeated if another commit stored one of
+them first. `prune` removes unused pieces, which a killed client of a server may leave.
 """
 
 from __future__ import annotations
@@ -56,21 +56,21 @@ ROOT = "langgraph"
 """The checkpointer's object in a key's tree."""
 
 PAGE = 64
-"""Checkpoint ids of one read."""
+"""How many ids of checkpoints are read at once."""
 
 NO_VALUE = "empty"
-"""The type of a channel's version without a value."""
+"""The stored type of a version of a channel that has no value."""
 
 
 class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     """A checkpointer for LangGraph, sync and async in one object, safe between threads.
 
-    Each thread is a separate key, ``langgraph.thread:ID``. It implements all of
-    `BaseCheckpointSaver`,
-    with deleting for runs, copying and pruning threads, and the history of delta channels.
+    Each thread is a separate key, ``langgraph.thread:ID``. The checkpointer implements all of
+    `BaseCheckpointSaver`, also deletion for runs, copies of threads, pruning of threads, and the
+    history of delta channels.
 
     Args:
-        serde: Converts values to bytes; by default LangGraph's, with MessagePack.
+        serde: Converts values to bytes. None means LangGraph's default, which uses MessagePack.
         deleting: How `delete_thread` deletes: "retire" deletes the thread's state, and keeps its
             history for as long as the memory keeps it; "forget" erases the key of the thread, and
             leaves a receipt.
@@ -89,7 +89,10 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     # --- reading ---
 
     def get_tuple(self, config: RunnableConfig) -> CheckpointTuple | None:
-        """Return the checkpoint of the config, or the last one. None means it does not exist."""
+        """Return the checkpoint that the config names, or the last one if the config names none.
+
+        Return None if there is no such checkpoint.
+        """
         thread, namespace = _thread_and_namespace(config)
         tree = self._tree(thread)
         asked = get_checkpoint_id(config)
@@ -108,7 +111,10 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Yield checkpoints of one thread, or of all, newest of each namespace first."""
+        """Yield the checkpoints of the config's thread, or of all threads if *config* is None.
+
+        The newest checkpoint of each namespace is first.
+        """
         wanted = (filter or {}).items()
         found = (
             one
@@ -209,7 +215,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         task_id: str,
         task_path: str = "",
     ) -> None:
-        """Store the writes of a task, in one commit. Earlier writes stay."""
+        """Store the writes of a task, in one commit. Writes that are stored already stay as is."""
         thread, namespace = _thread_and_namespace(config)
         checkpoint_id = get_checkpoint_id(config)
         if checkpoint_id is None:
@@ -262,10 +268,10 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
         self._key(str(target_thread_id)).commit(copy)
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Delete all checkpoints of threads ("delete"), or all that the last ones do not need.
+        """Delete checkpoints of threads.
 
-        "keep_latest" keeps the last checkpoint of each namespace, and the earlier ones that its
-        delta channels need.
+        The strategy "delete" deletes all of them. "keep_latest" keeps the last checkpoint of each
+        namespace, and the earlier checkpoints that its delta channels need.
         """
         choice(strategy, "strategy", "keep_latest", "delete")
         for thread in map(str, thread_ids):
@@ -275,7 +281,7 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
                 self._remove(thread, self._outdated)
 
     def _outdated(self, tree: MemoryObject) -> set[tuple[str, str]]:
-        """Return all checkpoints except the last ones and those that they depend on."""
+        """Return all checkpoints that are neither the last of a namespace nor needed by it."""
         records = {(namespace, name): record for namespace, name, record in _records(tree)}
         outdated = set(records)
         for namespace in {namespace for namespace, _ in records}:
@@ -378,8 +384,8 @@ class AlveusSaver(Connected, BaseCheckpointSaver[str]):
     ) -> None:
         """Store values and their missing pieces, in one commit.
 
-        On a server, pieces are stored before, one by one: a batch has the size of one request, and
-        each of its calls sends all of it.
+        On a server, the pieces are stored before the commit, one by one: a batch is limited to the
+        size of a request, and each call in the batch sends the whole batch again.
         """
 
         def change(batch: KeyBatch) -> None:
@@ -418,9 +424,9 @@ def _config(thread: str, namespace: str, checkpoint_id: str) -> RunnableConfig:
 
 
 def _path(part: str, namespace: str, *names: str) -> tuple[str, ...]:
-    """Return a path.
+    """Return the path of *names* in a namespace, below *part*.
 
-    A namespace may be empty and a name may not, so the namespace gets a prefix.
+    A namespace may be empty, but a name in a path may not, so the namespace gets a prefix.
     """
     return (ROOT, part, f"/{namespace}", *names)
 
@@ -439,7 +445,7 @@ def _names(
     limit: int | None = None,
     newest_first: bool = False,
 ) -> list[str]:
-    """Return names below a path; empty if nothing is stored there."""
+    """Return the names below a path. The list is empty if nothing is stored there."""
     path = (ROOT, part) if namespace is None else _path(part, namespace, *names)
     found = tree.get(path)
     if isinstance(found, MemoryObject):

@@ -67,9 +67,9 @@ class AlveusStore(Connected, BaseStore):
 
     Args:
         key: The key of the namespaces. `Memory.key(key).search` finds their values.
-        fields: The parts of a value that are searched, as paths of LangGraph's index; "$" is the
-            whole value. *index* of `put` overrides it.
-        ttl: LangGraph's settings of expiry, and of renewal by reads.
+        fields: The parts of a value that are searched, as paths of LangGraph's index. "$" is the
+            whole value. The argument *index* of `put` overrides *fields*.
+        ttl: LangGraph's settings of when items expire, and whether reads renew them.
     """
 
     supports_ttl = True
@@ -91,7 +91,7 @@ class AlveusStore(Connected, BaseStore):
         self._fields = tuple(checked_name(each, "a path in fields") for each in fields)
 
     def batch(self, ops: Iterable[Op]) -> list[Result]:
-        """Do all of *ops*. Reads see the state before the batch; the puts are one commit."""
+        """Run all of *ops*. Reads see the state before the batch. The puts are one commit."""
         asked = list(ops)
         results: list[Result] = [self._read(op) for op in asked]
         puts = {(op.namespace, op.key): op for op in asked if isinstance(op, PutOp)}
@@ -160,7 +160,7 @@ class AlveusStore(Connected, BaseStore):
         return sorted(found)[op.offset : op.offset + op.limit]
 
     def _renew(self, items: Sequence[Item]) -> None:
-        """Renew the expiry of items as if they were put now."""
+        """Renew the time to live of items, as if they were put now."""
         for item in items:
             minutes = item.metadata.get(TTL)
             if isinstance(minutes, int | float) and item.expire_at is not None:
@@ -200,7 +200,7 @@ class AlveusStore(Connected, BaseStore):
 
 
 def _set_name(namespace: Sequence[str]) -> str:
-    """Return the set of a namespace. A dot in a label, which `put` refuses, is escaped."""
+    """Return the name of a namespace's set. Dots in labels, which `put` refuses, are escaped."""
     return ".".join((ROOT, *(each.replace("%", "%25").replace(".", "%2E") for each in namespace)))
 
 
@@ -261,7 +261,10 @@ def _said(fields: Mapping[str, object], name: str) -> tuple[str, object]:
 
 
 def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Return LangGraph's filter as `where=`: None and ``$ne`` match a missing field, too."""
+    """Return a filter of LangGraph in the form of `where=`.
+
+    Comparisons with None and ``$ne`` match a missing field, too.
+    """
     conditions: list[dict[str, Any]] = []
     for name, wanted in asked.items():
         field = "$value." + re.sub(r"([\\.])", r"\\\1", name)
@@ -284,7 +287,7 @@ def _where(asked: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _against_no_number(field: str, op: str, operand: float) -> dict[str, Any]:
-    """Return a comparison with an infinity or NaN as `where=`, whose numbers are finite."""
+    """Return a comparison with an infinity or NaN in the form of `where=`, without either."""
     if op == "$ne":
         return {"not": _against_no_number(field, "$eq", operand)}
     nothing = {"all": [{field: {"exists": True}}, {field: {"exists": False}}]}
