@@ -33,7 +33,7 @@ NODE_REMOVED: Final = 2
 """The node of the base was deleted; there may be a new one."""
 
 ASKED_TOGETHER: Final = 3
-"""Number of single reads of an object's fields after which all fields are read, if they are few."""
+"""At this single read of a field of an object, all its fields are read, if they are few."""
 
 
 @dataclass(slots=True, eq=False)
@@ -41,13 +41,14 @@ class Fields:
     """The fields of an object that were read or written.
 
     Attributes:
-        cells: By name: every cell that was loaded or written, also cells of missing fields.
-        added: Fields made since, in order. The same dict as *cells* if the base has no fields.
+        cells: Every cell that was loaded or written, by name, also cells of missing fields.
+        added: Fields that were created over the base, in order. The same dict as *cells* if the
+            base has no fields.
         base_cells: Fields of the base that were not deleted, in its order. None means not loaded.
-        may_expire: A field may have an expiry.
+        may_expire: Whether a field may have an expiry.
         base_names: The names and expiries of the base's fields. None means not loaded.
         asked: Number of fields that were read from the tree singly.
-        few: All fields of the base, read together if they are few. None means they are not.
+        few: All fields of the base, if they are few and were read together, else None.
     """
 
     cells: dict[str, Cell]
@@ -97,7 +98,7 @@ class Cell:
         base: The node of the base at this path, or None.
         removed: The part of *base* that was removed.
         change: The change of the node, or of its replacement.
-        dirty: The cell, or a cell below it, differs from the base.
+        dirty: Whether the cell, or a cell below it, differs from the base.
         size: Bytes of a list that was appended to, so that the next append need not count them. 0
             means unknown.
     """
@@ -113,7 +114,7 @@ class Cell:
     size: int = 0
 
     def load(self, node: Node | None) -> None:
-        """Set the node of the base."""
+        """Set the state from *node*: the node of the base, or None if the base has none here."""
         self.base = node
         if node is None or not node.is_object:
             self.fields = None
@@ -125,7 +126,7 @@ class Cell:
             self.value, self.expires = node.value, node.expires
 
     def write(self, state: int, value: Value, expires: int | None) -> None:
-        """Make this attached cell a new object, or a value."""
+        """Make this cell, which is attached to its parent, a new object or a value."""
         self.state, self.value, self.expires = state, value, expires
         self.change, self.size, self.dirty = WRITTEN, 0, True
         self.fields = Fields.none() if state == OBJECT else None
@@ -199,7 +200,10 @@ class Cell:
 
 
 def _node_among(siblings: Fields, tree: ExactTree, path: Path) -> Node | None:
-    """Return the node at *path*. After several single fields, the other fields are read at once."""
+    """Return the node of *tree* at *path*, one of *siblings*.
+
+    After several single reads, all fields of the object are read at once, if they are few.
+    """
     siblings.asked += 1
     if siblings.asked == ASKED_TOGETHER:
         siblings.few = tree.few_fields(path[:-1])
@@ -210,7 +214,7 @@ def _node_among(siblings: Fields, tree: ExactTree, path: Path) -> Node | None:
 
 
 def deep_copy(value: Value) -> Value:
-    """Return a deep copy of *value*, which was checked before."""
+    """Return a deep copy of *value*, which must be storable."""
     if type(value) is list:
         return [v if type(v) in ATOMS else deep_copy(v) for v in value]
     if type(value) is dict:
@@ -223,12 +227,12 @@ class Cells:
     """All cells of one overlay. Not safe for threads.
 
     Args:
-        now: The time, or a function that returns it; decides what has expired.
+        now: The time by which nodes expire, or a function that returns it.
         lookups: Collects the paths that were read from the tree, even without a tree.
 
     Attributes:
         root: The cell of the root.
-        fast_path: By key: cells of values that need no copy and never expire.
+        fast_path: The cells of values that need no copy and never expire, by `path_key`.
     """
 
     _tree: ExactTree | None
@@ -247,21 +251,24 @@ class Cells:
         return cls(tree, now, lookups, root, {})
 
     def now(self) -> int:
-        """Return the time that decides what has expired."""
+        """Return the time by which nodes expire."""
         now = self._now
         return now if isinstance(now, int) else now()
 
     # --- finding ---
 
     def live_cell_at(self, path: Path) -> Cell | None:
-        """Return the cell at *path* if it has a value or an object now."""
+        """Return the cell at *path* if a value or an object is there now, else None."""
         cell = self.cell_at(path)
         if cell is None or cell.expires is None or cell.expires > self.now():
             return cell
         return None
 
     def cell_at(self, path: Path) -> Cell | None:
-        """Return the cell at *path*, expired or not; reads the tree at most once."""
+        """Return the cell at *path*, expired or not, or None if nothing is there.
+
+        Reads the tree at most once.
+        """
         cell = self.root
         fields: Any = cell.fields
         for name in path:
@@ -281,7 +288,7 @@ class Cells:
         return None if cell.state == ABSENT else cell
 
     def _load(self, cell: Cell, path: Path, siblings: Fields) -> None:
-        """Load a cell, one of its *siblings*, from the tree."""
+        """Load *cell* from the tree. *siblings* are the fields that contain the cell."""
         if self.lookups is not None:
             self.lookups.append(path)
         tree = self._tree
@@ -315,7 +322,10 @@ class Cells:
         return fields
 
     def live_fields(self, cell: Cell | None, path: Path, now: int) -> list[tuple[str, Cell]]:
-        """Return the fields at *path* that have not expired by *now*, in order."""
+        """Return the fields of an object that have not expired by *now*, in order.
+
+        Return no fields if *cell* is None or a value.
+        """
         if cell is None or cell.state != OBJECT:
             return []
         fields = self.load_fields(cell, path)
@@ -325,7 +335,7 @@ class Cells:
     def live_field_names(
         self, cell: Cell | None, path: Path, now: int
     ) -> list[tuple[str, int | None]]:
-        """Return the names of `live_fields`, and their expiries; reads no value from the tree."""
+        """Return the names and expiries of `live_fields`, without reading values from the tree."""
         fields: Any = None if cell is None or cell.state != OBJECT else cell.fields
         if fields is None or fields.base_cells is not None:
             return [(name, field.expires) for name, field in self.live_fields(cell, path, now)]
@@ -351,7 +361,8 @@ class Cells:
     ) -> list[str]:
         """Return the names of `live_fields` that are *chosen*, in the order of names.
 
-        Reads only these names from the tree if no field of the object was changed or read.
+        If no field of the object was changed, and its names are not loaded, only the chosen names
+        are read from the tree.
         """
         fields = None if cell is None or cell.state != OBJECT else cell.fields
         if self._tree is None or fields is None or fields.is_known_or_changed():
@@ -363,7 +374,7 @@ class Cells:
     # --- changing ---
 
     def _mark_dirty(self, path: Path, expires: int | None) -> None:
-        """Mark *path* and all objects above it as changed; the change may have an expiry."""
+        """Mark *path* and all objects above it as changed. *expires* is the new expiry, if any."""
         cell = self.root
         cell.dirty = True
         fields: Any = cell.fields
@@ -375,7 +386,7 @@ class Cells:
             fields.may_expire = True
 
     def put_value(self, location: ParsedPath, value: Value, expires: int | None) -> None:
-        """Put a checked value at *location*; raise `TreeConflict` if a value is above it."""
+        """Put a checked value at *location*. Raise `TreeConflict` if a value is above it."""
         cell = self.live_cell_at(location.path)
         if cell is None:
             cell = self._create_with_parents(location, expires)
@@ -391,12 +402,12 @@ class Cells:
             self.fast_path.pop(location.key, None)
 
     def put_first(self, cell: Cell, path: Path, value: Value) -> None:
-        """Put a value that needs no copy instead of the base's node, in a `fast_path` cell."""
+        """Put a value that needs no copy into a `fast_path` cell that was not written yet."""
         cell.value, cell.change = value, WRITTEN
         self._mark_dirty(path, None)
 
     def put_object(self, location: ParsedPath, expires: int | None) -> Cell:
-        """Return the object at *location*; create it if it is missing or a value."""
+        """Return the object at *location*. Create it if nothing or a value is there."""
         cell = self.live_cell_at(location.path)
         if cell is not None and cell.state == OBJECT:
             self.extend_expiry(location.path, expires)
@@ -411,7 +422,10 @@ class Cells:
         return cell
 
     def _create_with_parents(self, location: ParsedPath, expires: int | None) -> Cell:
-        """Return a new cell at the empty *location*, in objects that last until *expires*."""
+        """Return a new cell at *location*, where nothing is; create missing parents.
+
+        All parents last at least until *expires*. Raise `TreeConflict` if a value is a parent.
+        """
         path = location.path
         existing_levels, cell = len(path) - 1, self.root
         while existing_levels:
@@ -436,7 +450,7 @@ class Cells:
         return self._attach(cell, path)
 
     def _attach(self, parent: Cell, path: Path) -> Cell:
-        """Return a cell for a new last field of *parent*."""
+        """Return a cell for a new field of *parent*, its last one."""
         fields: Any = parent.fields
         name = path[-1]
         cell = fields.cells.get(name)

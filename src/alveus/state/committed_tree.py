@@ -108,11 +108,11 @@ class CommittedTree:
 
     @property
     def identity(self) -> object:
-        """Equal for all handles of this memory."""
+        """An identity: handles with equal identities are of the same memory."""
         return id(self.ledger), self.scope
 
     def tree_as_of(self, as_of: AsOf) -> PastTree:
-        """Return the memory as of a moment; raise `HistoryPruned` if that state is not kept."""
+        """Return the memory as of a moment. Raise `HistoryPruned` if that state is not kept."""
         moment = moment_of(self.ledger, as_of, now=self.clock(), what="at")
         check_tree(self.ledger, self.scope, moment)
         return PastTree(self.ledger, self.scope, moment.commit, moment.time, resolver=self.resolver)
@@ -146,7 +146,7 @@ class CommittedTree:
         return self.query(lambda tree: tree.chosen_names(location, chosen))
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return the result of *operation* on the latest commit."""
+        """Return the result of *operation*, a read, on the state after the latest commit."""
         now, base = self.clock(), self.ledger.head(self.scope)
         tree = self._overlay(base, now)
         result = operation(tree)
@@ -166,10 +166,14 @@ class CommittedTree:
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Apply *operation* to the latest commit, as one commit; return its result.
+        """Apply *operation* to the latest state, as one commit, and return the operation's result.
+
+        Args:
+            request: The call and its arguments. With an idempotency key, a repetition of the same
+                request changes nothing and returns the first result.
 
         Raises:
-            KeyBusy: Others wrote to the key for longer than `wait_s`.
+            KeyBusy: Other writers kept the key busy for longer than `wait_s`.
             InvalidInput: An action of the same key made the call.
             IdempotencyConflict: The idempotency key was used for another request.
             Unavailable: The store cannot be written now.
@@ -275,7 +279,7 @@ class PastTree:
 
     @property
     def identity(self) -> object:
-        """Equal for all handles of this memory."""
+        """An identity: handles with equal identities are of the same memory at the same commit."""
         return id(self.ledger), self.scope, self.at
 
     def has(self, location: ParsedPath) -> bool:
@@ -291,7 +295,7 @@ class PastTree:
         return self._tree().chosen_names(location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return the result of *operation*."""
+        """Return the result of *operation*, a read, on the past state."""
         return operation(self._tree())
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -355,7 +359,7 @@ class LeasedTree(Snapshot):
         return node
 
     def few_fields(self, path: Path) -> None:
-        """Return None: each node is cached when it is read."""
+        """Return None, because each node is cached when it is read."""
 
     def apply(self, deltas: Iterable[TreeDelta], number: int) -> None:
         """Apply the changes of commit *number* to the cached nodes."""
@@ -406,7 +410,7 @@ class SetValue(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class BatchTree(Overlay):
-    """The overlay of a batch block. It notes if the block did more than set values.
+    """The overlay of a batch block. It records whether the block did more than set values.
 
     A block that only set values, without reading the tree, does not depend on the tree: its values
     can be set in any state.
@@ -419,7 +423,7 @@ class BatchTree(Overlay):
 
     @property
     def identity(self) -> object:
-        """Different for each batch: a batch counts as a separate memory."""
+        """An identity that nothing but this batch has: a batch counts as a separate memory."""
         return id(self)
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -444,22 +448,23 @@ class BatchTree(Overlay):
         return Overlay.chosen_names(self, location, chosen)
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return the result of *operation*, a read."""
+        """Call *operation*, a read, with this tree and return its result."""
         self._only_sets = False
         return operation(self)
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Return the result of *operation*, a change."""
+        """Call *operation*, a change, with this tree and return its result."""
         self._only_sets = False
         return Overlay.change(self, operation, request)
 
     def finish(self, reason: str) -> tuple[tuple[TreeDelta, ...], list[SetValue] | None]:
-        """Make every later use raise `Unusable` with *reason*.
+        """End the block: make every later use of the tree raise `Unusable` with *reason*.
 
         Returns:
-            The changes of the tree; and the values set, if the block did nothing else.
+            The changes of the tree, and the values that the block set. The latter is None if the
+            block did anything else, or changed nothing.
         """
         deltas = self.deltas()
         values = self._values() if self._only_sets and deltas else None

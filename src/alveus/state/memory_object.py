@@ -29,12 +29,12 @@ class ExactMemory(Protocol):
 
     @property
     def resolver(self) -> Resolver | None:
-        """Finds the memory of a reference to another kind."""
+        """The object that finds the memory for a reference of the other kind, or None."""
         ...
 
     @property
     def identity(self) -> object:
-        """Equal for all handles of one memory."""
+        """An identity: handles with equal identities are of the same memory."""
         ...
 
     def has(self, location: ParsedPath) -> bool:
@@ -46,7 +46,11 @@ class ExactMemory(Protocol):
         ...
 
     def chosen_names(self, location: ParsedPath, chosen: NameRange) -> list[str]:
-        """Return names of fields of the object at *location*; `NotAnObject` if none is there."""
+        """Return the names of the fields at *location* that are *chosen*.
+
+        Raises:
+            NotAnObject: No object is at *location*.
+        """
         ...
 
     def put(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
@@ -54,16 +58,17 @@ class ExactMemory(Protocol):
         ...
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return the result of *operation* on one state of the memory."""
+        """Return the result of *operation*, a read, on one state of the memory."""
         ...
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Apply *operation* atomically; return its result.
+        """Apply *operation*, a change, atomically, and return its result.
 
         Args:
-            request: The call. It distinguishes a repetition from another request.
+            request: The call and its arguments. Under an idempotency key they distinguish a
+                repetition from another request.
         """
         ...
 
@@ -72,7 +77,7 @@ class ExactMemory(Protocol):
         ...
 
     def tree_as_of(self, as_of: AsOf) -> ExactMemory:
-        """Return the same memory as of a moment."""
+        """Return the same memory as of a past commit or time."""
         ...
 
 
@@ -105,7 +110,7 @@ class MemoryObject:
 
     @property
     def kind(self) -> MemoryKind:
-        """The kind of its memory."""
+        """The kind of the memory."""
         return self._memory.paths.kind
 
     @property
@@ -133,10 +138,13 @@ class MemoryObject:
     def get(
         self, path: DottedPath | MemoryRef | dict[str, Any] = "", default: object = None
     ) -> Any:  # noqa: ANN401 - as flink-agents published it: a value is of the type it was set with
-        """Return the value at *path*, a MemoryObject for an object, else *default*.
+        """Return the value at *path*, or a MemoryObject if an object is there.
+
+        Return *default* if nothing is there.
 
         Args:
-            path: A path from this object; or a reference, also as JSON, which starts at the root.
+            path: A path from this object; or a reference, also as JSON. A reference starts at the
+                root.
 
         Raises:
             InvalidInput: The reference points to the other memory, which this cursor cannot reach.
@@ -189,7 +197,7 @@ class MemoryObject:
         and no batch or action changed fields here.
 
         Args:
-            prefix: Only names that begin with it.
+            prefix: Return only names that begin with this text.
             after: The last name of the page before. It need not exist any longer.
             limit: Most names to return, 0 or more.
             newest_first: Return names from the last to the first. Names that rise with time, such
@@ -225,7 +233,7 @@ class MemoryObject:
         return self._branch().to_dict()
 
     def walk(self) -> Iterator[tuple[DottedPath, Value]]:
-        """Iterate over the path, from this object, and the value of every value below.
+        """Return an iterator over all values below: the path from this object, and the value.
 
         The state is that of the call. Depth first, in the order in which fields were made; empty
         objects are left out.
@@ -267,12 +275,12 @@ class MemoryObject:
             value: A storable value; or a MemoryObject of any memory, which is copied whole.
 
         Returns:
-            A reference to it.
+            A reference to *path*.
 
         Raises:
             InvalidValue: The value cannot be stored; the message names the part.
             TooLarge: The value has more bytes than `TreeLimits` allows.
-            ObjectInTheWay: An object is there.
+            ObjectInTheWay: An object is at *path*.
             TreeConflict: A value is in the path of a parent, or an object would be copied into
                 itself.
         """
@@ -403,11 +411,11 @@ class MemoryObject:
         """Put *value* at *path* if its value is *expected*, in one step.
 
         Args:
-            expected: The current value; 1, 1.0 and True are different. `MISSING` means that nothing
-                is there.
+            expected: The value that must be there; 1, 1.0 and True are different. `MISSING` means
+                that nothing may be there.
 
         Raises:
-            CompareFailed: Another value, an object or nothing is there. Also all errors of `set`.
+            CompareFailed: Another value or nothing is at *path*. Also all errors of `set`.
         """
         location, expiry = self._field_path(path), _expiry(ttl, expires_at)
         precondition = ["missing"] if expected is MISSING else [expected]
@@ -423,8 +431,8 @@ class MemoryObject:
         A repetition with the same key changes nothing and returns the first result.
 
         Raises:
-            Unsupported: Inside a run, where every write happens once anyway; or the memory is of
-                the past.
+            Unsupported: Inside a run or a batch, where every write happens once anyway.
+            StoreReadOnly: The memory is of the past.
             IdempotencyConflict: Raised by the change: the key was used for another request.
         """
         return MemoryObject(self._memory.once(idempotency_key), self._location)
@@ -457,7 +465,10 @@ class MemoryObject:
         return default if value is MISSING else MemoryObject(memory, location)
 
     def _resolve(self, path: object) -> tuple[ExactMemory, ParsedPath]:
-        """Return the location of *path*: from this object, or for a reference from the root."""
+        """Return the memory and the parsed path that *path* means.
+
+        A path starts at this object, a reference at the root.
+        """
         if type(path) is dict:
             path = MemoryRef.from_json(cast("object", path))
         if not isinstance(path, MemoryRef):
@@ -478,7 +489,7 @@ class MemoryObject:
         )
 
     def _field_path(self, path: object) -> ParsedPath:
-        """Return the path of a write, below this object."""
+        """Return the parsed path of a write. It must be below this object."""
         if isinstance(path, MemoryRef):
             raise InvalidPath(path, "a write takes a path; use ref.path, from the root")
         location = self._parse(path)
@@ -521,10 +532,10 @@ class MemoryObject:
 
 
 def branch_of(root: MemoryObject) -> Branch:
-    """Return a copy of an object and all nodes below it; objects and dicts stay distinct.
+    """Return a copy of an object and all nodes below it. Objects and dicts stay distinct.
 
     Raises:
-        NotAnObject: A value, or nothing any more, is there.
+        NotAnObject: The node is now a value, or does not exist.
     """
     return root._branch()  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 

@@ -51,7 +51,7 @@ _SMALL_TYPES = frozenset({type(None), bool, float})
 """Types of which every value is valid and small."""
 
 _MAX_SHORT_TEXT = 128
-"""Most characters of a text that is always within the least `TreeLimits`."""
+"""A shorter text, if ASCII, is within the lowest `TreeLimits`."""
 
 
 _DEFAULT_LIMITS = TreeLimits()
@@ -62,7 +62,7 @@ class TreeRecorder:
 
     Attributes:
         write_order: Paths that were written, numbered in the order of their first write.
-        values_read: By path, the value of the last read. Empty if reads are not recorded.
+        values_read: The value of the last read of each path. Empty if reads are not recorded.
     """
 
     __slots__ = ("_records_reads", "values_read", "write_order")
@@ -112,7 +112,8 @@ class Overlay:
         min_renewal_us: With ``Ttl(refresh="read")``: a read renews only if that extends the expiry
             by this much.
         resolver: Finds the memory that a reference to another kind points into.
-        requests: If *records_requests*: the calls as passed, by which a repetition is recognised.
+        requests: The calls as passed, if *records_requests* is set. A repetition is recognised by
+            them.
     """
 
     paths: PathCache
@@ -149,24 +150,28 @@ class Overlay:
         return cls(paths or PathCache(kind), cells, ttl, recorder, None, limits)
 
     def seal(self, reason: str) -> Cells:
-        """Make every later use raise `Unusable` with *reason*; return the argument of `unseal`."""
+        """Make every later use raise `Unusable` with *reason*. Return the argument of `unseal`."""
         cells, self._cells = self._cells, cast("Cells", SealedOverlay(partial(str, reason)))
         return cells
 
     def unseal(self, cells: Cells) -> None:
-        """Make the overlay usable again."""
+        """Make the overlay usable again, with the *cells* that `seal` returned."""
         self._cells = cells
 
     def end(self, sealed: SealedOverlay) -> None:
         """Make every later use raise `Unusable`, and drop all cells.
 
-        Also drops the resolver, which refers back: a cycle would need the garbage collector.
+        Also drops the resolver, which refers back to the overlay: a cycle would need the garbage
+        collector.
         """
         self._cells = self.resolver = sealed  # pyright: ignore[reportAttributeAccessIssue] - it replaces both
 
     @property
     def identity(self) -> object:
-        """Equal for all overlays that share their parsed paths: stacked overlays of one memory."""
+        """An identity: overlays with equal identities are stacked over the same memory.
+
+        They share their parsed paths.
+        """
         return id(self.paths)
 
     @property
@@ -228,7 +233,7 @@ class Overlay:
         ]
 
     def few_fields(self, path: Path) -> None:
-        """Return None: the cells are in RAM."""
+        """Return None, because the cells are in RAM."""
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
         """Return the names of the fields of the object at *path*; see `ExactTree`."""
@@ -246,25 +251,25 @@ class Overlay:
         )
 
     def query(self, operation: Callable[[Overlay], Result]) -> Result:
-        """Return the result of *operation*, a read."""
+        """Call *operation*, a read, with this overlay and return its result."""
         return operation(self)
 
     def change(
         self, operation: Callable[[Overlay], Result], request: Sequence[object] = ()
     ) -> Result:
-        """Return the result of *operation*, a change."""
+        """Call *operation*, a change, with this overlay and return its result."""
         if self.records_requests and not isinstance(self._cells, SealedOverlay):
             self._record_request(request)
         return operation(self)
 
     def once(self, idempotency_key: str) -> Overlay:
-        """Raise `Unsupported`: an action or a batch happens once anyway."""
+        """Raise `Unsupported`, because an action or a batch happens once anyway."""
         raise Unsupported(
             f"idempotency key {idempotency_key!r}: here every write happens once without one"
         )
 
     def tree_as_of(self, as_of: AsOf) -> NoReturn:
-        """Raise `Unsupported`: an action or a batch reads one state of its memory."""
+        """Raise `Unsupported`, because an action or a batch reads one state of its memory."""
         raise Unsupported(
             f"at({short_repr(as_of)}): inside a batch or an action the past is not read; read it "
             "outside, with memory.key(…).short_term.at(…)"
@@ -351,7 +356,7 @@ class Overlay:
         Raises:
             InvalidValue: The value cannot be stored.
             TooLarge: The value has too many bytes.
-            ObjectInTheWay: An object is there.
+            ObjectInTheWay: An object is at *location*.
             TreeConflict: A value is where an object would have to be.
         """
         cell = self._cells.fast_path.get(location.key)
@@ -366,7 +371,7 @@ class Overlay:
             self._record_request(put_request(location, value, expiry))
 
     def assign(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
-        """Put a value as `put` does, as part of another call."""
+        """Put a value as `put` does, but record no request: it is a part of another call."""
         stored = self._checked(location, value)
         self._cells.put_value(location, stored, self._expires(expiry))
         self._record_write(location)
@@ -374,10 +379,13 @@ class Overlay:
     def replace(
         self, location: ParsedPath, value: object, expected: object, expiry: Expiry = None
     ) -> None:
-        """Put *value* at *location* if its value is *expected*; `MISSING` means nothing there.
+        """Put *value* at *location* if the value there is *expected*.
+
+        Args:
+            expected: The value that must be there. `MISSING` means that nothing may be there.
 
         Raises:
-            CompareFailed: Another value, an object or nothing is there. Also all errors of `put`.
+            CompareFailed: Another value or nothing is there. Also all errors of `put`.
         """
         current = self.read(location)
         if current is NonValue.OBJECT:
@@ -389,7 +397,7 @@ class Overlay:
     def create(
         self, location: ParsedPath, expiry: Expiry = None, *, overwrite: bool = False
     ) -> None:
-        """Create an object at *location*, and missing parents; an existing object stays.
+        """Create an object at *location*, and missing parents. An existing object stays.
 
         Raises:
             TreeConflict: A value is there without *overwrite*, or in the path of a parent.
@@ -417,10 +425,10 @@ class Overlay:
     def append(self, location: ParsedPath, value: object, expiry: Expiry = None) -> None:
         """Append *value* to the list at *location*; create the list if nothing is there.
 
-        Its expiry stays, unless *expiry* or the memory says otherwise.
+        The list keeps its expiry, unless *expiry* is given or the memory has a default.
 
         Raises:
-            TreeConflict: The node is not a list. Also all causes of `put`.
+            TreeConflict: The node is not a list. Also all errors of `put`.
         """
         cell = self._cells.live_cell_at(location.path)
         if cell is None:
@@ -443,9 +451,9 @@ class Overlay:
         self._record_write(location)
 
     def increment(self, location: ParsedPath, by: float, expiry: Expiry = None) -> int | float:
-        """Add *by* to the number at *location*, 0 if nothing is there; return the sum.
+        """Add *by* to the number at *location*, 0 if nothing is there, and return the sum.
 
-        Its expiry stays, unless *expiry* or the memory says otherwise.
+        The number keeps its expiry, unless *expiry* is given or the memory has a default.
 
         Raises:
             TreeConflict: The node is not a number.
@@ -510,7 +518,7 @@ class Overlay:
         self._record_write(target)
 
     def _moved(self, cell: Cell, path: Path, target: Path) -> Iterator[TreeDelta]:
-        """Yield the changes that copy *path* to *target*."""
+        """Yield the changes that copy *cell* at *path*, and all cells below it, to *target*."""
         if cell.state != OBJECT:
             yield Put(target, cell.value, cell.expires)
             return

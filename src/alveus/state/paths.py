@@ -1,7 +1,7 @@
 """Paths into an exact tree, parsed once, and references to the nodes there.
 
-A path is dotted text (``"user.name"``) or a tuple of names, which may then hold dots. ``""`` and
-``()`` are the object itself. All errors of a path are found here.
+A path is dotted text (``"user.name"``), or a tuple of names, which may contain dots. ``""`` and
+``()`` mean the object at which the path starts. All errors of a path are found here.
 """
 
 from __future__ import annotations
@@ -119,10 +119,10 @@ class Resolver(Protocol):
 class MemoryRef:
     """A pointer into an exact memory: small, hashable, and the same after a trip through JSON.
 
-    `resolve` returns the value or object at the path at that moment, or None.
+    `resolve` returns the value or object that is at the path when it is called, or None.
 
     Attributes:
-        kind: The memory it points into.
+        kind: The kind of the memory that the reference points into.
         path: The path from the root: dotted text, or a tuple of names if a name contains a dot.
     """
 
@@ -145,7 +145,11 @@ class MemoryRef:
         return path_names(self.path)
 
     def resolve(self, context: Resolver) -> Any:  # noqa: ANN401 - as published by flink-agents
-        """Return the current value or object in the memory of *context*, or None."""
+        """Return the current value or object in the memory of *context*, or None if it is missing.
+
+        Raises:
+            InvalidInput: *context* has no memory of this kind.
+        """
         name = "sensory_memory" if self.kind is MemoryKind.SENSORY else "short_term_memory"
         memory = getattr(context, name, None)
         if memory is None:
@@ -165,7 +169,7 @@ class MemoryRef:
         """Return the reference of *value*, a dict made by `to_json`.
 
         Raises:
-            InvalidPath: The value is not such a dict.
+            InvalidPath: *value* is not a dict that `to_json` can make.
         """
         fields = cast("dict[object, object]", value if isinstance(value, dict) else {})
         if "path" not in fields:
@@ -191,8 +195,8 @@ class ParsedPath:
     Attributes:
         path: The names from the root.
         key: `path_key` of the names.
-        ref: The reference to it.
-        children: Parsed paths by the path from here to them; filled by `PathCache.parse`.
+        ref: The reference to the path.
+        children: Parsed paths below, by their path from here. `PathCache.parse` adds them.
     """
 
     __slots__ = ("children", "key", "path", "ref")
@@ -218,11 +222,11 @@ class PathCache:
         self._count = 0
 
     def parse(self, start: ParsedPath, path: object) -> ParsedPath:
-        """Return the location of *path* from *start*; *start* for the empty path.
+        """Return the parsed path that *path* means from *start*. The empty path means *start*.
 
         Raises:
             InvalidPath: See `path_names`.
-            TooLarge: See `path_names`; the levels of *start* count.
+            TooLarge: See `path_names`; the names of *start* count too.
         """
         names = path_names(path)
         if not names:

@@ -25,7 +25,7 @@ FEW_FIELDS = 24
 """Most fields that are read at once: so many small values take as long as three single reads."""
 
 LEAST_VALUE_BYTES = 1024
-"""With a lower limit, the bytes of short values would have to be counted too."""
+"""The lowest limit of a value's bytes. With a lower one, short values would have to be counted."""
 
 
 class ExactTree(Protocol):
@@ -40,14 +40,14 @@ class ExactTree(Protocol):
         ...
 
     def few_fields(self, path: Path) -> dict[str, Node | None] | None:
-        """Return all fields, also expired ones, if they are few and quick to read; or None.
+        """Return all fields of an object, also expired ones, if they are few and quick to read.
 
-        If a field has None instead of a node, the caller must read it singly.
+        Otherwise return None. A field with None instead of a node must be read singly.
         """
         ...
 
     def field_names(self, path: Path, now: int) -> list[tuple[str, int | None]]:
-        """Return the names of the fields and their expiries; reads no values."""
+        """Return the names of the fields and their expiries, without reading values."""
         ...
 
     def names_in_range(self, path: Path, chosen: NameRange, now: int) -> list[str]:
@@ -57,7 +57,7 @@ class ExactTree(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The tree of a scope after commit *at*. None means the latest commit at each read."""
+    """The tree of a scope after commit *at*. If *at* is None, each read sees the latest commit."""
 
     ledger: Ledger
     scope: Scope
@@ -92,7 +92,8 @@ class NonValue(Enum):
 
 
 MISSING: Final = NonValue.MISSING
-"""Nothing is there. As ``expected=`` of `MemoryObject.update`: write only if nothing is there."""
+"""The result of a read where nothing is. As ``expected=`` of `MemoryObject.update` it means that
+nothing may be there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,7 +103,7 @@ class Branch:
     fields: tuple[tuple[str, Value | Branch], ...]
 
     def levels(self) -> int:
-        """Return the number of names in the longest path."""
+        """Return the number of names in the longest path below the object."""
         inner = [f.levels() for _, f in self.fields if isinstance(f, Branch)]
         return (1 if self.fields else 0) + max(inner, default=0)
 
@@ -126,7 +127,7 @@ _BYTES_PER_CHARACTER = 6
 """Most bytes in wire form for one character of `repr`: ``nan`` becomes 16 bytes."""
 
 _BYTES_FIELD = 20
-"""Most bytes in wire form beside the base64 of bytes."""
+"""Most bytes that bytes take in wire form beside their base64."""
 
 _STORABLE_TYPES = frozenset({type(None), bool, int, float, bytes})
 """Types of which every value can be stored."""
@@ -137,12 +138,12 @@ class NeedsFullCheck(Exception):
 
 
 def fast_copy(value: object, levels: int = MAX_DEPTH) -> Value:
-    """Return a copy of a list or dict that can be stored.
+    """Return a copy of a text, list or dict that can be stored.
 
     Several times as fast as `checked`, but explains no errors.
 
     Raises:
-        NeedsFullCheck: The value has an unusual part; it may still be storable.
+        NeedsFullCheck: The value has an unusual part, or is of another type. It may be storable.
     """
     kind = type(value)
     if kind is str:
@@ -177,7 +178,7 @@ def _encodable(text: str) -> str:
 
 
 def size_bound(value: Value) -> int:
-    """Return an upper bound of the bytes of *value* in wire form; quick."""
+    """Return quickly an upper bound of the bytes of *value* in wire form."""
     if type(value) is bytes:  # base64
         return 4 * len(value) // 3 + _BYTES_FIELD
     try:
@@ -202,7 +203,7 @@ class TreeLimits:
             raise InvalidInput(f"value_bytes must be at least {LEAST_VALUE_BYTES}")
 
     def check_size(self, value: Value, location: ParsedPath) -> int:
-        """Return a bound of the bytes of *value*, to be put at *location*.
+        """Return an upper bound of the bytes of *value*, which is to be put at *location*.
 
         Raises:
             TooLarge: The value has more than `value_bytes`.
@@ -221,7 +222,7 @@ class TreeLimits:
 # --- expiry -----------------------------------------------------------------------------------
 
 Expiry: TypeAlias = "timedelta | int | None"
-"""The life of a write: a timedelta, an end in microseconds, or the memory's default."""
+"""The expiry of a write: a time to live, an end in microseconds, or None for the default."""
 
 
 def ttl_us(ttl: object) -> int:
@@ -267,5 +268,5 @@ def expiry_json(expiry: Expiry) -> Value:
 
 
 def put_request(location: ParsedPath, value: object, expiry: Expiry) -> list[object]:
-    """Return the request of a `set`."""
+    """Return the request of a `set`, by which its repetition is recognised."""
     return ["set", list(location.path), value, expiry_json(expiry)]
