@@ -481,7 +481,7 @@ export interface ExactNames {
   path: Array<string>;
   as_of?: string | null;
   call: "exact.names";
-  /** Only names that begin with it. */
+  /** Return only names that begin with this text. */
   prefix?: string;
   /** The last name of the page before. It need not exist any longer. */
   after?: string | null;
