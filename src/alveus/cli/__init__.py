@@ -14,7 +14,7 @@ _INTERRUPTED = 130
 
 
 def main() -> NoReturn:
-    """Run the command line of this process. Ctrl-C also ends the import of the command."""
+    """Run the command line of this process. Ctrl-C ends it even while modules are imported."""
     try:
         from alveus.cli.app import main as run
     except KeyboardInterrupt:

@@ -163,7 +163,8 @@ def _quiet_if_nobody_reads() -> Generator[None]:
 def _open_closed_streams() -> None:
     """Open stdin, stdout and stderr on /dev/null if they are closed, as by ``2>&-``.
 
-    Otherwise a file that a command opens would get their descriptor, and the output of libraries.
+    Otherwise a file that a command opens would get one of their descriptors, and output that
+    libraries print would go into this file.
     """
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
@@ -191,7 +192,10 @@ def _report(error: Exception, words: Sequence[str]) -> None:
 
 
 def _no_utf8(words: Sequence[str]) -> str | None:
-    """Return the first argument that is not UTF-8; Python keeps its bytes as lone surrogates."""
+    """Return the first argument that is not UTF-8, or None if all are.
+
+    Python keeps the invalid bytes of an argument as lone surrogates.
+    """
     return next((word for word in words if word.encode(errors="ignore").decode() != word), None)
 
 
@@ -221,7 +225,7 @@ def _in_words_of_commands(error: Exception) -> str:
 
 
 def _is_of_printing(error: OSError) -> bool:
-    """Return whether printing raised an error; such an error of the system names no file."""
+    """Return whether printing raised *error*. Unlike errors of files, it does not name a file."""
     *_, (frame, _line) = traceback.walk_tb(error.__traceback__)
     return frame.f_globals["__name__"].split(".")[0] in {"click", "rich"}
 

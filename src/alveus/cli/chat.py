@@ -39,7 +39,7 @@ SYSTEM = (
 )
 
 ALONE = "retrieved"
-"""Mark of answers that only repeat memory. Prompts leave such answers out."""
+"""The mark of answers that only repeat memory. Prompts leave out answers with this mark."""
 
 FOUND = "No model is asked; this is what memory holds on it:"
 NOTHING = "No model is asked, and memory holds nothing on it."
@@ -292,7 +292,7 @@ class Chat:
             self._learn()
 
     def _kept(self, request: Request, answer: str) -> str:
-        """Store an answer. Return it, or the answer that is stored already."""
+        """Store an answer and return it. If another chat stored an answer first, return that."""
         name = None if self.model is None else self.model.name
         made = {"role": "assistant", "content": answer, "id": request.answer_id}
         made |= {"model": name, "budget_tokens": self.budget}
@@ -303,7 +303,11 @@ class Chat:
     def _context(
         self, request: Request, budget: int, as_of: datetime | None = None, *, alone: bool
     ) -> Context:
-        """Return the prompt. Without a model, it contains everything that a search finds."""
+        """Return the prompt for a request, from the memory as of *as_of*, or as it is now.
+
+        For an answer without a model (*alone*), it has no instructions and no conversation, only
+        the pieces of memory that a search finds.
+        """
         return self.key.context(
             request.text,
             budget_tokens=budget,
@@ -331,7 +335,7 @@ class Chat:
         output.document(head | {"request": said, "model": name, "tokens": tokens} | fields)
 
     def _open(self) -> Request | None:
-        """Return the last message, if it is a request."""
+        """Return the last message if it is a request, which then has no answer yet, or None."""
         for last in self.talk.get_memory(recent_n=1, prepend_summary=False):
             if last["role"] == "user" and isinstance(last["content"], str):
                 return Request(last["id"], last["content"])

@@ -29,10 +29,10 @@ NAME = "chat"
 """The name of the conversation, unless the user names another."""
 
 LONGEST_NAME = 250
-"""Longest text that is checked as a file name; the system raises for longer ones."""
+"""Longest text that is checked as a file name. The system raises an error for longer names."""
 
 POLL_S = 0.5
-"""How often a watch looks for new commits."""
+"""How many seconds a watch waits between two looks for new commits."""
 
 WATCHING = Retry(wait_s=60.0, most_s=3_600.0, jitter=0.0)
 """Waiting times of a watch: after a failure of a model, or for the calls of the next hour."""
@@ -96,8 +96,8 @@ def learn_command(
 ) -> None:
     """Learn facts from a conversation of a key.
 
-    It is read from where the last call stopped, each message once. With TEXT, those texts are
-    learnt instead. Without --model, rules for English find the facts.
+    The conversation is read from where the last call stopped, each message once. With TEXT, facts
+    are learnt from these texts instead. Without --model, rules for English find the facts.
 
     Each line of --input is a message: {"role": "user", "content": "I live in Lisbon.", "name":
     "Ada", "time": "2026-03-01T10:00:00Z", "id": "1"}, of which role and content are needed. If the
@@ -222,7 +222,7 @@ class _Watch:
             self._due[key] = max(due, self._due.get(key, due) if key in self._failures else due)
 
     def _put_off_failed(self, key: str, error: ModelFailed) -> None:
-        """Delay a key after a failure: longer with each failure, or as long as its server asks."""
+        """Delay a key after a failure: longer with each failure, or as the model's server asks."""
         self._failures[key] = self._failures.get(key, 0) + 1
         pause_s = WATCHING.pause_s(self._failures[key])
         asked_s = error.retry_after_s if isinstance(error, ModelUnavailable) else None
@@ -497,7 +497,7 @@ def undo_learning(
 ) -> None:
     """Take back learnings, the last one unless others are named.
 
-    What they superseded holds again. With --json: {"learnings": […], "facts": …}.
+    Facts that they superseded hold again. With --json: {"learnings": […], "facts": …}.
 
     Example: alveus facts undo --key ada
     """

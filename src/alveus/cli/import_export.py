@@ -223,7 +223,7 @@ def _sample(line: transfer.ItemLine) -> Item:
 
 
 def _amount(found: transfer.Survey) -> str:
-    """Return a text with the number of items in a file, and of left-out records by reason."""
+    """Return a text with the number of items in a file, and of records left out by each reason."""
     keys = f" of {found.keys:,} keys" if found.keys > 1 else ""
     amount = f"{output.plural(sum(found.items.values()), 'item')}{keys}"
     left = [f"{count:,} left out: each {reason}" for reason, count in found.skipped.items()]
@@ -319,7 +319,7 @@ def export_command(
 
 
 def _left_out(memory: Memory) -> str:
-    """Return the contents of the store that an export of history leaves out; "" for none."""
+    """Return, in words, the contents that an export of history leaves out, or ""."""
     store = memory.stats().store
     runs = store.runs_waiting + store.runs_parked + store.runs_ended
     left = [f"the {runs:,} runs of the store, with their inputs and outputs"] if runs else []

@@ -99,7 +99,9 @@ def add_command(
 
 
 def _check_is_to_come(expire_at: datetime | None, idempotency_key: str | None) -> None:
-    """Refuse an item that has expired. With a key, an earlier call may have added it in time.
+    """Refuse an item that has expired.
+
+    With an idempotency key nothing is refused: an earlier call may have added the item in time.
 
     Raises:
         UsageError: `expire_at` is in the past.

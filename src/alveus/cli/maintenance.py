@@ -45,7 +45,10 @@ LITTLE = 1_000_000
 """Free bytes below which doctor reports no free space."""
 
 SKEW_US = 60_000_000
-"""Most microseconds a commit may lie in the future: clocks of containers and boots differ."""
+"""How far, in microseconds, a commit may lie in the future before doctor reports it.
+
+The clocks of containers differ, and so do the clocks before and after a boot.
+"""
 
 MOST_NAMED = 20
 """Most sets that doctor names one by one."""
@@ -84,7 +87,7 @@ class Examined(Protocol):
 
 @runtime_checkable
 class HasHealth(Protocol):
-    """A store on a server with an operator."""
+    """A store on a server, which can report the state of the server."""
 
     def health(self) -> Sequence[tuple[str, str, State]]:
         """Return the checks of the server: a name, the result in words, and its state."""
@@ -154,7 +157,7 @@ def _examined(session: Session, *, deep: bool) -> Iterator[Finding]:
             for findings in (_contents(memory), _clock(memory), _integrity(memory, deep=deep)):
                 try:
                     yield from findings
-                except StoreDamaged as error:  # the others may still be read
+                except StoreDamaged as error:  # the other checks may still work
                     yield Finding("memory", str(error), "wrong")
     except AlveusError as error:
         yield _unopened(error) if file else Finding("memory", str(error), "wrong")
@@ -355,9 +358,9 @@ def shrink_command(session: Session) -> None:
 def upgrade_command(session: Session) -> None:
     """Bring the memory to the schema that this alveus needs.
 
-    Opening a memory to write does the same. On PostgreSQL only the user that owns the tables may:
-    others are refused until it has run this. Older programs go on working where the change lets
-    them. With --json: {"schema": …}.
+    Opening a memory to write does the same. On PostgreSQL only the user that owns the tables may do
+    it. Until then, other users are refused. Older programs go on working if the change allows it.
+    With --json: {"schema": …}.
 
     Example: alveus upgrade
     """
@@ -422,7 +425,7 @@ def restore_command(
 
 
 def _items_of(backup_file: str) -> int | None:
-    """Return the number of items in a backup. None means an older alveus did not count them."""
+    """Return the number of items in a backup, or None if an older alveus did not count them."""
     with Memory.open(backup_file, mode="ro") as memory:
         try:
             return memory.stats().store.items
@@ -511,8 +514,8 @@ def grant_command(
 ) -> None:
     """Let a user of PostgreSQL use a space, or a knowledge.
 
-    Only the owner of the tables may. ROLE can then do all that a memory does, but see and change
-    nothing of other spaces, whatever SQL it sends. Prints all that ROLE may use by now.
+    Only the owner of the tables may grant. ROLE can then do all that a memory does, but see and
+    change nothing of other spaces, whatever SQL it sends. Prints all that ROLE may use now.
     With --json: {"role": …, "spaces": […], "knowledge": […]}.
 
     Example: alveus grant ada --space travel
@@ -526,8 +529,8 @@ def revoke_command(
 ) -> None:
     """Take back what grant gave.
 
-    What ROLE has open finds nothing there any longer, and cannot write there. Prints all that ROLE
-    may use still. With --json: as grant.
+    Memories that ROLE has open find nothing there any longer, and cannot write there. Prints all
+    that ROLE may still use. With --json: as grant.
 
     Example: alveus revoke ada --space travel
     """
@@ -552,7 +555,7 @@ def grants_command(session: Session) -> None:
 
 
 def _url(session: Session) -> str:
-    """Return the URL of the server. Later code refuses a file."""
+    """Return the URL of the server, or else the file, which the call of the caller refuses."""
     return session.server or str(session.file)
 
 

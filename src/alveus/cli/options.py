@@ -204,7 +204,10 @@ Complete = Callable[[click.Context, click.Parameter, str], list[CompletionItem]]
 
 
 def _complete(names: Callable[[Memory, click.Context, str], list[str]]) -> Complete:
-    """Return a completion by the names that *names* reads from the memory. It never raises."""
+    """Return a shell completion with the names that *names* reads from the memory.
+
+    The completion never raises: if the memory cannot be read, it offers no names.
+    """
 
     def complete(
         ctx: click.Context, _param: click.Parameter, incomplete: str
@@ -266,7 +269,7 @@ def parsed(
 
 
 def _named(what: str) -> Callable[[click.Context, click.Parameter, Any], Any]:
-    """Return a click callback that checks one name or several."""
+    """Return a click callback that checks a name, or each name of a tuple."""
 
     def callback(_ctx: click.Context, _param: click.Parameter, given: Any) -> Any:
         names: list[object] = [*given] if isinstance(given, tuple) else [given]
@@ -400,12 +403,13 @@ READERS: Mapping[str, Callable[[str], object]] = {
 def option(
     spelled: str, says: str, *, read: Callable[[str], object] | None = None, **more: Any
 ) -> Any:
-    """Return an option, spelled as in a synopsis: ``--limit -n COUNT``. A flag has no value.
+    """Return an option.
 
     Args:
-        says: Its line of help.
-        read: Returns its value from the text, or raises `InvalidInput`. The default is the reader
-            of its placeholder in `READERS`.
+        spelled: The option as in a synopsis: ``--limit -n COUNT``, or ``--all`` for a flag.
+        says: The help text of the option.
+        read: Returns the value from the text that the user gives, or raises `InvalidInput`. By
+            default, it is the reader of the placeholder (such as COUNT) in `READERS`, if any.
     """
     names = spelled.split()
     metavar = None if names[-1].startswith("-") else names.pop()
@@ -452,7 +456,12 @@ _SHARED: Mapping[str, Declared] = {
 
 
 def shared(*, hidden: bool) -> list[click.Parameter]:
-    """Return the options of every command: before its name, or (hidden) after it."""
+    """Return the options of every command.
+
+    Args:
+        hidden: True for the options after the command's name, which its help does not list. False
+            for the options before the command's name.
+    """
     options = [declared.make(name) for name, declared in _SHARED.items()]
     for option in cast("list[click.Option]", options):
         option.callback = _remember_zone if option.name == "timezone" else remember_option
@@ -525,7 +534,7 @@ def path_argument(**more: Any) -> Any:
 
 
 def min_score_option(says: str, default: float | None) -> Any:
-    """Return the option for the least relevance of a search's hits."""
+    """Return the option for the least relevance that a hit of a search must have."""
     return option("--min-score NUMBER", says, type=FiniteRange(0, 1), default=default)
 
 
@@ -541,7 +550,7 @@ def on_existing_option(default: str, says: str) -> Any:
 
 
 def chat_model(model: str | None, base_url: str | None) -> OpenAIChat | None:
-    """Return a language model, closed at the end of the command. None without a name."""
+    """Return a language model, which the end of the command closes, or None if *model* is None."""
     if model is None:
         return None
     from alveus.llm import OpenAIChat

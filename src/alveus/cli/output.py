@@ -116,7 +116,8 @@ def paged(
     """Yield at most *limit* rows, read page by page.
 
     Args:
-        read: Returns at most N rows after the row with this cursor. None means from the first.
+        read: Takes a cursor and a number. Returns at most this number of rows after the row that
+            has the cursor. If the cursor is None, the first rows are returned.
         cursor: Returns the cursor of a row.
     """
     after, left = None, limit
@@ -147,7 +148,7 @@ def short(text: str) -> str:
 
 
 def bar(amount: float, most: float, *, columns: int = BAR) -> str:
-    """Return a bar for the share of *amount* in *most*."""
+    """Return a bar that is full if *amount* equals *most*, and shorter for a smaller share."""
     eighths = round(8 * columns * max(0.0, amount) / most) if most > 0 else 0
     return "█" * (eighths // 8) + " ▏▎▍▌▋▊▉"[eighths % 8].strip()
 
@@ -184,7 +185,7 @@ def facts(rows: Iterable[tuple[str, str]]) -> None:
 
 
 def stdin() -> TextIO:
-    """Return stdin. Bytes outside its encoding become half surrogates."""
+    """Return stdin. Bytes that are invalid in its encoding are read as lone surrogates."""
     opened = cast("TextIO", sys.stdin)
     if isinstance(opened, io.TextIOWrapper):
         opened.reconfigure(errors="surrogateescape")

@@ -43,7 +43,7 @@ MOST_NAMED = 5
 """Most failed runs that the error names one by one."""
 
 POLL_S = 0.2
-"""How often a consumer checks for a stop signal."""
+"""How many seconds a consumer waits between two checks for a stop signal."""
 
 SHAPE = 'write {"key": "ada", "value": …}, and "id": "…" if it has one'
 
@@ -147,9 +147,9 @@ class Line:
 
     Attributes:
         number: The number of the line, from 1.
-        event_id: The id in the line, or an id made from its text, its position and all lines
-            before.
-        has_id: True if the line contains the id.
+        event_id: The id in the line, or an id made from the text of the line, its position and all
+            lines before it.
+        has_id: True if the id is in the line.
     """
 
     number: int
@@ -160,14 +160,14 @@ class Line:
 
 
 class Lines:
-    """Reads lines in order. A line without an id gets one.
+    """Reads the inputs in lines, in order. An input without an id gets an id.
 
     The id contains the input's number and a digest of this line and all lines before it. Equal
     lines have equal ids in every file, and appended lines change no earlier id.
 
     Args:
         name: The name of the file in errors.
-        again: Part of the ids. With another value, the same lines are new inputs.
+        again: A word in the ids that are made. With another word, the same lines are new inputs.
     """
 
     def __init__(self, name: str, *, again: str = "") -> None:
@@ -233,7 +233,7 @@ def _count_inputs(handle: IO[bytes], name: str) -> int:
 
 
 def _batches_of_stdin(lines: Lines) -> Iterator[Iterator[Line]]:
-    """Yield lines of stdin as they arrive: the writing program may wait for answers."""
+    """Yield inputs of stdin as they arrive, because the writing program may wait for outputs."""
     number, rest = 0, b""
     stdin = cast("BufferedReader", sys.stdin.buffer)
     while block := stdin.read1(BLOCK):
@@ -273,7 +273,7 @@ class InputTally:
     """The outcomes of inputs.
 
     Attributes:
-        last: The last line before which every input is done.
+        last: The number of the last line. All inputs up to it have an outcome.
         failed: Parked runs, and inputs that wait behind them.
     """
 
@@ -326,7 +326,7 @@ def _run(
 
 
 def _sum_up(session: Session, tally: InputTally, target: str | None, *, goes_on: bool) -> None:
-    """Print the counts. Failures raise `RunFailed`, unless the command continues."""
+    """Print the counts. Raise `RunFailed` if an input failed, unless the command continues."""
     if target is not None or not session.json:
         counts = (
             (tally.done, f"{output.plural(tally.done, 'run')} done"),
@@ -500,7 +500,7 @@ def load(named: str, *, name: str | None) -> DispatchTable:
     """Return the plan of the agent named by ``FILE.py:NAME`` or ``MODULE:NAME``.
 
     Args:
-        name: The name of its runner. None means the name of the agent.
+        name: The name of the runner. None means the name of the agent.
 
     Raises:
         click.UsageError: A name is missing or empty.
@@ -543,7 +543,7 @@ def _is_agent(value: object) -> bool:
 
 
 def _file(source: str) -> ModuleType:
-    """Import a file, which can import its neighbours. Return the module."""
+    """Import a file, which can import other modules of its folder. Return the module."""
     path = Path(source)
     if not path.is_file():
         raise NotFound(f"{source}: there is no such file")
@@ -570,7 +570,7 @@ def _module(source: str) -> ModuleType:
 
 @contextmanager
 def _importing(source: str, folder: Path) -> Generator[None]:
-    """Import in the block, also from *folder*. An error of the module names its line."""
+    """Let the block import modules, also from *folder*. Errors name the line that raised."""
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     try:

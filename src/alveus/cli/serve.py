@@ -46,8 +46,8 @@ class Listening:
         """Return the tokens of the file that the options name, or None.
 
         Raises:
-            InvalidInput: The tokens are unreadable, or the server is open to other machines without
-                any.
+            InvalidInput: The tokens are unreadable, or the options name no file of tokens although
+                the server is open to other machines.
         """
         if self.tokens is None:
             if self.host not in LOOPBACK:

@@ -128,8 +128,9 @@ class Session:
         """Open the memory.
 
         Args:
-            make: Create a missing file, after this change succeeded on an empty memory in RAM. None
-                means a missing file is an error.
+            make: A change, which is tried on an empty memory in RAM if the file is missing. The
+                file is created only if the change succeeds. If *make* is None, a missing file is an
+                error.
             model: A language model, for summaries.
 
         Raises:
@@ -163,11 +164,15 @@ class Session:
     def ask(
         self, question: Callable[[Memory], T], waits: Callable[[T], bool], knowledge: str | None
     ) -> T:
-        """Ask a memory. If vectors are missing and can be made, wait for them and ask again.
+        """Open the memory and return the answer to *question*.
 
-        The same holds for a large set without an index file: a memory that may write builds the
-        index, and later commands are faster. If the memory cannot write now (a full disk), the
-        first answer is returned.
+        If vectors are missing and can be made, wait for them and ask again. If a large set has no
+        index file, also ask again, with the right to write: the memory then builds the index, and
+        later commands are faster. If the memory cannot write now (a full disk), return the first
+        answer.
+
+        Args:
+            waits: Returns whether an answer lacks vectors.
         """
         from alveus.memory.memory import unsealed_sets
 
@@ -360,7 +365,7 @@ class Owner:
     knowledge: str | None = None
 
     def __post_init__(self) -> None:
-        """Refuse no owner, and two owners."""
+        """Refuse a command that names no owner or two owners."""
         if (self.key is None) == (self.knowledge is None):
             raise click.UsageError(
                 "name a key (--key KEY; alveus keys lists them) or knowledge (--knowledge NAME), "
@@ -377,7 +382,7 @@ class Owner:
         return memory.knowledge if self.key is None else memory.key(self.key)
 
     def require(self, session: Session, memory: Memory, sets: Sequence[str]) -> None:
-        """End the command if the owner has none of these sets, or no set at all."""
+        """End the command if the owner lacks one of these sets."""
         there = self.of(memory).sets()
         missing = [name for name in sets if name not in there]
         if missing:
@@ -396,9 +401,11 @@ class Owner:
             session.nothing(f"there is no {self.name}{self.near_keys(session, memory)}")
 
     def near_keys(self, session: Session, memory: Memory) -> str:
-        """Return similar keys among the first `NEAR_KEYS` keys of each first letter.
+        """Return a hint with the keys that are similar to a key that does not exist.
 
-        Empty for knowledge, for an existing key, and with --json.
+        Only the first `NEAR_KEYS` keys with the same first letter are compared, also in the other
+        case, and the first `NEAR_KEYS` of all keys. For knowledge, for an existing key, and with
+        --json, return "".
         """
         if self.key is None or session.json:
             return ""
@@ -418,11 +425,13 @@ class Owner:
     def find(
         self, session: Session, memory: Memory, item_id: str, set_name: str | None
     ) -> tuple[MemorySet, str]:
-        """Return the set of an item and the item's id in the set. End the command without one.
+        """Return the set that has an item, and the item's id in the set.
+
+        End the command if no set has the item.
 
         Args:
             item_id: The id, or ``SET/ID`` as `context` and `replay` print it.
-            set_name: The set. None means the one set of the owner that has the item.
+            set_name: The set. None means that all sets of the owner are searched.
 
         Raises:
             InvalidInput: Several sets have an item with this id.

@@ -39,13 +39,13 @@ ONE_BY_ONE = LearnOptions(batch_messages=1)
 
 
 def add(memory: Memory, texts: tuple[str, ...]) -> list[str]:
-    """Add messages of Ada to her conversation; return their ids."""
+    """Add messages of Ada to her conversation, and return their ids."""
     said = [{"role": "user", "name": "Ada", "content": text} for text in texts]
     return memory.key(KEY).conversation(TALK).add(said)
 
 
 def model() -> AbstractContextManager[ChatModel | None]:
-    """Return the model that finds facts. None means rules."""
+    """Return a context manager with the model that finds facts, or with None if rules find them."""
     name, _, url = os.environ.get(MODEL, "").partition("@")
     if not name:
         return nullcontext()

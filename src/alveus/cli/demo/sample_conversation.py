@@ -64,7 +64,7 @@ class RecallScore:
 def recall(
     memory: KeyMemory, questions: Sequence[DemoQuestion], signals: Signals | None = None
 ) -> RecallScore:
-    """Return the recall of a memory of the conversation over the questions."""
+    """Search *memory*, which holds the conversation, for each question. Return the recall."""
     depths = (1, 3, 5, DEPTH)
     found = dict.fromkeys(depths, 0.0)
     times: list[float] = []
