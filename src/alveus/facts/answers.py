@@ -69,7 +69,7 @@ DECISIONS_SCHEMA = object_schema(
 
 
 class Evidence(NamedTuple):
-    """A quotation of a message, which is given by its index among the messages."""
+    """A quotation: the index of the message, and the start and end of the quotation in its text."""
 
     message: int
     start: int
@@ -81,7 +81,7 @@ class CandidateFact:
     """A checked fact from a model's answer.
 
     Attributes:
-        begins, ends: When it is valid, or happens: ISO dates, or None.
+        begins, ends: The dates between which the fact is valid or happens: ISO dates, or None.
         evidence: At least one quotation.
     """
 
@@ -96,14 +96,14 @@ class CandidateFact:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CandidateFact:
-        """Return the fact of a result of `fields_as_json`."""
+        """Return the fact for which `fields_as_json` returned *value*."""
         fact = dict[str, Any](value)
         fact["entities"] = tuple(value["entities"])
         fact["evidence"] = tuple(Evidence(*one) for one in value["evidence"])
         return cls(**fact)
 
     def quotations(self, messages: Sequence[StoredItem]) -> list[Quotation]:
-        """Return the quotations on which the fact depends."""
+        """Return the quotations of *messages* that are the evidence of the fact."""
         return [
             Quotation(
                 messages[one.message].record.id,
@@ -117,19 +117,19 @@ class CandidateFact:
 
 @dataclass(frozen=True, slots=True)
 class CandidateFacts:
-    """The facts of one answer that passed all checks, and the number of refused ones by reason."""
+    """The facts in one answer that passed all checks, and the number of refused facts by reason."""
 
     facts: tuple[CandidateFact, ...]
     refused: Mapping[str, int]
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> CandidateFacts:
-        """Return the facts of a result of `fields_as_json`."""
+        """Return the facts for which `fields_as_json` returned *value*."""
         return cls(tuple(map(CandidateFact.from_json, value["facts"])), dict(value["refused"]))
 
 
 class KnownText(NamedTuple):
-    """A fact to compare a candidate with: a known fact, or an earlier candidate.
+    """A fact with which a candidate is compared: a known fact, or an earlier candidate.
 
     Attributes:
         id: The id of the known fact, or the `candidate_id` of the candidate.
@@ -145,7 +145,7 @@ def candidate_id(number: int) -> str:
 
 
 class _RefusedFact(Exception):
-    """A fact that is not stored; its message is the short reason by which refusals are counted."""
+    """A fact is refused. The message is a short reason; refusals are counted by their reason."""
 
 
 # --- requests -----------------------------------------------------------------------------------
@@ -171,14 +171,17 @@ def facts_request(messages: Sequence[StoredItem]) -> list[ModelMessage]:
 
 
 def _shown_time(time: datetime) -> str:
-    """Return a time as a model reads it, in the speaker's zone, with the zone."""
+    """Return the text of a time for a model, with the weekday and the zone of the time."""
     return f"{time:%A %Y-%m-%d %H:%M} {offset_name(offset_of(time))}"
 
 
 def decisions_request(
     candidates: Sequence[CandidateFact], known: Sequence[Sequence[KnownText]]
 ) -> list[ModelMessage]:
-    """Return the request for decisions about candidates, each with its nearest known facts."""
+    """Return the request for decisions about candidates.
+
+    The request has the known facts near each candidate. A candidate without any is left out.
+    """
     numbers = numbers_of(known)
     shown = [
         {
@@ -193,7 +196,7 @@ def decisions_request(
 
 
 def numbers_of(known: Sequence[Sequence[KnownText]]) -> dict[str, int]:
-    """Return the numbers of known facts in a request, by their ids."""
+    """Return the numbers that the known facts have in a request, by the ids of the facts."""
     ids = dict.fromkeys(one.id for near in known for one in near)
     return {item_id: number for number, item_id in enumerate(ids, start=1)}
 
@@ -272,7 +275,11 @@ def _checked_fact(given: object, messages: Sequence[StoredItem]) -> CandidateFac
 
 
 def _words(given: object, what: str, most: int) -> str:
-    """Return a checked text on one line."""
+    """Return a text of the answer on one line, after checks.
+
+    Raises:
+        _RefusedFact: The text is missing, empty, longer than *most*, or not plain text.
+    """
     text = " ".join(given.split()) if isinstance(given, str) else ""
     if not text:
         raise _RefusedFact(f"no {what}")
@@ -305,10 +312,10 @@ def _date(given: object) -> str | None:
 
 
 def time_of(date: str, zone: tzinfo = UTC) -> datetime:
-    """Return the start of a date: of a year, a month, a day, or a time.
+    """Return the first instant of a date, in UTC. The date is a year, a month, a day or a time.
 
     Args:
-        zone: The zone of a date without one.
+        zone: The time zone in which to read a date without a zone.
 
     Raises:
         ValueError: *date* is not a date.
@@ -323,10 +330,12 @@ def time_of(date: str, zone: tzinfo = UTC) -> datetime:
 
 
 def end_of(date: str, zone: tzinfo = UTC) -> datetime:
-    """Return the end of a date: the last instant of a year, a month or a day; or a time itself.
+    """Return the end of a date, in UTC: the instant at which the next year, month or day begins.
+
+    If the date is a time, the end is this time.
 
     Args:
-        zone: The zone of a date without one.
+        zone: The time zone in which to read a date without a zone.
 
     Raises:
         ValueError: *date* is not a date, or is the last possible date.
@@ -368,7 +377,10 @@ def folded(text: str) -> str:
 
 
 def located(quote: str, text: str) -> tuple[int, int] | None:
-    """Return the span of a quotation in a text; case, quotes and white space may differ."""
+    """Return the span of a quotation in a text, or None if the text does not contain it.
+
+    Case, the form of quotation marks and dashes, and white space may differ.
+    """
     at = text.find(quote)
     if at >= 0:
         return at, at + len(quote)
@@ -394,8 +406,8 @@ class CheckedDecision(NamedTuple):
     """The decision about a candidate.
 
     Attributes:
-        fact: The id of the known fact that the decision concerns.
-        refused: The reason why the candidate is not stored; "" if it is stored.
+        fact: The id of the known fact that the decision concerns, or None for "new".
+        refused: The reason why the candidate is refused; "" if it is not refused.
     """
 
     decision: str
@@ -407,7 +419,7 @@ NEW = CheckedDecision("new")
 
 
 def checked_decisions(answer: object, known: Sequence[Sequence[KnownText]]) -> list[list[Value]]:
-    """Return the decision about each candidate, storable; `CheckedDecision` takes the values.
+    """Return the decision about each candidate, as the list of values of a `CheckedDecision`.
 
     Raises:
         Unfit: The answer is not a list of decisions.

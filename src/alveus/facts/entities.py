@@ -1,7 +1,7 @@
 """People, places and things in facts: each has a page, which is computed from facts on request.
 
-The store has only the other names of an entity: an item of the set "entities" for each. So pages
-follow their facts in `as_of`, undo, and forgetting.
+The store keeps no pages, but only the other names of each entity, as items of the set "entities".
+So a page changes with its facts: after an undo or a forgetting, and with `as_of`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENTITIES = "entities"
 """The set of a key with the other names of its entities."""
 
 TOLD = ("instruction", "profile", "relation", "preference", "plan")
-"""Kinds of facts in a profile, in their order."""
+"""The kinds of facts that a profile contains, in this order."""
 
 MOST_STEPS = 16
 
@@ -37,12 +37,12 @@ class EntityPage:
     """The known facts about a person, a place or a thing.
 
     Attributes:
-        names: All of its names; the first is the name of the page.
-        facts: Valid facts about it, except relations, events and plans.
-        relations: Valid facts about it that also name another entity.
-        mentions: Valid facts about another entity that name it.
-        timeline: Events and plans that name it, by date.
-        history: Ended facts about it, the last one first.
+        names: All names of the entity. The first is the name of the page.
+        facts: Valid facts about the entity, except relations, events and plans.
+        relations: Valid facts about the entity that also name another entity.
+        mentions: Valid facts about another entity that name this entity.
+        timeline: Events and plans that name the entity, by date.
+        history: Ended facts about the entity, the last fact first.
     """
 
     names: tuple[str, ...]
@@ -101,7 +101,7 @@ class EntityNames:
         self._set = stored
 
     def merge(self, name: str, others: Sequence[str]) -> None:
-        """Make other names refer to the entity of a name; see `Facts.merge`."""
+        """Make other names refer to the entity with a name; see `Facts.merge`."""
         aliases = self.read()
         target = aliases.resolved(name)
         for other in others:
@@ -133,7 +133,7 @@ class EntityNames:
         self._set.delete([folded(name)])
 
     def read(self, as_of: AsOf | None = None) -> Aliases:
-        """Return the names now, or at a moment of the past."""
+        """Return the other names of entities, as they are now or at a moment of the past."""
         found = self._set.list(as_of=as_of)
         targets = {str(item.id): item.text or "" for item in found}
         shown = {str(item.id): str(item.metadata.get("name", item.id)) for item in found}
@@ -145,15 +145,15 @@ class Aliases:
     """The other names of entities.
 
     Attributes:
-        targets: The name that another name refers to, by the other name in lower case.
-        shown: The other name as given, by its lower case.
+        targets: For each other name, in lower case: the name to which it refers.
+        shown: For each other name, in lower case: the name as it was given.
     """
 
     targets: dict[str, str]
     shown: dict[str, str]
 
     def resolved(self, name: str) -> str:
-        """Return the name of the page of an entity."""
+        """Return the name of the page to which *name* refers; *name* itself if it has a page."""
         seen: set[str] = set()
         while (key := folded(name)) in self.targets and key not in seen:
             seen.add(key)
@@ -161,7 +161,7 @@ class Aliases:
         return name
 
     def group(self, name: str) -> dict[str, str]:
-        """Return all other names of the same entity, by their lower case."""
+        """Return all other names of the entity with *name*, by the names in lower case."""
         target = folded(self.resolved(name))
         return {key: shown for key, shown in self.shown.items() if self._is_of(key, target)}
 
@@ -173,8 +173,8 @@ class FactTime(NamedTuple):
     """The time at which facts must be valid.
 
     Attributes:
-        time: None includes facts of all times.
-        is_asked: True if the caller gave the time; otherwise it is the current time of the read.
+        time: The time; None if the facts of all times count as valid.
+        is_asked: True if the caller gave the time; otherwise *time* is the moment that is read.
     """
 
     time: datetime | None
@@ -189,7 +189,7 @@ class KnownFacts(NamedTuple):
     when: FactTime
 
     def _names(self, fact: Fact) -> dict[str, str]:
-        """Return the entities that a fact names, by their names in lower case."""
+        """Return the page names of the entities that a fact names, by the names in lower case."""
         names = map(self.aliases.resolved, (fact.subject, *fact.entities))
         return {folded(name): name for name in names}
 
@@ -229,7 +229,7 @@ class KnownFacts(NamedTuple):
         )
 
     def entities(self) -> dict[str, int]:
-        """Return the names of all entities in valid facts, with the number of facts; most first."""
+        """Return the number of valid facts that name each entity, by entity, most facts first."""
         shown: dict[str, str] = {}
         counts: dict[str, int] = {}
         for fact in self.facts:
@@ -243,7 +243,9 @@ class KnownFacts(NamedTuple):
         return {shown[key]: counts[key] for key in most}
 
     def neighbours(self, name: str, *, steps: int) -> dict[str, tuple[int, Fact]]:
-        """Return the entities near one: the number of steps, and the fact that connects each.
+        """Return the entities near the entity *name*, by their names.
+
+        Each has its number of steps from *name*, and the fact that connects it.
 
         Raises:
             NotFound: No valid fact names the entity.
@@ -273,7 +275,7 @@ class KnownFacts(NamedTuple):
         """Return the profile of an entity, within a budget of tokens.
 
         Args:
-            name: The entity; None means the entity with the most facts.
+            name: A name of the entity. If None, the entity with the most facts is taken.
 
         Raises:
             NotFound: No valid fact is about the entity.
@@ -305,10 +307,10 @@ class KnownFacts(NamedTuple):
         return EntityProfile(name=whose, facts=tuple(chosen), tokens=taken, left_out=left_out)
 
     def timeline(self, name: str | None) -> list[Fact]:
-        """Return events and plans by date, undated ones last; see `Facts.timeline`.
+        """Return events and plans by date, those without a date last; see `Facts.timeline`.
 
         Args:
-            name: Only facts that name this entity; None means all.
+            name: If given, return only facts that name this entity.
         """
         canonical = None if name is None else self.aliases.resolved(checked_name(name, "a name"))
         keys = None if canonical is None else {folded(canonical), *self.aliases.group(canonical)}
@@ -331,7 +333,7 @@ class KnownFacts(NamedTuple):
 def known_facts(
     writer: Writer, scope: Scope, *, as_of: AsOf | None, valid_at: ValidAt | None
 ) -> KnownFacts:
-    """Return the facts of a key as *writer* reads them, now or at a moment of the past."""
+    """Return the facts and names of a key, as they are now or at a moment of the past."""
     time = moment(writer.now() if as_of is None else writer.moment_of(as_of).time)
     found = MemorySet(writer, SetRef(scope, FACTS), {}).list(as_of=as_of)
     names = EntityNames(MemorySet(writer, SetRef(scope, ENTITIES), {}))
@@ -351,7 +353,7 @@ def asked_time(valid_at: ValidAt | None, now: datetime) -> FactTime:
 
 
 def _begin(fact: Fact) -> str:
-    """Return the start of an event as a sort key."""
+    """Return a sort key for events: by their start, or their end; events without a date last."""
     date = fact.when[0] or fact.when[1]
     return "~" if date is None else time_of(date, _zone(fact)).isoformat()
 
@@ -370,7 +372,12 @@ def _zone(fact: Fact) -> tzinfo:
 
 
 def holds(fact: Fact, when: FactTime) -> bool:
-    """Return whether a fact is live, not ended and not replaced; at an asked time, also begun."""
+    """Return whether a fact is live and valid.
+
+    A valid fact has not ended and is not replaced. At a time that the caller gave, the fact must
+    have begun, too, and a replaced fact counts until it ends. If the time is None, each live fact
+    counts as valid.
+    """
     if fact.retired is not None or when.time is None:
         return fact.retired is None
     ended = fact.valid_to is not None and fact.valid_to <= when.time

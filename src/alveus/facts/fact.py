@@ -20,7 +20,7 @@ Kind: TypeAlias = Literal["profile", "preference", "event", "plan", "relation", 
 KINDS: tuple[str, ...] = get_args(Kind)
 
 TIMELESS = ("event", "plan")
-"""Kinds with dates of an event: the statement itself is always valid."""
+"""Kinds of facts with the dates of an event. The statement of the fact is always valid."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class Quotation:
 
     Attributes:
         source: The id of the message.
-        start, end: Their position in its text, in characters.
+        start, end: The position of the words in the text of the message, in characters.
         text: The words.
     """
 
@@ -51,20 +51,21 @@ class Fact:
         text: A sentence that can be understood alone.
         subject: The person or thing that the fact is about.
         kind: "profile", "preference", "event", "plan", "relation" or "instruction".
-        entities: People, places and things that it names.
-        confidence: 0..1, from the model.
-        quotations: The words from which it was learned.
-        conversation: The conversation of its sources.
-        sources: Ids of the messages from which it was learned.
-        when: Start and end of an event or a plan, as far as known.
-        zone: The time zone of its dates, from the messages, such as "UTC-05:00".
-        valid_from, valid_to: For other kinds: when the fact is valid; None means open.
-        confirmed: How many later messages repeated it.
+        entities: People, places and things that the fact names.
+        confidence: The confidence of the model, 0..1.
+        quotations: The words from which the fact was learned.
+        conversation: The name of the conversation with these words.
+        sources: Ids of the messages from which the fact was learned.
+        when: Start and end of an event or a plan, as far as known; both None for other kinds.
+        zone: The time zone of the dates, from the messages, such as "UTC-05:00".
+        valid_from, valid_to: Start and end of the validity of a fact of another kind; None if there
+            is no start or end.
+        confirmed: Number of later messages that repeated the fact.
         replaces, replaced_by, contradicts: Ids of other facts.
-        learning: The id of the learning that added it.
-        model, prompt: The model that found it, and the version of the prompt.
-        version: The version of its item.
-        retired: When it was deleted, taken back or undone; None means live.
+        learning: The id of the learning that added the fact.
+        model, prompt: The model that found the fact, and the version of the prompt.
+        version: The version of the item.
+        retired: The time at which the fact was deleted, taken back or undone; None if it is live.
     """
 
     id: str
@@ -92,7 +93,7 @@ class Fact:
 
     @classmethod
     def of(cls, item: Item) -> Fact | None:
-        """Return the fact of an item; None if the item was not learned."""
+        """Return the fact that an item stores, or None if the item was not learned."""
         kept = item.metadata
         if not isinstance(kept.get("learning"), str):
             return None
@@ -118,15 +119,15 @@ class Fact:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learning:
-    """One learning: the messages that it read and the facts that it changed, in one commit.
+    """One learning: one commit that changed facts after messages were read.
 
     Attributes:
         id: The id that `Facts.undo` takes.
         messages: Number of messages that were read.
         added: Ids of the added facts.
-        changed: Ids of known facts that it confirmed, superseded or marked as contradicted.
+        changed: Ids of known facts that were confirmed, superseded or marked as contradicted.
         taken_back: Ids of the retired facts.
-        undone: Whether it was undone.
+        undone: Whether the learning was undone.
     """
 
     id: str
@@ -146,7 +147,7 @@ class LearnReport:
 
     Attributes:
         added: The new facts, in the order of the messages.
-        confirmed: Ids of known facts that were repeated, and have one more source.
+        confirmed: Ids of known facts that were repeated, and so got more sources.
         superseded: Ids of known facts that are no longer valid.
         contradicted: Ids of known facts that a new fact contradicts; both are kept.
         taken_back: Ids of known facts that were retired because a message took them back.
@@ -154,11 +155,11 @@ class LearnReport:
         model_calls: Number of model calls in this call.
         messages: Number of messages that were read.
         set_aside: Number of messages that this call set aside, because the model gives no usable
-            answer about them; `LearnOptions(skipped="retry")` reads them.
-        waiting: Number of unread messages because the limit `LearnOptions.calls_per_hour` was
+            answer about them. `LearnOptions(skipped="retry")` reads them again.
+        waiting: Number of messages left unread because the limit `LearnOptions.calls_per_hour` was
             reached.
         learnings: Ids of the learnings, one for each commit; `Facts.undo` takes them.
-        commits: Their commit numbers.
+        commits: The numbers of these commits.
     """
 
     added: tuple[Fact, ...] = ()
@@ -189,11 +190,11 @@ class FactOrigin:
     """The origin of a fact; the result of `Facts.why`.
 
     Attributes:
-        messages: The current messages from which it was learned, with their ids; deleted ones are
-            left out.
-        learning: The learning that added it.
-        replaced: The facts that it replaced.
-        contradicts: The facts that contradict it.
+        messages: The messages from which the fact was learned, as they are now, with their ids.
+            Deleted messages are left out.
+        learning: The learning that added the fact.
+        replaced: The facts that this fact replaced.
+        contradicts: The facts that contradict this fact.
     """
 
     fact: Fact
@@ -210,12 +211,12 @@ class FactOrigin:
 
 @dataclass(frozen=True, slots=True)
 class LearningCost:
-    """The present cost of `KeyMemory.learn`; the result of `Facts.cost`.
+    """The cost that `KeyMemory.learn` would have now; the result of `Facts.cost`.
 
     Attributes:
         messages: Number of messages to read.
-        calls: Most model calls.
-        tokens: Approximate tokens of the requests for facts.
+        calls: Most model calls that may be needed.
+        tokens: Approximate number of tokens in the requests for facts.
     """
 
     messages: int

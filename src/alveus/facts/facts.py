@@ -81,12 +81,13 @@ class Facts:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> builtins.list[Fact]:
-        """Return facts, by the time of their messages.
+        """Return facts, in order of the times of their messages.
 
         Args:
-            subject: Only facts about this subject; case does not matter.
-            where: Only facts whose metadata match; see `MemorySet.list`.
-            valid_at: Only facts that are valid then; by default all facts, ended ones too.
+            subject: Return only facts about this subject. Case does not matter.
+            where: Return only facts whose metadata match this filter; see `MemorySet.list`.
+            valid_at: Return only facts that are valid at this time. By default return all facts,
+                even ended facts.
         """
         Filter.parse(where)  # alone first, so that an error has the right position
         parts: builtins.list[Where] = [] if where is None else [where]
@@ -107,7 +108,7 @@ class Facts:
             last = items[-1].id
 
     def get(self, id: str) -> Fact | None:
-        """Return a fact by its id; None if it does not exist."""
+        """Return the fact with an id, or None if it does not exist."""
         item = self._set.get(checked_name(id, "a fact's id"))
         return None if item is None else Fact.of(item)
 
@@ -116,12 +117,12 @@ class Facts:
         return facts_of(self._set.history(id))
 
     def learnings(self, limit: int = 100) -> builtins.list[Learning]:
-        """Return the learnings of the key, the last one first."""
+        """Return the learnings of the key, the last first, at most *limit*."""
         most = min(counted(limit, "limit", least=0), sys.maxsize)
         return [*islice(self._records.learnings(), most)]
 
     def why(self, fact: str | Fact) -> FactOrigin:
-        """Return the origin of a fact: messages, model, prompt, and the replaced facts.
+        """Return the origin of a fact: its messages, its learning, and the facts it replaced.
 
         Raises:
             NotFound: The fact does not exist.
@@ -143,7 +144,10 @@ class Facts:
         model: ChatModel | None,
         options: LearnOptions | None = None,
     ) -> LearningCost:
-        """Return the present cost of learning from a conversation; no model call, no change."""
+        """Return what `KeyMemory.learn` would cost now for a conversation.
+
+        The call makes no model call and changes nothing.
+        """
         engine, scope = self._writer.alone("cost"), self._ref.scope
         return cost_of_learning(engine, scope, conversation, model=model, options=options)
 
@@ -155,7 +159,7 @@ class Facts:
         return versions[-1]
 
     def _versions(self, ids: Sequence[str]) -> builtins.list[Fact]:
-        """Return the last version of each fact; forgotten facts are left out."""
+        """Return the last version of each of the facts. Forgotten facts are left out."""
         return [versions[-1] for name in ids if (versions := self.history(name))]
 
     def _messages(self, fact: Fact, ids: Sequence[str]) -> Mapping[str, Mapping[str, Any]]:
@@ -163,9 +167,9 @@ class Facts:
         return {stored.record.id: as_message(stored) for stored in found}
 
     def check(self) -> builtins.list[FactProblem]:
-        """Return the problems with the sources of facts: none, unless messages changed.
+        """Return the facts whose sources are missing or changed; an empty list if all are valid.
 
-        Every quotation is compared with the text at its position in its message.
+        Each quotation is compared with the text at its position in the message.
         """
         problems: builtins.list[FactProblem] = []
         for fact in self.list():
@@ -190,11 +194,11 @@ class Facts:
         The page is computed from the current facts on each call.
 
         Args:
-            name: Any name of the entity; case does not matter.
+            name: Any name of the entity. Case does not matter.
             as_of: Use the facts and names of a moment of the past.
-            valid_at: When facts must be valid: by default now (or at *as_of*). Facts that ended
-                before are history, and facts that begin later are left out. "any" treats all facts
-                as valid.
+            valid_at: The time at which facts must be valid: by default now, or *as_of* if it is
+                given. Facts that ended before are history, and facts that begin later are left out.
+                "any" treats all facts as valid.
 
         Raises:
             NotFound: No fact names the entity.
@@ -205,7 +209,7 @@ class Facts:
     def entities(
         self, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> dict[str, int]:
-        """Return the names of all people, places and things, with the number of their facts."""
+        """Return the number of facts that name each person, place or thing, most facts first."""
         return self._known(as_of, valid_at).entities()
 
     def neighbours(
@@ -216,12 +220,12 @@ class Facts:
         as_of: AsOf | None = None,
         valid_at: ValidAt | None = None,
     ) -> dict[str, tuple[int, Fact]]:
-        """Return the entities that facts connect with one, the nearest first.
+        """Return the entities that facts connect with the entity *name*, the nearest first.
 
-        Each has its number of steps, and the fact that connects it.
+        Each has its number of steps from *name*, and the fact that connects it.
 
         Args:
-            steps: Most steps. 1 means entities that share a fact with it.
+            steps: Most steps. One step leads to the entities that share a fact with *name*.
             as_of, valid_at: See `about`.
 
         Raises:
@@ -232,12 +236,13 @@ class Facts:
     def timeline(
         self, name: str | None = None, *, as_of: AsOf | None = None, valid_at: ValidAt | None = None
     ) -> builtins.list[Fact]:
-        """Return events and plans by date; undated ones are last.
+        """Return events and plans by date. Events and plans without a date are last.
 
         Args:
-            name: Only facts that name this entity.
+            name: If given, return only facts that name this entity.
             as_of: See `about`.
-            valid_at: Only events and plans of this time; by default and with "any" all.
+            valid_at: Return only events and plans that happen at this time. By default, and with
+                "any", return all.
         """
         return self._known(as_of, valid_at).timeline(name)
 
@@ -255,7 +260,7 @@ class Facts:
         kind, facts that were repeated more often come first, then later facts.
 
         Args:
-            name: The entity; None means the entity with the most facts.
+            name: A name of the entity. By default, the entity with the most facts is taken.
             budget: Most tokens of the profile.
             as_of, valid_at: See `about`.
 
@@ -268,15 +273,16 @@ class Facts:
         return known_facts(self._writer, self._ref.scope, as_of=as_of, valid_at=valid_at)
 
     def merge(self, name: str, *others: str) -> EntityPage:
-        """Make other names refer to the same entity; return its page. `split` reverts this.
+        """Make other names refer to the entity *name*; return the page of the entity.
 
-        The facts do not change.
+        The facts do not change. `split` reverts a merge.
 
         Args:
             name: The name of the page.
 
         Raises:
-            InvalidInput: No other name is given, or the entity has one of them already.
+            InvalidInput: No other name is given, or one of *others* is already the name of the
+                page.
             NotFound: No fact has any of the names.
         """
         if not others:
@@ -295,15 +301,15 @@ class Facts:
     # --- undoing ------------------------------------------------------------------------------
 
     def undo(self, *learnings: str | LearnReport, idempotency_key: str | None = None) -> int:
-        """Undo learnings, in one commit; return the number of facts that this removes.
+        """Undo learnings, in one commit; return the number of facts that the undo removes.
 
         Superseded facts are valid again, facts that were taken back are live again, and known facts
-        lose the additions of these learnings. The messages are not read again.
+        lose what these learnings added to them. The messages are not read again.
 
         Args:
-            learnings: Their ids, or results of `learn`.
-            idempotency_key: A second call with it changes nothing and returns the result of the
-                first.
+            learnings: Ids of learnings, or results of `learn`.
+            idempotency_key: A second call with the same key changes nothing and returns the result
+                of the first call.
 
         Raises:
             LearningChanged: Later learnings or other calls changed the same facts; the message
@@ -353,7 +359,7 @@ class Facts:
     def _check_unchanged(
         self, undone: Sequence[LearningChanges], live: Mapping[str, StoredItem]
     ) -> None:
-        """Refuse an undo of facts that changed later."""
+        """Raise `LearningChanged` if facts of the learnings to undo changed later."""
         names = [one.id for one in undone]
         facts = {name for one in undone for name in one.facts}
         later = [one for one in self._records.since(names) if facts & one.facts]
@@ -369,9 +375,10 @@ class Facts:
             raise LearningChanged(names, by=[], facts=moved)
 
     def _is_as(self, stored: StoredItem | None, version: int) -> bool:
-        """Return whether a fact is unchanged since a version of it, or deleted.
+        """Return whether a fact has the same contents as its version *version*, or was deleted.
 
-        The undo of a later learning makes another version with the same contents.
+        The number of the version may differ: the undo of a later learning makes a new version with
+        the earlier contents.
         """
         if stored is None or stored.version == version:
             return True
@@ -380,7 +387,7 @@ class Facts:
 
 
 def names_of_learnings(learnings: Sequence[str | LearnReport]) -> list[str]:
-    """Return distinct ids of learnings.
+    """Return the ids of the learnings that a caller named, each once.
 
     Raises:
         InvalidInput: No learning is given.
@@ -401,7 +408,11 @@ def facts_of_key(engine: Engine, scope: Scope) -> Facts:
 
 
 def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
-    """Return the row of each known fact before all of these learnings, which are oldest first."""
+    """Return the row that each known fact had before all these learnings, by the fact's id.
+
+    Args:
+        undone: The changes that the learnings made, the oldest learning first.
+    """
     rows: dict[str, int] = {}
     for one in reversed(undone):
         rows.update({name: before for name, (before, _) in one.changed.items()})
@@ -410,7 +421,7 @@ def _rows_before(undone: Sequence[LearningChanges]) -> dict[str, int]:
 
 
 def no_attribute_of_facts(facts: object, name: str) -> AttributeError:
-    """Return the error of an unknown attribute; *facts* may be only partly initialized."""
+    """Return the error for an unknown attribute. *facts* may be only partly initialized."""
     hint = "; a key learns: key.learn(…)" if name == "learn" else ""
     said = f"{type(facts).__name__!r} object has no attribute {name!r}{hint}"
     return AttributeError(said, name=name, obj=facts)

@@ -67,19 +67,22 @@ LEARNED = "learned"
 """The conversation that keeps texts and messages passed to `learn`."""
 
 NEAREST = 5
-"""Known facts to compare each candidate with."""
+"""Number of known facts with which each candidate is compared."""
 
 NEAREST_BY_RULES = 100
-"""The same for a candidate that may replace facts by rules: the words of these may differ."""
+"""Number of known facts with which a candidate is compared that may replace a fact by the rules.
+
+The number is larger because the replaced fact may have other words.
+"""
 
 GIVES_UP = 100
-"""Conflicts in a row after which an error is raised."""
+"""Number of conflicts in a row after which the error is raised."""
 
 READ_ROLES = ("user", "assistant")
 """Roles whose messages are read; instructions and tool answers are not."""
 
 MOVED = (StaleItem, DuplicateItem, NotFound)
-"""Errors of a commit after others committed first or forgot a message; the step starts again."""
+"""Errors of a commit if others committed first or forgot a message. The step then starts again."""
 
 Source: TypeAlias = ConversationMemory | str | Said | Iterable[str | Said]
 """Sources of learning: a conversation, or one or several texts and messages."""
@@ -91,15 +94,16 @@ class LearnOptions:
 
     Attributes:
         batch_messages: Most messages in one model call.
-        batch_tokens: Most tokens of these messages together; one longer message is sent alone.
-        tries: In how many calls of `learn` in a row the model may fail to give a usable answer
-            about a batch, before the batch is set aside and the next one is read.
+        batch_tokens: Most tokens of these messages together. A longer message is sent alone.
+        tries: Number of calls of `learn` in a row in which the model fails to give a usable answer
+            about a batch, after which the batch is set aside and the next batch is read.
         skipped: "leave" skips messages that were set aside; "retry" reads them again.
-        at_least: Fewest waiting messages; with fewer, none is read.
-        idle: Time without new messages before any message is read.
+        at_least: Least number of waiting messages. If fewer wait, no message is read.
+        idle: Time that must have passed since the last message was added. Before, no message is
+            read.
         calls_per_hour: Most model calls in one hour of the clock, counted over all processes that
-            learn in the space with this option. A call is counted before it is made. None means no
-            limit.
+            learn in the space with this option. A call is counted before it is made. By default
+            there is no limit.
         asking: The options of the model calls.
     """
 
@@ -159,31 +163,34 @@ def cost_of_learning(
 
 
 def check_model(model: object) -> None:
-    """Raise for an object that is not a model."""
+    """Raise `InvalidInput` unless *model* is a `ChatModel` or None."""
     if model is not None:
         what = "model must be a ChatModel, such as OpenAIChat('gpt-4o'), or None"
         checked_kind(model, ChatModel, what)
 
 
 def checked_options(options: LearnOptions | None) -> LearnOptions:
-    """Return *options*, or the defaults."""
+    """Return *options*, or the default options if *options* is None."""
     options = LearnOptions() if options is None else options
     return checked_kind(options, LearnOptions, "options must be a LearnOptions")
 
 
 def learned_by(writer: CommitWriter, scope: Scope) -> ConversationMemory:
-    """Return the conversation of a key that keeps texts and messages passed to `learn`."""
+    """Return the conversation of a key that keeps the texts and messages passed to `learn`."""
     return ConversationMemory(writer, SetRef(scope, LEARNED))
 
 
 def conversation_of(learned: ConversationMemory, source: Source) -> SetRef:
     """Return the conversation to learn from; texts and messages are first added to *learned*.
 
-    A message without an id gets one that is derived from its contents, so that a repetition adds
+    A message without an id gets an id that is derived from its contents, so that a repetition adds
     nothing.
 
     Args:
-        learned: The conversation for added messages, of the key that learns.
+        learned: The conversation for added messages. It belongs to the key that learns.
+
+    Raises:
+        InvalidInput: *source* is a conversation of another key, or is not a source of learning.
     """
     if isinstance(source, ConversationMemory):
         key = learned.ref.scope.key
@@ -226,7 +233,7 @@ def _identified(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 class _Asked(NamedTuple):
-    """Messages, the model's answer about them, and the name of its record."""
+    """Messages, the facts in the model's answer about them, and the name of the answer's record."""
 
     messages: Sequence[StoredItem]
     found: CandidateFacts
@@ -277,7 +284,11 @@ class _Learner:
         return LearningCost(messages, calls, size)
 
     def _parts(self, position: ReadPosition) -> list[RowRange]:
-        """Return the ranges that this call must read, without skipped and just failed ones."""
+        """Return the ranges of messages that this call must read.
+
+        Ranges that failed in this call are left out. So are ranges that were set aside before,
+        unless the options say to retry them.
+        """
         ranges = position.ranges()
         if self._options.skipped == "leave":
             tries = self._options.tries
@@ -315,7 +326,7 @@ class _Learner:
         raise AssertionError("the last failure is raised")
 
     def _is_due(self) -> bool:
-        """Return whether enough messages wait, and the last one is old enough."""
+        """Return whether enough messages wait, and the last of them is old enough."""
         least, idle = self._options.at_least, self._options.idle
         if least == 1 and not idle:
             return True
@@ -346,7 +357,11 @@ class _Learner:
         return self._learnt[-1][0].messages
 
     def _give_up(self, part: RowRange, messages: Sequence[StoredItem], error: ModelFailed) -> int:
-        """Count another failure of messages; raise the error unless they are set aside now."""
+        """Count another failure of the model at *messages*.
+
+        If they are set aside now, return their number. Return 0 if another process read or counted
+        them first. Otherwise raise *error*.
+        """
         recorded = self._recorded(self._answer_name(part), part)
         read = messages if recorded is None else recorded.messages
         conversation, tries = self._conversation.name, self._options.tries
@@ -406,7 +421,7 @@ class _Learner:
         return batch
 
     def _after(self, part: RowRange) -> list[tuple[int, str]]:
-        """Return the messages that were added in a range: first row and id, by row.
+        """Return the first row and the id of each message that was added in a range, by row.
 
         A changed message has a later row but keeps its first row. So a change makes no message
         appear twice, and no waiting message is skipped.
@@ -473,10 +488,10 @@ class _Learner:
         return [self._conversation.name, part.after, self._name, self._prompt]
 
     def _asked(self, part: RowRange, messages: Sequence[StoredItem]) -> _Asked:
-        """Return the model's answer about the next messages.
+        """Return the answer of the model, or of the rules, about the next messages.
 
-        An answer that a killed or slower process recorded is reused for the messages of its
-        request.
+        An answer that another process recorded, and did not use yet, is used here: the process may
+        be slower or was killed. The result then has the messages about which that process asked.
         """
         name = self._answer_name(part)
         if self._model is None:
@@ -504,7 +519,7 @@ class _Learner:
         return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
 
     def _recorded(self, name: list[Value], part: RowRange) -> _Asked | None:
-        """Return a recorded answer and its messages; None if the answer cannot be used."""
+        """Return a recorded answer and its messages, or None if there is no usable answer."""
         recorded = self._records.answer(name)
         same = None if recorded is None else self._unchanged(recorded["of"])
         if recorded is None or not same or same[-1].first > part.until:
@@ -512,13 +527,13 @@ class _Learner:
         return _Asked(same, CandidateFacts.from_json(recorded["answer"]), name)
 
     def _unchanged(self, of: Sequence[Sequence[Any]]) -> list[StoredItem] | None:
-        """Return messages by id and row; None if one of them changed."""
+        """Return the messages with these ids and rows, or None if one of them changed."""
         found = self._writer.get(self._conversation, [one for one, _ in of], at=None)
         same = [stored for stored in found if stored is not None]
         return same if [one.row for one in same] == [row for _, row in of] else None
 
     def _near(self, candidates: Sequence[CandidateFact]) -> list[list[KnownText]]:
-        """Return the facts to compare each candidate with: known ones, and earlier candidates."""
+        """Return known facts and earlier candidates with which to compare each candidate."""
         found: list[list[KnownText]] = []
         by_subject: dict[str, list[tuple[KnownText, set[int]]]] = {}
         for number, candidate in enumerate(candidates, start=1):
@@ -532,7 +547,7 @@ class _Learner:
         return found
 
     def _most(self, candidate: CandidateFact) -> int:
-        """Return how many facts to compare a candidate with."""
+        """Return with how many facts to compare a candidate."""
         return NEAREST_BY_RULES if self._model is None and may_replace(candidate) else NEAREST
 
     def _known(self, candidate: CandidateFact) -> list[KnownText]:
@@ -547,7 +562,11 @@ class _Learner:
         ]
 
     def _decided(self, asked: _Asked, near: Sequence[Sequence[KnownText]]) -> list[CheckedDecision]:
-        """Return the decision about each candidate; the model decides where a decision is open."""
+        """Return the decision about each candidate.
+
+        A candidate that repeats a fact word for word is the same fact. The model, or the rules,
+        decide about other candidates that have a fact near them; the rest are new.
+        """
         candidates = asked.found.facts
         plain = [_said_before(*pair) for pair in zip(candidates, near, strict=True)]
         open_ = [some if same is None else () for some, same in zip(near, plain, strict=True)]
@@ -562,7 +581,7 @@ class _Learner:
     def _asked_decisions(
         self, model: ChatModel, asked: _Asked, near: Sequence[Sequence[KnownText]]
     ) -> list[CheckedDecision]:
-        """Return the decisions of the model, or its recorded ones."""
+        """Return the model's decisions, from its recorded answer if there is one."""
         request = decisions_request(asked.found.facts, near)
         digest = self._engine.request([message["content"] for message in request]).hex()
         name: list[Value] = [*asked.name, digest]
@@ -587,7 +606,7 @@ class _Learner:
 
 
 def _joined(groups: Iterable[Iterable[str]]) -> tuple[str, ...]:
-    """Return distinct ids of several commits."""
+    """Return the ids in all *groups*, each once."""
     return tuple(dict.fromkeys(chain.from_iterable(groups)))
 
 
@@ -602,7 +621,7 @@ def is_read(message: StoredItem) -> bool:
 
 
 def _said_before(candidate: CandidateFact, near: Sequence[KnownText]) -> CheckedDecision | None:
-    """Return the decision about a candidate that repeats another fact word for word."""
+    """Return the decision "same" if a candidate repeats another fact word for word, or None."""
     text = folded(candidate.text)
     found = next((one.id for one in near if folded(one.text) == text), None)
     return None if found is None else CheckedDecision("same", found)
@@ -612,7 +631,8 @@ class _CountedModel(ChatModel):
     """A model that counts its calls.
 
     Args:
-        budget: Counts a call; returns False if none is left.
+        budget: Counts a call before it is made; returns False if no call is left. None means no
+            limit.
     """
 
     def __init__(self, model: ChatModel, budget: Callable[[], bool] | None) -> None:

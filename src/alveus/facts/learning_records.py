@@ -37,27 +37,27 @@ RECORDS = f"{HIDDEN}learning"
 ANSWERS = f"{HIDDEN}learning/answers"
 """The hidden set of a key with answers of models that are not yet committed as facts.
 
-The facts contain the contents of an answer; after their commit the answer is deleted.
+The answer is deleted when its facts are committed: the facts have its contents.
 """
 
 POSITION = "position/"
-"""Prefix of the ids of positions; the name of a conversation follows."""
+"""Prefix of the ids of read positions. The name of a conversation follows the prefix."""
 
 LEARNING = "learning/"
 """Prefix of the ids of learnings."""
 
 
 OPEN_END = (1 << 62) - 1
-"""A row above the row of every message."""
+"""A number above the row of every message: the last row of a range without an end."""
 
 
 class RowRange(NamedTuple):
     """A range of unread messages, by their first rows.
 
     Attributes:
-        after: The row before the range.
+        after: The last row before the range.
         until: The last row of the range.
-        failures: Calls in a row without a usable answer about these messages.
+        failures: Number of calls in a row without a usable answer about these messages.
     """
 
     after: int
@@ -73,10 +73,10 @@ class ReadPosition(NamedTuple):
     """The read position of a conversation.
 
     Attributes:
-        row: The first row of the last message that was read; 0 means none.
-        version: The version of the record; 0 means that it does not exist yet.
-        failures: Calls in a row that failed at the next messages.
-        skipped: Ranges before the position that were set aside, in order.
+        row: The first row of the last message that was read; 0 if no message was read.
+        version: The version of the position's record; 0 if there is no record yet.
+        failures: Number of calls in a row that failed at the messages after the position.
+        skipped: Ranges of messages before the position that were set aside, in order.
     """
 
     row: int = 0
@@ -85,17 +85,27 @@ class ReadPosition(NamedTuple):
     skipped: tuple[RowRange, ...] = ()
 
     def ranges(self) -> tuple[RowRange, ...]:
-        """Return the unread ranges: skipped ones first, then the rest."""
+        """Return the unread ranges: first the ranges that were set aside, then the rest."""
         return (*self.skipped, RowRange(self.row, OPEN_END, self.failures))
 
     def failures_of(self, row: int) -> int | None:
-        """Return the number of failed calls of an unread message; None if it was read."""
+        """Return the number of calls that failed at a message, or None if the message was read.
+
+        Args:
+            row: The first row of the message.
+        """
         found = next((one for one in self.ranges() if one.after < row <= one.until), None)
         return None if found is None else found.failures
 
     @classmethod
     def of(cls, waiting: Sequence[tuple[int, int | None]], version: int) -> ReadPosition:
-        """Return a position from the messages by row: read (None), or number of failed calls."""
+        """Return the position that has read and set aside the given messages.
+
+        Args:
+            waiting: The first row of each message, in order, and the number of calls that failed at
+                the message; None instead of the number if the message was read.
+            version: The version of the position's record.
+        """
         row = max((row for row, failures in waiting if failures is None or failures), default=0)
         skipped: list[RowRange] = []
         before = 0
@@ -110,14 +120,14 @@ class ReadPosition(NamedTuple):
         return cls(row, version, 0, tuple(skipped))
 
     def moved(self, part: RowRange, last: int) -> ReadPosition:
-        """Return the position after the messages of a range up to a row were read."""
+        """Return the new position after the messages in *part* up to row *last* were read."""
         if part.until == OPEN_END:
             return self._replace(row=last, failures=0)
         rest = [part._replace(after=last)] if last < part.until else []
         return self._replace(skipped=self._with(part, rest))
 
     def failed(self, part: RowRange, last: int, *, tries: int) -> ReadPosition:
-        """Return the position after a failure of the messages of a range up to a row.
+        """Return the new position after a call failed at the messages in *part* up to row *last*.
 
         After *tries* failures the messages are set aside, and the messages after them are next.
         """
@@ -139,13 +149,14 @@ class ReadPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LearningChanges:
-    """The changes of a learning: enough to undo it.
+    """The changes that a learning made, with all that is needed to undo the learning.
 
     Attributes:
         id: The id of the learning.
         added: Ids of added facts.
-        changed: For each changed fact: the row of its version before, and the new version.
-        taken_back: For each retired fact: the row of its last version.
+        changed: For the id of each changed fact: the row of the version before the change, and the
+            number of the new version.
+        taken_back: For the id of each retired fact: the row of its last version.
     """
 
     id: str
@@ -155,7 +166,7 @@ class LearningChanges:
 
     @property
     def facts(self) -> set[str]:
-        """Ids of all facts that it added, changed or retired."""
+        """Ids of all facts that the learning added, changed or retired."""
         return {*self.added, *self.changed, *self.taken_back}
 
 
@@ -168,7 +179,7 @@ class LearningRecords:
         self._answers = SetEditor(writer, SetRef(scope, ANSWERS), purges=True)
 
     def checks(self) -> list[AdmissionCheck]:
-        """Return the admission checks for these records: no rule of the key judges them."""
+        """Return the admission checks for a commit of records, which no rule of the key judges."""
         sets = (self._records, self._answers)
         return [check for one in sets for check in one.writer.rules_check(one.ref)]
 
@@ -208,9 +219,13 @@ class LearningRecords:
         self._records.change("read position", [conversation], [change])
 
     def mark(self, conversation: SetRef, learnt: Container[str], failed: Mapping[str, int]) -> None:
-        """Record which messages were read elsewhere, and which of them were set aside there.
+        """Record the messages of a conversation that were read or set aside in another store.
 
         Other messages stay unread. A repetition changes nothing.
+
+        Args:
+            learnt: Ids of messages that were read there.
+            failed: Number of calls that failed there at a message, by the id of the message.
         """
         talk = SetEditor(self._records.writer, conversation)
 
@@ -233,7 +248,10 @@ class LearningRecords:
     # --- answers --------------------------------------------------------------------------------
 
     def answer(self, name: Sequence[Value]) -> Mapping[str, Any] | None:
-        """Return the unused recorded answer of a name, or None."""
+        """Return the recorded answer to the request with a name, or None if there is none.
+
+        A used answer is deleted, so it is not found here.
+        """
         stored = self._answers.one(self._answer_id(name))
         return None if stored is None else _value(stored)
 
@@ -243,8 +261,8 @@ class LearningRecords:
         """Record an answer; return it, or the answer that another process recorded first.
 
         Args:
-            name: The name of the request; its first part is the conversation.
-            links: The sources of the answer: forgetting a source erases the answer.
+            name: The name of the request. Its first part is the conversation.
+            links: The sources of the answer. If a source is forgotten, the answer is erased.
 
         Raises:
             NotFound: A source was forgotten meanwhile; nothing was recorded.
@@ -268,9 +286,10 @@ class LearningRecords:
         return self.answer(name) or value
 
     def used(self, conversation: str) -> list[ItemChange]:
-        """Return the changes that delete all answers about a conversation when its position moves.
+        """Return the changes that delete all answers about a conversation.
 
-        This includes answers of slower processes: their messages are read by then.
+        They are committed with a new position. Answers that slower processes recorded are deleted,
+        too: the messages of these answers are read by then.
         """
         found = [
             one for one in self._answers.items() if _value(one)["conversation"] == conversation
@@ -296,7 +315,8 @@ class LearningRecords:
         """Return the change that records a learning.
 
         Args:
-            about: Its conversation, model and prompt.
+            about: The conversation, the model and the prompt of the learning.
+            messages: Number of messages that were read.
         """
         value: dict[str, Value] = {
             **about,
@@ -309,7 +329,7 @@ class LearningRecords:
         return Add(self._records.ref, self._record(LEARNING + changes.id, value))
 
     def changes_of(self, learnings: Sequence[str]) -> list[LearningChanges]:
-        """Return the changes of learnings, the first one first.
+        """Return the changes that learnings made, the oldest learning first.
 
         Raises:
             NotFound: A learning does not exist, or was undone before.
@@ -324,16 +344,19 @@ class LearningRecords:
         return [_changes(stored) for stored in sorted(found, key=lambda one: one.first)]
 
     def learning(self, learning: str) -> Learning | None:
-        """Return a learning, or None."""
+        """Return the learning with an id, or None if there is none."""
         stored = self._records.one(LEARNING + learning)
         return None if stored is None else _learning(stored)
 
     def learnings(self) -> Iterator[Learning]:
-        """Yield the learnings, the last one first."""
+        """Yield the learnings of the key, the last first."""
         return map(_learning, self._newest())
 
     def since(self, learnings: Sequence[str]) -> Iterator[LearningChanges]:
-        """Yield the learnings after the first of *learnings*, except these and undone ones."""
+        """Yield the changes of learnings after the oldest of *learnings*, the last first.
+
+        *learnings* themselves and undone learnings are left out.
+        """
         left = set(learnings)
         for stored in self._newest():
             if not left:
@@ -366,7 +389,7 @@ class LearningRecords:
 
 
 class CallBudget:
-    """The number of model calls in this hour of the clock, over all learners of a space."""
+    """Counts the model calls of all learners in a space, for each hour of the clock."""
 
     def __init__(self, engine: Engine, space: str) -> None:
         self._engine = engine
@@ -375,7 +398,9 @@ class CallBudget:
         self._records = SetEditor(CommitWriter(engine, scope), ref, purges=True)
 
     def take(self, most: int) -> bool:
-        """Count a call before it is made; return False if *most* calls were made this hour.
+        """Count a call that is about to be made, and return True.
+
+        If *most* calls were counted in this hour already, count nothing and return False.
 
         Raises:
             StaleItem: Others changed the count for the whole wait time of the memory.
@@ -404,7 +429,7 @@ class CallBudget:
 
 
 def read_position(stored: StoredItem | None) -> ReadPosition:
-    """Return the read position of a record; the start without a record."""
+    """Return the read position in a record; without a record, the start of the conversation."""
     if stored is None:
         return ReadPosition()
     value = _value(stored)
@@ -416,7 +441,7 @@ def renumbered(item: Item, row: Callable[[int], int]) -> Item:
     """Return an item of the set `RECORDS` with the row numbers of another store.
 
     Args:
-        row: Returns the other store's row of a row here; 0 stays 0.
+        row: Returns the row in the other store for a row in this store; 0 for 0.
     """
     value = dict(cast("Mapping[str, Any]", item.value))
     if str(item.id).startswith(POSITION):
@@ -430,7 +455,7 @@ def renumbered(item: Item, row: Callable[[int], int]) -> Item:
 
 
 def check_note(item: Item) -> None:
-    """Raise for an invalid item of the set `RECORDS`.
+    """Check an item for the set `RECORDS`.
 
     Raises:
         InvalidInput: The item is not a valid record.
@@ -470,10 +495,10 @@ _FORMS: Mapping[str, Mapping[str, object]] = {
     },
     CALLS: {"hour": 0, "calls": 0},
 }
-"""The fields of each kind of record, by the prefix of its id, as examples.
+"""Examples of the fields in each kind of record, by the prefix of the record's id.
 
-A list stands for any number of such parts, a tuple for a list of so many, and the name "" for any
-name; a number is a count.
+In an example, a list with one part means a list of any number of these parts; a tuple means a list
+with exactly these parts; a dict with the name "" means any names; 0 means any row or count.
 """
 
 

@@ -44,7 +44,7 @@ CURRENT, REPLACED = "current", "replaced"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Learnt:
-    """The result of one commit of learning; see `LearnReport`."""
+    """The result of one learning, which is one commit; see `LearnReport` for the fields."""
 
     changes: LearningChanges
     confirmed: tuple[str, ...]
@@ -59,8 +59,8 @@ class _KnownFact:
     """A known or new fact, with its planned changes.
 
     Attributes:
-        stored: The stored item; None if the fact is new.
-        is_taken_back: True if the fact is retired, or never added.
+        stored: The stored item, or None if the fact is new.
+        is_taken_back: True if the plan retires a known fact, or leaves out a new one.
     """
 
     stored: StoredItem | None
@@ -91,9 +91,9 @@ class FactChanges:
     """The changes of one batch of messages to the facts of a key, planned for the current set.
 
     Args:
-        messages: The messages of the candidates.
+        messages: The messages in which the candidates were found.
         found_by: The name of the model, and the version of its prompt.
-        refused: Numbers of candidates refused before, by reason.
+        refused: The number of candidates that were refused before, by reason.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class FactChanges:
         self._groups: dict[str, list[str]] = {"same": [], "replaces": [], "contradicts": []}
 
     def take(self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]) -> None:
-        """Plan the changes of candidates, in the order of their messages."""
+        """Plan the changes for candidates and the decisions about them, in the given order."""
         ids = {decision.fact for _, decision in decided if decision.fact is not None}
         found = self._writer.get(self._facts, sorted(ids), at=None) if ids else []
         self._known = {s.record.id: _KnownFact(s, item_of(s)) for s in found if s is not None}
@@ -147,7 +147,7 @@ class FactChanges:
     def _relate(
         self, new: _KnownFact, known: _KnownFact | None, decision: str, candidate: CandidateFact
     ) -> None:
-        """Let a new fact replace a known one, or contradict it."""
+        """Let a new fact replace or contradict a known fact, as *decision* says."""
         if known is None:
             return
         if decision == "replaces":
@@ -158,7 +158,7 @@ class FactChanges:
             self._note("contradicts", known)
 
     def learnt(self) -> Learnt:
-        """Return the planned result, for the record and the report."""
+        """Return the result of the plan, for the record of the learning and for the report."""
         edits = [
             (one.stored, one.is_taken_back)
             for one in self._unique()
@@ -181,14 +181,14 @@ class FactChanges:
         return list({str(one.item.id): one for one in self._known.values()}.values())
 
     def _note(self, group: str, known: _KnownFact) -> None:
-        """Record for the report what changed in a known fact."""
+        """Add a known fact to a group of the report; a new fact is ignored."""
         if known.stored is not None:
             self._groups[group].append(str(known.item.id))
 
     # --- known facts ----------------------------------------------------------------------------
 
     def _confirm(self, known: _KnownFact, candidate: CandidateFact) -> _KnownFact:
-        """Add the sources of an equal candidate to a known fact; return the fact."""
+        """Add the sources of a candidate that says the same to a known fact; return this fact."""
         new = self._evidence(candidate, known)
         if not new:
             self.refused["known from the same messages"] += 1
@@ -209,17 +209,18 @@ class FactChanges:
         self._gone.add(name)
 
     def _evidence(self, candidate: CandidateFact, known: _KnownFact) -> list[Quotation]:
-        """Return quotations of messages that are no sources of the known fact yet."""
+        """Return quotations of a candidate from messages that are not yet sources of *known*."""
         if known.notes["conversation"] != self._conversation.name:
             return candidate.quotations(self._messages)
         before = set(known.item.sources)
         return [one for one in candidate.quotations(self._messages) if one.source not in before]
 
     def _supersede(self, known: _KnownFact, new: _KnownFact, since: datetime) -> None:
-        """End a known fact at a time; the new one is valid from then on.
+        """End a known fact at the time *since*, from which the new fact is valid.
 
-        A known fact that began later stays valid: the new fact ends at its beginning, or before. It
-        also stays valid if the new fact had already ended by its dates.
+        In two cases the known fact does not change. If the new fact ended before *since* by its
+        dates, both stay as they are. If the known fact began after *since*, the new fact ends when
+        the known fact begins, or before.
         """
         begins, ends, until = known.item.valid_from, known.item.valid_to, new.item.valid_to
         if until is not None and until <= since:
@@ -236,7 +237,7 @@ class FactChanges:
         new.append("replaces", str(known.item.id))
 
     def _edits(self) -> Iterator[ItemChange]:
-        """Yield the changes of known and new facts."""
+        """Yield the item changes that carry out the plan for known and new facts."""
         for one in self._unique():
             if not one.is_changed or (one.is_taken_back and one.stored is None):
                 continue
@@ -254,7 +255,7 @@ class FactChanges:
     def _made_and_judged(
         self, decided: Sequence[tuple[CandidateFact, CheckedDecision]]
     ) -> dict[int, _KnownFact]:
-        """Return the new facts that the rules of the set accept, by number."""
+        """Return the new facts that the rules of the set accept, by the number of the candidate."""
         new = {
             number: self._made(candidate)
             for number, (candidate, decision) in enumerate(decided, start=1)
@@ -274,7 +275,7 @@ class FactChanges:
         return new
 
     def _made(self, candidate: CandidateFact) -> _KnownFact:
-        """Return the fact of a candidate."""
+        """Return the new fact that a candidate describes."""
         quotations = candidate.quotations(self._messages)
         last = self._said(candidate)
         begins, ends = _times(candidate, last)
@@ -322,7 +323,10 @@ class FactChanges:
         return [Link(self._conversation, item_id) for item_id in ids]
 
     def _keep_out(self, candidate: CandidateFact, new: _KnownFact, verdict: Verdict) -> None:
-        """Apply a rule's verdict: reject the fact, quarantine it, or use a known fact instead."""
+        """Apply the verdict of a rule that does not accept a new fact.
+
+        The fact is rejected or quarantined; for "merge", a known fact is confirmed instead.
+        """
         if verdict.outcome == "merge":
             if (known := self._known_fact(verdict.into or "")) is not None:
                 self._confirm(known, candidate)
@@ -339,7 +343,7 @@ class FactChanges:
             self._held.changes.clear()
 
     def _known_fact(self, item_id: str) -> _KnownFact | None:
-        """Return a fact of the set; None if it is missing or was not learned."""
+        """Return the fact with an id, or None if it does not exist or was not learned."""
         if item_id not in self._known:
             stored = self._writer.get(self._facts, [item_id], at=None)[0]
             if stored is None or "learning" not in (item := item_of(stored)).metadata:
@@ -349,7 +353,7 @@ class FactChanges:
 
 
 def _times(candidate: CandidateFact, said: datetime) -> tuple[datetime | None, datetime | None]:
-    """Return when a candidate is valid, in the time zone of its message."""
+    """Return the start and the end of a candidate's dates, read in the time zone of *said*."""
     zone = said.tzinfo or UTC
     begins = None if candidate.begins is None else time_of(candidate.begins, zone)
     ends = None if candidate.ends is None else end_of(candidate.ends, zone)

@@ -2,11 +2,11 @@
 
 A sentence is kept if it is a statement: no question, no statement about the listener ("you"), no
 remark about the conversation ("I agree"), and no opinion ("I think it might rain"). The fact is
-about the speaker: it has the speaker's name instead of pronouns, or before the sentence, and dates
-instead of words such as "yesterday". Its kind is the kind of the first rule that it matches. A new
-fact replaces a known one of the same subject in two cases: both give a property that a person has
-once (`single`), or the new one says that the known one has ended ("no longer", "any more",
-"stopped", "quit").
+about the speaker: the speaker's name stands for pronouns, or before the sentence, and dates stand
+for words such as "yesterday". The kind of the fact is the kind of the first rule that the sentence
+matches. A new fact replaces a known fact of the same subject in two cases: both give a property
+that a person has once (`single`), or the new fact says that the known fact has ended ("no longer",
+"any more", "stopped", "quit").
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ NAME = "rules"
 """The name of these rules, stored as the name of the model."""
 
 CONFIDENCE = 0.7
-"""The confidence of statements of a speaker about himself."""
+"""The confidence of facts from statements of speakers about themselves."""
 
 SHORTEST = 3
 """Fewest words of a kept sentence."""
@@ -58,10 +58,16 @@ class English(NamedTuple):
     """The patterns of `english.toml`.
 
     Attributes:
-        kinds: Each with the kind of the statements that it matches.
-        single: Each with the name of a property that a person has once.
-        opening: A beginning of a sentence without content.
-        verb: Adverbs, and a verb that takes an s in the third person.
+        kinds: Pairs of a kind of fact, and a pattern for the statements of this kind.
+        skipped: Patterns for sentences that are not kept.
+        single: Pairs of a property that a person has once, and a pattern for its statements.
+        opening: A pattern for words that open a sentence and say nothing.
+        ended: A pattern for words that say that a fact has ended.
+        left_work: A pattern for words that say that a person left a job.
+        begins: A pattern for words that say that a fact is valid from its date on.
+        verb: A pattern for adverbs before a verb that takes an s in the third person.
+        irregular: Third persons, by verb.
+        contracted: Verbs in the third person, by contraction: "is" for "I'm".
     """
 
     kinds: Sequence[tuple[str, re.Pattern[str]]]
@@ -107,10 +113,10 @@ _CHANGE = re.compile(
     r"(?=(?:now )?(?:(?P<who>I|I'm|I've|I'll|my|we)|works?|lives?|stud(?:y|ies)|teach(?:es)?)\b)",
     re.IGNORECASE,
 )
-"""The joint between an ended and a valid fact: "no longer at Acme, works at Globex now"."""
+"""The joint between an ended fact and a valid fact: "no longer at Acme, works at Globex now"."""
 
 _SPEAKER = re.compile(r"\b(?:I|I'm|I've|we)\b|\A(?:no longer|not)\b", re.IGNORECASE)
-"""The speaker is the subject, possibly an omitted one."""
+"""A sign that the speaker is the subject of a sentence, even if the subject is omitted."""
 
 _PRONOUN = re.compile(
     r"\b(?:I(?:'m| am)|I've|I'll|I'd|I(?: do|(?= don't))|I|[Mm]y|[Mm]ine|[Mm]yself|[Mm]e)\b(?:n't)?"
@@ -120,7 +126,7 @@ _IS = re.compile(r"\b([A-Z]\w+)'s (?=(?:my|our|an?|the)\b)")
 
 
 class _Statement(NamedTuple):
-    """A kept sentence and its position."""
+    """A kept sentence, rewritten as a fact, and its position as evidence."""
 
     text: str
     kind: str
@@ -130,7 +136,7 @@ class _Statement(NamedTuple):
 
 
 def found_by_rules(messages: Sequence[StoredItem]) -> CandidateFacts:
-    """Return the facts stated in messages."""
+    """Return the facts that the speakers of messages state about themselves."""
     found: dict[tuple[str, str], CandidateFact] = {}
     for number, message in enumerate(messages):
         name = message.record.speaker or ("the user" if message.record.role == "user" else "")
@@ -177,10 +183,11 @@ def _statements(message: StoredItem, number: int, name: str) -> Iterator[_Statem
 
 
 def _clauses(text: str) -> Iterator[tuple[int, int, str]]:
-    """Yield the start and end of each statement of a text, and its omitted "I".
+    """Yield the start and the end of each statement in a text, and a text to put before it.
 
-    Statements are sentences, and parts joined by "and". Openings without content and questions are
-    left out.
+    The text to put before a statement is "I " if the statement omits it, otherwise "". Statements
+    are sentences, and parts of sentences joined by words such as "and". Questions, and words that
+    only open a sentence, are left out.
     """
     for sentence in sentences(text):
         if sentence.text.rstrip("\"')\u201d ").endswith("?"):
@@ -206,7 +213,7 @@ def _next_joint(text: str, start: int, end: int) -> re.Match[str] | None:
 
 
 def _names(text: str) -> Iterator[str]:
-    """Yield capitalized words inside of sentences."""
+    """Yield the names in a text: capitalized words that do not begin a sentence."""
     found = re.findall(r"(?<=[a-z,] )[A-Z]\w+(?: [A-Z]\w+)*", text)
     months = set(words.MONTHS)
     return (name for name in found[:8] if name not in months)
@@ -216,7 +223,7 @@ def _names(text: str) -> Iterator[str]:
 
 
 def in_third_person(sentence: str, name: str) -> str:
-    """Return a speaker's sentence with the name instead of I, my and me."""
+    """Return a speaker's sentence with the speaker's *name* instead of I, my and me."""
     sentence = _IS.sub(r"\1 is ", sentence)
     english = _english()
     made: list[str] = []
@@ -261,12 +268,12 @@ def _third(verb: str) -> str:
 def decided_by_rules(
     candidates: Sequence[CandidateFact], known: Sequence[Sequence[KnownText]]
 ) -> list[CheckedDecision]:
-    """Return the decision about each candidate, given the known facts near it."""
+    """Return the decision about each candidate; *known* has the facts near each candidate."""
     return [_decided(*pair) for pair in zip(candidates, known, strict=True)]
 
 
 def may_replace(candidate: CandidateFact) -> bool:
-    """Return whether a candidate is of a form that may replace a known fact."""
+    """Return whether a candidate may replace a known fact, judged by its words alone."""
     text = candidate.text
     is_single = _single(text, candidate.subject) is not None
     return is_single or bool(_english().ended.search(text) or _english().left_work.search(text))
@@ -286,7 +293,7 @@ def _decided(candidate: CandidateFact, known: Sequence[KnownText]) -> CheckedDec
 
 
 def _single(text: str, subject: str) -> str | None:
-    """Return the single property that a text gives of its subject, or None."""
+    """Return the property of *subject* that a text gives, if a person has it once, or None."""
     at = text.casefold().find(subject.casefold())  # "the user" begins a sentence with a capital
     if at < 0 or _english().ended.search(text):
         return None

@@ -1,4 +1,4 @@
-"""Budgets of tokens of prompts, and the parts of a conversation that stay together."""
+"""Budgets for the tokens of prompts, and the parts of a conversation that stay together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import checked_function, checked_kind, counted
 
 TokenCounter: TypeAlias = Callable[[str], int]
-"""Returns the number of tokens of a text. Pass the counter of your model if its limit is strict."""
+"""A function that counts the tokens of a text. Pass your model's counter if its limit is strict."""
 
 MESSAGE_TOKENS = 4
 """Tokens that a message has besides its text: its role and its bounds.
@@ -25,18 +25,18 @@ Source: OpenAI's cookbook counts 3, and 1 for a name.
 """
 
 MOST_TOKENS = 1 << 53
-"""A float cannot hold more exactly, as shares of a budget need."""
+"""Most tokens of a budget: floats, which compute its shares, have no larger exact integers."""
 
 
 @suggest_names_in
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The most tokens of a prompt, and their counter.
+    """The most tokens of a prompt, and the function that counts them.
 
     Attributes:
-        tokens: The most tokens; None: any number.
-        counter: Counts the tokens of a text; by default the bundled tokenizer.
-        message_tokens: Tokens of a message besides its text.
+        tokens: Most tokens of the prompt; None if there is no limit.
+        counter: Counts the tokens of a text. By default the bundled tokenizer.
+        message_tokens: Tokens that each message has besides its text.
     """
 
     tokens: int | None = None
@@ -50,7 +50,7 @@ class Budget:
         checked_function(self.counter, "a token counter is a function of a text")
 
     def size(self, messages: Sequence[Message]) -> int:
-        """Return how many tokens messages have.
+        """Return how many tokens messages have, with the `message_tokens` of each.
 
         Raises:
             InvalidInput: The counter did not return a number of tokens.
@@ -60,7 +60,7 @@ class Budget:
         return sum(self.count(message.content) + self.message_tokens for message in messages)
 
     def count(self, text: str) -> int:
-        """Return how many tokens a text has, without what a message adds.
+        """Return how many tokens a text alone has, without `message_tokens`.
 
         Raises:
             InvalidInput: The counter did not return a number of tokens.
@@ -73,15 +73,15 @@ class Budget:
         return found
 
     def counts_as(self, other: Budget) -> bool:
-        """Return whether another budget counts in the same way; its number of tokens may differ."""
+        """Return whether another budget counts in the same way. Its limit may differ."""
         checked_kind(other, Budget, "a Budget is compared with one")
         return (self.counter, self.message_tokens) == (other.counter, other.message_tokens)
 
     def remaining(self, fixed: Sequence[Message]) -> int | None:
-        """Return the tokens that are left beside fixed messages; None: any number.
+        """Return how many tokens the *fixed* messages leave, or None if there is no limit.
 
         Raises:
-            BudgetTooSmall: They alone have more.
+            BudgetTooSmall: The fixed messages alone have more tokens than the budget.
         """
         if self.tokens is None:
             return None
@@ -91,12 +91,15 @@ class Budget:
         return self.tokens - size
 
     def remembering(self) -> Self:
-        """Return a budget that counts each text once, for work on a single prompt."""
+        """Return the same budget with a cache of counted texts, for work on a single prompt."""
         return replace(self, counter=cache(self.counter))
 
     @classmethod
     def of(cls, given: int | Budget | None) -> Budget:
-        """Return a budget as it is, and a number of tokens as a budget of the bundled counter."""
+        """Return a budget unchanged, and a number of tokens, or None, as a budget.
+
+        That budget counts with the bundled tokenizer.
+        """
         return given if isinstance(given, Budget) else cls(given)
 
 
@@ -105,8 +108,9 @@ class Unit:
     """Parts of a conversation that are shown, counted and removed together.
 
     Attributes:
-        positions: The indexes of the parts in their list, in order.
-        lacks: Ids of answered tool calls that no earlier part asked for; such a unit is not shown.
+        positions: The indexes of the parts in the list of all parts, in order.
+        lacks: Ids of tool calls that the unit answers but that no earlier part asked for. If there
+            are any, the unit is not shown.
     """
 
     positions: tuple[int, ...]
@@ -114,10 +118,11 @@ class Unit:
 
 
 def units(parts: Sequence[Sequence[Message]]) -> list[Unit]:
-    """Return the units of a conversation: a tool call, and all its answers.
+    """Return the units of a conversation: each part alone, or with the parts that answer it.
 
-    A part is never split: a query with its reply, an exchange. The answer to an id that is used
-    again belongs to its last call. The units are in the order of their first parts.
+    A part, such as a query with its reply, is never split. A part that answers a tool call is in
+    the unit of the call. If several calls have the same id, an answer belongs to the last call
+    before it. The units are in the order of their first parts.
     """
     leads = list(range(len(parts)))
     lacks: dict[int, list[str]] = {}

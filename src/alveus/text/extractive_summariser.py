@@ -16,40 +16,45 @@ from alveus.values.keywords import suggest_names
 from alveus.values.storable import counted
 
 EXTRACTIVE = "extractive"
-"""`Summary.by` without a model."""
+"""The value of `Summary.by` for a summary that was made without a model."""
 
 DIVERSITY = 0.3
-"""The weight of difference from chosen sentences, beside nearness to the centre, 0..1.
+"""The weight, 0..1, of a sentence's difference from the sentences chosen before it.
 
-It is 1 - lambda of maximal marginal relevance: Carbonell and Goldstein, SIGIR 1998.
+The rest of the weight is the sentence's nearness to the centre of all texts. The weight is
+1 - lambda of maximal marginal relevance: Carbonell and Goldstein, SIGIR 1998.
 """
 
 MOST_SENTENCES = 2_000
 """Most sentences that are considered."""
 
 DECIMALS = 4
-"""Of a score; smaller differences are rounding, and the earlier sentence goes first."""
+"""Decimals of a score. Smaller differences are rounding: of equal scores, the earlier is first."""
 
 TITLE_WORDS = 8
-"""Of a topic's title."""
+"""Most words of a topic's title."""
 
 TITLE_CHARACTERS = 80
-"""Of a topic's title, at most."""
+"""Most characters of a topic's title."""
 
 TOPIC_CHARACTERS = 1_000
-"""Characters of a text, from its beginning, that decide its topic."""
+"""Number of characters at the beginning of a text that decide its topic."""
 
 
 class ExtractiveSummariser:
-    """Chooses sentences; the same ones from the same texts, on one machine.
+    """A summariser that chooses sentences from the texts, without a model.
 
-    A summary consists of sentences of its texts, in their order, equal ones once. Of more than
-    *most_sentences*, so many are considered, evenly spread, and the summary says how many were
-    left out.
+    On one machine, it always chooses the same sentences from the same texts. A summary has the
+    sentences in the order of the texts; of equal sentences it has one. If there are more than
+    *most_sentences*, an even sample of this size is considered, and the summary says how many
+    sentences were left out.
 
     Args:
-        embedder: Compares sentences; with one without meaning the first sentences are chosen.
-        diversity: 0: the nearest to the centre, however alike; 1: the most unlike.
+        embedder: Compares the meanings of sentences. With an embedder that has no vectors, the
+            first sentences are chosen.
+        diversity: The weight of differences between chosen sentences, 0..1. With 0, the sentences
+            nearest to the centre of the texts are chosen, however alike; with 1, the sentences that
+            differ most.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -80,12 +85,12 @@ class ExtractiveSummariser:
     ) -> Summary:
         """Return the central sentences of *texts*; see `Summariser.summarise`.
 
-        If the best sentence has no room, its beginning is returned. With *vectors* their mean is
-        the centre, else that of the sentences.
+        If even the best sentence has too many tokens, its beginning is returned. The centre of the
+        texts is the mean of *vectors*, or without them the mean of the sentences' vectors.
 
         Raises:
             InvalidInput: An argument cannot be used.
-            EmbedderFailed: The embedder raised or answered wrongly.
+            EmbedderFailed: The embedder raised, or returned no valid vectors.
         """
         dimensions = self._embedder.dimensions
         texts, vectors = checked_request(texts, vectors, max_tokens, dimensions=dimensions)
@@ -101,13 +106,13 @@ class ExtractiveSummariser:
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> tuple[Topic, ...]:
-        """Return *texts* grouped by how near their beginnings are; see `Summariser.topics`.
+        """Group *texts* by the meanings of their beginnings; see `Summariser.topics`.
 
-        A title is the beginning of the group's most central sentence.
+        The title of a topic is the beginning of a short summary of its texts.
 
         Raises:
             InvalidInput: An argument cannot be used.
-            EmbedderFailed: The embedder raised or answered wrongly.
+            EmbedderFailed: The embedder raised, or returned no valid vectors.
         """
         dimensions = self._embedder.dimensions
         texts, vectors = checked_request(texts, vectors, max_tokens, limit, dimensions=dimensions)
@@ -129,7 +134,7 @@ class ExtractiveSummariser:
         return Topic(title=title, summary=summary.text, indices=tuple(group), by=EXTRACTIVE)
 
     def _considered(self, texts: Sequence[str]) -> tuple[list[Sentence], int]:
-        """Return the sentences to look at, each once, and how many are left out."""
+        """Return the distinct sentences to consider, and the number of sentences left out."""
         once: dict[str, Sentence] = {}
         for source, text in enumerate(texts):
             for sentence in sentences(text, source):
@@ -141,7 +146,10 @@ class ExtractiveSummariser:
     def _rows(
         self, found: Sequence[Sentence], texts: Sequence[str], vectors: Vectors | None
     ) -> Vectors:
-        """Return a row per sentence; a text that is one sentence has its row already."""
+        """Return the vector of each sentence, as rows.
+
+        If a text is a single sentence, its vector is taken from *vectors*, if they are given.
+        """
         rows = np.zeros((len(found), self._embedder.dimensions), dtype=np.float32)
         missing = list(range(len(found)))
         if vectors is not None:
@@ -168,7 +176,7 @@ class ExtractiveSummariser:
             text = joined([found[at] for at in sorted(taken)])
             if tokens(text) <= max_tokens:
                 return text
-            # A word that was cut in two may have one token more where it is whole again.
+            # A word that was cut between two sentences is whole again, and may have one token more.
             taken.pop()
         return shortened(found[int(nearness.round(DECIMALS).argmax())].text, max_tokens)
 
@@ -181,7 +189,10 @@ def _marginal(
     diversity: float,
     most: int,
 ) -> list[int]:
-    """Return which sentences are taken, the best first, by maximal marginal relevance."""
+    """Return the indexes of the chosen sentences, the best first, by maximal marginal relevance.
+
+    Together the sentences have about *most* tokens or fewer.
+    """
     least = np.array([-(-len(sentence.text) // BYTES_A_TOKEN) for sentence in found])
     open_, alike = np.ones(len(found), dtype=bool), np.zeros(len(found), dtype=np.float32)
     taken: list[int] = []

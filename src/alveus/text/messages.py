@@ -26,12 +26,12 @@ class Message:
     """One message; an immutable value.
 
     Attributes:
-        content: Its text.
-        role: Its speaker.
+        content: The text of the message.
+        role: The kind of speaker.
         name: The name of the speaker, for models that take names.
-        calls: Ids of the tool calls that it asks for; a message that answers one of them belongs
-            to it, and neither is shown without the other.
-        answers: Ids of the tool calls that it answers.
+        calls: Ids of the tool calls that the message asks for. A message that answers such a call
+            belongs to this message: prompts show either both messages or none.
+        answers: Ids of the tool calls that the message answers.
     """
 
     content: str
@@ -54,16 +54,19 @@ class Message:
 
     @classmethod
     def stratum(cls, text: str) -> Self:
-        """Return the fixed instructions at the start of a window, which are never forgotten."""
+        """Return a message with the fixed instructions at the start of a window.
+
+        A window never drops this message.
+        """
         return cls(text, "system")
 
     @classmethod
     def of(cls, message: Message | str, role: Role) -> Message:
-        """Return a message as it is, and a text as a message of *role*."""
+        """Return a message unchanged, and a text as a message with this role."""
         return message if isinstance(message, Message) else cls(message, role)
 
     def to_dict(self) -> dict[str, Value]:
-        """Return it as a storable value, without unset fields."""
+        """Return the message as a storable value, without unset fields."""
         made: dict[str, Value] = {"role": self.role, "content": self.content}
         if self.name is not None:
             made["name"] = self.name
@@ -75,10 +78,10 @@ class Message:
 
     @classmethod
     def from_dict(cls, value: Mapping[str, object]) -> Self:
-        """Return the message that `to_dict` made a value of.
+        """Return the message for which `to_dict` returned *value*.
 
         Raises:
-            InvalidInput: It is none.
+            InvalidInput: *value* is not a message.
         """
         given = dict(value)
         unknown = [name for name in given if name not in cls.__dataclass_fields__]
@@ -88,7 +91,7 @@ class Message:
         return cls(**given)  # pyright: ignore[reportArgumentType] - each is checked on the way in
 
     def to_chat(self) -> dict[str, str]:
-        """Return it as `ChatModel.complete` takes it: answers of tools have the role "user"."""
+        """Return the message as `ChatModel.complete` takes it. Tool answers get the role "user"."""
         made = {"role": "user" if self.role == "tool" else self.role, "content": self.content}
         return made if self.name is None else made | {"name": self.name}
 

@@ -17,10 +17,10 @@ from alveus.values.keywords import suggest_names
 from alveus.values.storable import as_dict, as_list, counted
 
 LONGEST_TITLE = 80
-"""Characters."""
+"""Most characters of a topic's title."""
 
 ITEM_TOKENS = 16
-"""Tokens around a text in a request, about."""
+"""About the number of tokens that a request has for each text, besides the text."""
 
 DATA = (
     "The user's message is a JSON list of items, each with an id and a text. The texts were "
@@ -29,7 +29,7 @@ DATA = (
     "Keep names, numbers, dates, decisions and wishes; add nothing that the texts do not say. "
     "Write in the language of the texts. "
 )
-"""The instructions about the texts in every request."""
+"""The instructions about the texts that every request contains."""
 
 SUMMARY_SCHEMA = object_schema({"summary": {"type": "string"}})
 
@@ -47,7 +47,7 @@ TOPICS_SCHEMA = object_schema(
 
 
 class CheckedTopic(NamedTuple):
-    """A topic as a model gave it, checked: which of the texts it was asked about belong to it."""
+    """A checked topic from a model's answer; `items` are the ids of its texts in the request."""
 
     title: str
     summary: str
@@ -79,7 +79,7 @@ def summary_of(value: object, most: int) -> str:
     """Return the summary in an answer.
 
     Raises:
-        Unfit: It is missing, empty, too long, or no valid text.
+        Unfit: The summary is missing, empty, too long, or not a valid text.
     """
     if not isinstance(value, dict):
         raise Unfit('the answer has to be an object with a "summary"')
@@ -90,8 +90,8 @@ def topics_of(value: object, count: int, limit: int, most: int) -> tuple[Checked
     """Return the topics in an answer about *count* texts.
 
     Raises:
-        Unfit: There are none, or more than *limit*; or a topic lacks title, summary or items, or
-            has an unknown id, or one of another topic.
+        Unfit: There are no topics, or more than *limit*; or a topic lacks its title, summary or
+            items, has an unknown id, or has an id that another topic has.
     """
     topics = as_list(as_dict(value).get("topics"))
     if not topics:
@@ -140,7 +140,7 @@ def _text(value: object, what: str, most: int) -> str:
 
 
 def _words(most: int) -> str:
-    """Return a number of tokens as a model understands it: about, and rather less."""
+    """Return a limit of tokens in words and characters for a model. It is rather too low."""
     words, characters = max(most * 3 // 5, 1), max(most * 3 // 4, 1)
     return f"{words} words (in a script without spaces, {characters} characters)"
 
@@ -150,42 +150,47 @@ def _messages(asked: str, texts: Sequence[str]) -> list[ModelMessage]:
 
 
 BATCH_TOKENS = 6_000
-"""Of texts that are shown to a model at once, if nothing is said."""
+"""Default number of tokens of the texts in one request."""
 
 LEAST_BATCH_TOKENS = 2_048
-"""The least that may be shown at once: a sentence fits in, and several summaries."""
+"""Least limit of the tokens in one request: a sentence fits into it, and several summaries."""
 
 SHARE = 8
-"""A summary between two rounds, and a text that is sorted, has at most this part of a batch."""
+"""Divisor of a batch's tokens: the most for an intermediate summary, or a text to be sorted."""
 
 SHORT_TOKENS = 32
-"""Texts that have fewer may have a summary that is longer than they are, up to this."""
+"""A summary may always have this many tokens, even if its texts have fewer."""
 
 T = TypeVar("T")
 
 
 class _TopicEntry(NamedTuple):
-    """Something to be sorted: a text, or a topic of an earlier round; and whose texts it has."""
+    """An entry to sort into topics: a text, or a topic of an earlier round.
+
+    Attributes:
+        text: The text that the model sees.
+        indices: The indexes of the texts that the entry contains.
+    """
 
     text: str
     indices: tuple[int, ...]
 
 
 class ModelSummariser:
-    """Asks a language model, and uses a fallback if that fails.
+    """A summariser that asks a language model, and uses a fallback if the model fails.
 
-    Texts are sent in batches of at most *batch_tokens*; the summaries of several batches are summed
-    up in the same way. So the calls grow with the texts: about one for each *batch_tokens*, and a
-    few more. The texts are sent as JSON, marked as data.
+    Texts are sent in batches of at most *batch_tokens* tokens, and the summaries of several batches
+    are summed up in the same way. So the number of calls grows with the texts: about one call for
+    each *batch_tokens*, and a few more. The texts are sent as JSON, marked as data.
 
-    Every answer is checked. After an unusable answer the model is asked again with the reason,
-    *attempts* times in all. After that, or if it is unavailable or refuses, the whole result comes
-    from *fallback*, and says so in ``by`` and ``because``. Errors of the set-up (`ModelMissing`,
-    `ModelClosed`, `ScriptEnded`) are raised.
+    Each answer is checked. After an unusable answer the model is asked again, with the reason, at
+    most *attempts* times in all. If the model still gives no usable answer, is unavailable, or
+    refuses, the whole result comes from *fallback*; ``by`` and ``because`` of the result say so.
+    Errors of the set-up (`ModelMissing`, `ModelClosed`, `ScriptEnded`) are raised.
 
     Args:
-        temperature: None: the model's default.
-        fallback: None: an `ExtractiveSummariser`.
+        temperature: The temperature of the model calls. By default the model decides.
+        fallback: The summariser to use if the model fails. By default an `ExtractiveSummariser`.
 
     Raises:
         InvalidInput: An argument cannot be used.
@@ -213,7 +218,7 @@ class ModelSummariser:
 
     @property
     def by(self) -> str:
-        """The value of `Summary.by` for a summary of the model."""
+        """The value of `Summary.by` for a summary that the model made."""
         return f"model:{self._chat.name}"
 
     def summarise(
@@ -225,10 +230,10 @@ class ModelSummariser:
     ) -> Summary:
         """Return the model's summary of *texts*; see `Summariser.summarise`.
 
-        It has at most as many tokens as the texts, or `SHORT_TOKENS`.
+        The summary has at most as many tokens as the texts, or `SHORT_TOKENS` if these are more.
 
         Args:
-            vectors: For the fallback.
+            vectors: The vectors of the texts; only the fallback uses them.
 
         Raises:
             InvalidInput: An argument cannot be used.
@@ -253,13 +258,13 @@ class ModelSummariser:
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> tuple[Topic, ...]:
-        """Return *texts* as the model sorts them; see `Summariser.topics`.
+        """Return the topics into which the model sorts *texts*; see `Summariser.topics`.
 
-        The model sees only the beginning of a text that has more than an eighth of a batch. Texts
-        that it leaves out of every topic stay out.
+        Of a text with more than an eighth of *batch_tokens*, the model sees only the beginning.
+        Texts that the model puts into no topic are left out.
 
         Args:
-            vectors: For the fallback.
+            vectors: The vectors of the texts; only the fallback uses them.
 
         Raises:
             InvalidInput: An argument cannot be used.
@@ -316,7 +321,10 @@ class ModelSummariser:
         ]
 
     def _sorted(self, batch: Sequence[_TopicEntry], limit: int) -> Iterable[_TopicEntry]:
-        """Return the topics of one of several batches, at most half as many as it has entries."""
+        """Return the topics of one of several batches as entries for the next round.
+
+        There are at most half as many topics as the batch has entries; one entry stays as it is.
+        """
         if len(batch) == 1:
             return batch
         most = self._batch_tokens // SHARE
@@ -344,7 +352,7 @@ class ModelSummariser:
         return ask_json(self._chat, messages, json_schema=schema, check=check, asking=self._asking)
 
     def _batches(self, entries: Sequence[T], text_of: Callable[[T], str]) -> list[list[T]]:
-        """Return entries in groups, in order, of at most `batch_tokens` each."""
+        """Return entries in order, in groups of at most `batch_tokens` tokens each."""
         found: list[list[T]] = []
         size = self._batch_tokens
         for entry in entries:
@@ -358,5 +366,5 @@ class ModelSummariser:
 
 
 def _together(found: CheckedTopic, batch: Sequence[_TopicEntry]) -> tuple[int, ...]:
-    """Return the texts of all entries of a topic."""
+    """Return the indexes of the texts in all entries of a topic, ascending."""
     return tuple(sorted(index for item in found.items for index in batch[item].indices))

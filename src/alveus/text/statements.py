@@ -1,15 +1,16 @@
 """Sentences and tokens of texts, and whether two texts say the same.
 
-The write barrier merges texts that say the same, and a prompt shows them once.
+The write barrier merges texts that say the same, and a prompt shows such texts once.
 
-A text is read as a row of words without what never changes its meaning: case, spacing, punctuation,
-articles, "please" and its like. Contractions, numbers and dates have one spelling. Two texts say
-the same if their rows are equal, or if they differ only by a phrase such as "on Monday" that stands
-first in one and last in the other. Any other difference in a word, its form, its position, a number
-or a question mark is a different statement: a duplicate that is kept costs a line, a statement that
-is dropped costs an answer.
+A text is read as a sequence of words. Parts that never change the meaning are left out: case,
+spacing, punctuation, articles, "please" and similar words. Contractions, numbers and dates have one
+spelling. Two texts say the same if their sequences are equal, or if they differ only by a phrase
+such as "on Monday" that stands first in one text and last in the other. Any other difference in a
+word, its form, its position, a number or a question mark makes a different statement. The
+comparison is strict on purpose: a duplicate that is kept costs a line in a prompt, but a statement
+that is dropped costs an answer.
 
-The spellings are English. Two texts in another language say the same if they are equal but for
+The spellings are English. Two texts in another language say the same if they are equal except for
 case, spacing and punctuation.
 """
 
@@ -40,12 +41,12 @@ _FUNCTION_WORDS = words.STOP_WORDS.union(
 _ENGLISH = _FUNCTION_WORDS.difference(_LISTS["also_foreign"])
 
 _CODES = _FUNCTION_WORDS - {"i", "am", "not"}
-"""Function words that are names in capitals: US, IT, WHO."""
+"""Function words that are names if they are written in capitals: US, IT, WHO."""
 
 _OPENINGS = (
     ("by", "the", "way"), ("you", "know"), ("well",), ("so",), ("ok",), ("okay",), ("actually",),
 )  # fmt: skip
-"""Openings of a sentence before a comma, without a meaning."""
+"""Words that may open a sentence, before a comma, and have no meaning there."""
 
 _SPANS = frozenset(_LISTS["spans"]).union(month.lower() for month in words.MONTHS)
 _NUMBERS = {
@@ -110,22 +111,24 @@ _TOKEN = re.compile(
 _NAME = re.compile(r"(?<=[\w,;)] )(?!I\b)[^\W\d_a-z][\w]*")
 _SPLIT_NUMBER = re.compile(r"(\d+(?:\.\d+)?)([a-z]+)")
 _SIGN = re.compile(r"-(?=\d)|!(?==)|(?<![^\s(\[])[-.:!](?=\w)")
-"""Punctuation that says something: -5, 10-12, !=, -r, .env."""
+"""Punctuation that has a meaning: -5, 10-12, !=, -r, .env."""
 _QUOTATION = re.compile(r'"(\S+(?:\s+\S+){3,})"')
-"""Quoted speech; fewer words in quotation marks are a title, or emphasis."""
+"""Quoted speech of four words or more. Fewer words in quotation marks are a title, or emphasis."""
 _SILENT = frozenset("!.,;:()[]{}\"'`-_\u00bf\u00a1\u3002\uff0c\uff01\u3001")
 _STOPS = frozenset("!.,;:")
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """The meaning of a text, to be compared with others.
+    """The meaning of a text, in a form that can be compared with other statements.
 
     Attributes:
-        words: Its significant words, in order.
+        words: The significant words of the text, in order.
         names: The words that begin with a capital inside a sentence.
-        is_relative: Whether it has "today", "last week" or the like, which depend on the day.
-        is_one_sentence: Whether it is one sentence: only then a phrase may be at the other end.
+        is_relative: True if the text has words such as "today" or "last week", whose meaning
+            depends on the day.
+        is_one_sentence: True if the text is one sentence. Only then may a phrase stand first in one
+            text and last in the other.
     """
 
     words: tuple[str, ...]
@@ -134,7 +137,10 @@ class Statement:
     is_one_sentence: bool
 
     def says_the_same(self, other: Statement) -> bool:
-        """Return whether another text says the same, apart from the day of each."""
+        """Return whether another text says the same.
+
+        The days to which words such as "today" refer are not compared.
+        """
         if self.words == other.words:
             return True
         if len(self.words) != len(other.words) or not (
@@ -146,8 +152,8 @@ class Statement:
     def differs_in_content(self, other: Statement) -> bool:
         """Return whether two texts differ in some nouns, verbs and the like, and in nothing else.
 
-        Their function words, numbers, signs and names are equal, no word has another form, and
-        the words of both have one order.
+        Their function words, numbers, signs and names are equal, no word occurs in another form,
+        and the words that both texts have are in the same order.
         """
         mine, theirs = set(self.words), set(other.words)
         forms = set(words.terms(" ".join(mine - theirs))) & set(
@@ -162,9 +168,10 @@ class Statement:
 
 
 def anchor_words(text: str) -> list[str]:
-    """Return the longer words that every text with the same meaning has too.
+    """Return longer words of a text that each text with the same meaning has, too.
 
-    Takes a fifth of the time of `statement`: texts that differ in these need not be read.
+    If two texts differ in these words, their statements need not be compared. This function takes a
+    fifth of the time of `statement`.
     """
     if not text.isascii():
         text = unicodedata.normalize("NFC", text).translate(_CHARACTERS)
@@ -172,7 +179,7 @@ def anchor_words(text: str) -> list[str]:
 
 
 def anchors(text: str) -> list[int]:
-    """Return terms that every text with the same meaning has too.
+    """Return search terms of a text that each text with the same meaning has, too.
 
     These are the terms of `anchor_words`, and numbers with a single spelling.
     """
@@ -182,7 +189,7 @@ def anchors(text: str) -> list[int]:
 
 
 def statement(text: str) -> Statement:
-    """Return the statement of a text; takes about 2 µs a word."""
+    """Return the statement that a text makes. This takes about 2 µs a word."""
     whole = text.strip()
     text = _folded(whole)
     spoken = _spoken(list(_tokens(text)))
@@ -204,7 +211,10 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _folded(text: str) -> str:
-    """Return a text with one form of each character and each date; capitals alone say nothing."""
+    """Return a text with one form of each character and each date.
+
+    A text that is all in capitals is returned in lower case.
+    """
     if not text.isascii():
         text = unicodedata.normalize("NFC", text).translate(_CHARACTERS)
     text = _BULLET.sub("", text)
@@ -225,7 +235,7 @@ def _date(found: re.Match[str]) -> str:
 
 
 def _tokens(text: str) -> Iterator[str]:
-    """Yield words and signs; words in lower case, but for capitals that make them names."""
+    """Yield the words and signs of a text. Words are in lower case, except names such as "US"."""
     begins = True
     for match in _TOKEN.finditer(text):
         said = match[0]
@@ -270,7 +280,7 @@ _ENDINGS = {"'m": "am", "'re": "are", "'ve": "have", "'ll": "will"}
 
 
 def _expanded(contraction: str, after: str) -> list[str]:
-    """Return the words of a contraction; an ambiguous one is left as it is."""
+    """Return the words of a contraction. If they are ambiguous, return its two parts."""
     word, at, end = contraction.rpartition("'")
     if end == "t" and word in _NEGATED:
         return [_NEGATED[word], "not"]
@@ -286,7 +296,7 @@ def _expanded(contraction: str, after: str) -> list[str]:
 
 
 def _weighty(spoken: Sequence[str]) -> Iterator[str]:
-    """Yield the words and signs with a meaning."""
+    """Yield the words and signs that have a meaning."""
     is_english = not _ENGLISH.isdisjoint(spoken)
     is_negated = not _NEGATIONS.isdisjoint(spoken)
     unread, begins = 0, True
@@ -310,7 +320,10 @@ def _weighty(spoken: Sequence[str]) -> Iterator[str]:
 
 
 def _opening(spoken: Sequence[str], at: int) -> int:
-    """Return how many words from here on only open a sentence, the comma among them."""
+    """Return how many tokens after an opening word only open the sentence, with the comma.
+
+    Return 0 if the word at *at* does not open a sentence in this way.
+    """
     if spoken[at] in _INTERJECTIONS and len(spoken) > at + 1:
         return 1
     for opening in _OPENINGS:
@@ -341,7 +354,7 @@ def _asks(said: Sequence[str]) -> bool:
 
 
 def _is_moved(first: tuple[str, ...], last: tuple[str, ...]) -> bool:
-    """Return whether a phrase that begins *first* ends *last*, and all else is equal."""
+    """Return whether the texts are equal except for a phrase: first in *first*, last in *last*."""
     if first[0] not in _MOVABLE or not _NEGATIONS.isdisjoint(first):
         return False
     if first[-1] == last[-1] == "?":
@@ -351,17 +364,17 @@ def _is_moved(first: tuple[str, ...], last: tuple[str, ...]) -> bool:
 
 
 LONGEST_SENTENCE = 600
-"""Characters; a longer sentence is cut, at a space if it has one."""
+"""Most characters of a sentence. A longer sentence is cut, at a space if possible."""
 
 BYTES_A_TOKEN = 4
-"""A token has at most so many bytes: word pieces take a long unknown word for a single one."""
+"""Most bytes that count as one token: BERT counts a long unknown word as a single word piece."""
 
 _CLOSERS = "\"')\\]\u201d\u2019\u00bb\u300d\u300f\uff09\u3011"
 _MARKS = ".!?\u2026\u061f\u06d4\u0964"  # the last three: Arabic, Urdu, Hindi
 _WIDE_MARKS = "\u3002\uff01\uff1f\uff61"
 
-# Each run of marks is tried once, from its beginning, so the search takes linear time. A line
-# that goes on in lower case is one that was broken to fit a page.
+# Each run of marks is tried once, from its beginning, so the search takes linear time. A line end
+# before a lower-case letter ends no sentence: the line was broken to fit a page.
 _END = re.compile(
     rf"(?<![{_MARKS}])[{_MARKS}]++[{_CLOSERS}]*+(?=\s)"
     rf"|[{_WIDE_MARKS}]++[{_CLOSERS}]*+"
@@ -376,9 +389,9 @@ class Sentence:
     """A sentence of a text.
 
     Attributes:
-        source: The index of its text.
-        start, end: The position in its text.
-        spaced: Whether a space follows, or the end of the text.
+        source: The index of the text that has the sentence.
+        start, end: The position of the sentence in that text.
+        spaced: True if a space or the end of the text follows.
     """
 
     text: str
@@ -389,16 +402,22 @@ class Sentence:
 
 
 def tokens(text: str) -> int:
-    """Return about how many tokens a language model would count, in any script.
+    """Return about how many tokens a language model would count in a text of any script.
 
-    It is the number of BERT's word pieces, but at least one for four bytes.
+    The result is the number of BERT's word pieces, but at least one token for four bytes.
     """
     size = len(text.encode("utf-8", "surrogatepass"))
     return max(len(wordpiece.bundled().ids(text)), -(-size // BYTES_A_TOKEN))
 
 
 def sentences(text: str, source: int = 0) -> Iterator[Sentence]:
-    """Return the sentences of *text* in order, none empty, none over `LONGEST_SENTENCE`."""
+    """Yield the sentences of *text* in order.
+
+    No sentence is empty or has more than `LONGEST_SENTENCE` characters.
+
+    Args:
+        source: The index of the text, for `Sentence.source`.
+    """
     begin = 0
     for end in [*_ends(text), len(text)]:
         at = begin
@@ -413,7 +432,7 @@ def sentences(text: str, source: int = 0) -> Iterator[Sentence]:
 
 
 def joined(chosen: Sequence[Sentence]) -> str:
-    """Return sentences as one text, with a new line for each source."""
+    """Return sentences as one text. The sentences of each source begin on a new line."""
     parts: list[str] = []
     for before, sentence in zip([None, *chosen], chosen, strict=False):
         if before is not None and before.source != sentence.source:
@@ -425,10 +444,10 @@ def joined(chosen: Sequence[Sentence]) -> str:
 
 
 def shortened(text: str, most: int) -> str:
-    """Return *text*, or as much of its beginning as has at most *most* tokens.
+    """Return *text*, or the longest beginning of it that has at most *most* tokens.
 
-    It ends with a word if one fits, else in the middle of one; it is empty only if not even the
-    first character fits.
+    The beginning is cut after a word, or within a word if it would otherwise lose much. It is empty
+    only if not even the first character fits.
     """
     begin = text[: most * BYTES_A_TOKEN]
     if len(begin) == len(text) and tokens(text) <= most:
@@ -446,9 +465,9 @@ def shortened(text: str, most: int) -> str:
 
 
 def parts(text: str, most: int) -> list[str]:
-    """Return *text* in pieces of whole sentences, of at most *most* tokens each.
+    """Return *text* in pieces of whole sentences with at most *most* tokens each.
 
-    A sentence that has more is cut down to as much of its beginning.
+    A sentence that has more tokens is cut: only its beginning is returned.
     """
     found: list[str] = []
     start, end, size = 0, 0, 0
@@ -471,7 +490,7 @@ def _ends(text: str) -> Iterator[int]:
 
 
 def _is_abbreviation(text: str, dot: int) -> bool:
-    """Return whether the dot belongs to the word before it, as in "Dr." or an initial."""
+    """Return whether a dot belongs to the word before it, as in "Dr." or after an initial."""
     word = _LAST_WORD.search(text[max(0, dot - 9) : dot])
     if word is None:
         return False

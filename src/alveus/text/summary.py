@@ -16,10 +16,10 @@ MOST_TOPICS = 1_000
 """Most topics that may be requested."""
 
 LEAST_TOKENS = 8
-"""The least limit of tokens of a summary: a character of any script fits in."""
+"""Least value of a summary's token limit. One character of any script fits into this limit."""
 
 SUMMARY_TOKENS = 256
-"""The default of the most tokens of a summary."""
+"""Default limit of the tokens of a summary."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +27,11 @@ class Summary:
     """A summary and its author.
 
     Attributes:
-        text: Empty only if there was nothing to sum up.
-        by: ``extractive``, or ``model:`` and the model's name.
-        tokens: About the tokens of the text; never above the limit.
-        left_out: Sentences that were not considered because there were too many.
-        because: The reason why the model did not make the summary; else empty.
+        text: The summary. It is empty only if there was nothing to sum up.
+        by: ``extractive``, or ``model:`` and the name of the model.
+        tokens: About the number of tokens in the text; never above the limit.
+        left_out: Number of sentences that were not considered because there were too many.
+        because: The reason why a model did not make the summary; otherwise empty.
     """
 
     text: str
@@ -48,7 +48,8 @@ class Topic:
     Attributes:
         title: One short line.
         summary: The summary of the texts.
-        indices: The texts, ascending; no text is in two topics, and some may be in none.
+        indices: The indexes of the texts, ascending. No text is in two topics; some texts may be in
+            no topic.
         by, because: See `Summary`.
     """
 
@@ -61,7 +62,7 @@ class Topic:
 
 @runtime_checkable
 class Summariser(Protocol):
-    """Summarises texts. One instance serves many threads at once."""
+    """The interface of an object that summarises texts. Many threads may use it at once."""
 
     def summarise(
         self,
@@ -70,10 +71,11 @@ class Summariser(Protocol):
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> Summary:
-        """Return a summary of *texts*, in at most *max_tokens*.
+        """Return a summary of *texts* with at most *max_tokens* tokens.
 
         Args:
-            vectors: A unit row per text, if known; they save embedding.
+            vectors: The vector of each text, of unit length, as rows. If they are given, the texts
+                need not be embedded again.
 
         Raises:
             InvalidInput: An argument cannot be used.
@@ -88,9 +90,10 @@ class Summariser(Protocol):
         max_tokens: int = SUMMARY_TOKENS,
         vectors: Vectors | None = None,
     ) -> tuple[Topic, ...]:
-        """Return *texts* as at most *limit* topics, with at most *max_tokens* each, by first text.
+        """Group *texts* into at most *limit* topics, in the order of their first texts.
 
-        Every index is in range and in one topic at most. Texts without words are in none.
+        The summary of each topic has at most *max_tokens* tokens. Each text is in at most one
+        topic; texts without words are in no topic.
 
         Raises:
             InvalidInput: An argument cannot be used.
@@ -106,11 +109,14 @@ def checked_request(
     *,
     dimensions: int | None = None,
 ) -> tuple[tuple[str, ...], Vectors | None]:
-    """Return the checked texts and vectors of a request; *dimensions* None: vectors of any size.
+    """Check the arguments of a request; return the texts and the vectors.
+
+    Args:
+        dimensions: The length that each vector must have; None allows any length.
 
     Raises:
-        InvalidInput: The texts are no list of texts that can be encoded; a limit is no whole
-            number, or out of range; the vectors have another shape than (texts, dimensions).
+        InvalidInput: *texts* is not a list of texts that can be encoded, a limit is not a whole
+            number in its range, or the vectors do not have the shape (texts, dimensions).
     """
     if isinstance(texts, str) or not isinstance(texts, Sequence):
         raise InvalidInput(f"texts must be a list of texts, not {type(texts).__name__}")
