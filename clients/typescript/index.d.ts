@@ -45,11 +45,11 @@ export interface BatchCommit {
   adopted: boolean;
 }
 
-/** The most tokens of a prompt, and their counter. */
+/** The most tokens of a prompt, and the function that counts them. */
 export interface Budget {
-  /** The most tokens; None: any number. */
+  /** Most tokens of the prompt; None if there is no limit. */
   tokens?: number | null;
-  /** Tokens of a message besides its text. */
+  /** Tokens that each message has besides its text. */
   message_tokens?: number;
 }
 
@@ -390,17 +390,17 @@ export interface DeletedCount {
 
 /** The known facts about a person, a place or a thing. */
 export interface EntityPageAnswer {
-  /** All of its names; the first is the name of the page. */
+  /** All names of the entity. The first is the name of the page. */
   names: Array<string>;
-  /** Valid facts about it, except relations, events and plans. */
+  /** Valid facts about the entity, except relations, events and plans. */
   facts: Array<FactAnswer>;
-  /** Valid facts about it that also name another entity. */
+  /** Valid facts about the entity that also name another entity. */
   relations: Array<FactAnswer>;
-  /** Valid facts about another entity that name it. */
+  /** Valid facts about another entity that name this entity. */
   mentions: Array<FactAnswer>;
-  /** Events and plans that name it, by date. */
+  /** Events and plans that name the entity, by date. */
   timeline: Array<FactAnswer>;
-  /** Ended facts about it, the last one first. */
+  /** Ended facts about the entity, the last fact first. */
   history: Array<FactAnswer>;
 }
 
@@ -532,25 +532,25 @@ export interface Fact {
   subject?: string;
   /** "profile", "preference", "event", "plan", "relation" or "instruction". */
   kind?: string;
-  /** People, places and things that it names. */
+  /** People, places and things that the fact names. */
   entities?: Array<string>;
-  /** 0..1, from the model. */
+  /** The confidence of the model, 0..1. */
   confidence?: number;
-  /** The words from which it was learned. */
+  /** The words from which the fact was learned. */
   quotations?: Array<Quotation>;
-  /** The conversation of its sources. */
+  /** The name of the conversation with these words. */
   conversation?: string;
-  /** Ids of the messages from which it was learned. */
+  /** Ids of the messages from which the fact was learned. */
   sources?: Array<string>;
-  /** Start and end of an event or a plan, as far as known. */
+  /** Start and end of an event or a plan, as far as known; both None for other kinds. */
   when?: Array<string | null>;
-  /** The time zone of its dates, from the messages, such as "UTC-05:00". */
+  /** The time zone of the dates, from the messages, such as "UTC-05:00". */
   zone?: string;
-  /** For other kinds: when the fact is valid; None means open. */
+  /** Start and end of the validity of a fact of another kind; None if there is no start or end. */
   valid_from?: string | null;
-  /** For other kinds: when the fact is valid; None means open. */
+  /** Start and end of the validity of a fact of another kind; None if there is no start or end. */
   valid_to?: string | null;
-  /** How many later messages repeated it. */
+  /** Number of later messages that repeated the fact. */
   confirmed?: number;
   /** Ids of other facts. */
   replaces?: Array<string>;
@@ -558,15 +558,15 @@ export interface Fact {
   replaced_by?: Array<string>;
   /** Ids of other facts. */
   contradicts?: Array<string>;
-  /** The id of the learning that added it. */
+  /** The id of the learning that added the fact. */
   learning?: string;
-  /** The model that found it, and the version of the prompt. */
+  /** The model that found the fact, and the version of the prompt. */
   model?: string;
-  /** The model that found it, and the version of the prompt. */
+  /** The model that found the fact, and the version of the prompt. */
   prompt?: string;
-  /** The version of its item. */
+  /** The version of the item. */
   version?: number;
-  /** When it was deleted, taken back or undone; None means live. */
+  /** The time at which the fact was deleted, taken back or undone; None if it is live. */
   retired?: string | null;
 }
 
@@ -579,25 +579,25 @@ export interface FactAnswer {
   subject: string;
   /** "profile", "preference", "event", "plan", "relation" or "instruction". */
   kind: string;
-  /** People, places and things that it names. */
+  /** People, places and things that the fact names. */
   entities: Array<string>;
-  /** 0..1, from the model. */
+  /** The confidence of the model, 0..1. */
   confidence: number;
-  /** The words from which it was learned. */
+  /** The words from which the fact was learned. */
   quotations: Array<QuotationAnswer>;
-  /** The conversation of its sources. */
+  /** The name of the conversation with these words. */
   conversation: string;
-  /** Ids of the messages from which it was learned. */
+  /** Ids of the messages from which the fact was learned. */
   sources: Array<string>;
-  /** Start and end of an event or a plan, as far as known. */
+  /** Start and end of an event or a plan, as far as known; both None for other kinds. */
   when: Array<string | null>;
-  /** The time zone of its dates, from the messages, such as "UTC-05:00". */
+  /** The time zone of the dates, from the messages, such as "UTC-05:00". */
   zone: string;
-  /** For other kinds: when the fact is valid; None means open. */
+  /** Start and end of the validity of a fact of another kind; None if there is no start or end. */
   valid_from: string | null;
-  /** For other kinds: when the fact is valid; None means open. */
+  /** Start and end of the validity of a fact of another kind; None if there is no start or end. */
   valid_to: string | null;
-  /** How many later messages repeated it. */
+  /** Number of later messages that repeated the fact. */
   confirmed: number;
   /** Ids of other facts. */
   replaces: Array<string>;
@@ -605,15 +605,15 @@ export interface FactAnswer {
   replaced_by: Array<string>;
   /** Ids of other facts. */
   contradicts: Array<string>;
-  /** The id of the learning that added it. */
+  /** The id of the learning that added the fact. */
   learning: string;
-  /** The model that found it, and the version of the prompt. */
+  /** The model that found the fact, and the version of the prompt. */
   model: string;
-  /** The model that found it, and the version of the prompt. */
+  /** The model that found the fact, and the version of the prompt. */
   prompt: string;
-  /** The version of its item. */
+  /** The version of the item. */
   version: number;
-  /** When it was deleted, taken back or undone; None means live. */
+  /** The time at which the fact was deleted, taken back or undone; None if it is live. */
   retired: string | null;
 }
 
@@ -625,34 +625,34 @@ export interface FactList {
 /** Return the page of a person, a place or a thing. */
 export interface FactsAbout {
   call: "facts.about";
-  /** Any name of the entity; case does not matter. */
+  /** Any name of the entity. Case does not matter. */
   name: string;
   /** Use the facts and names of a moment of the past. */
   as_of?: number | string | null;
-  /** When facts must be valid: by default now (or at *as_of*). Facts that ended before are history, and facts that begin later are left out. "any" treats all facts as valid. */
+  /** The time at which facts must be valid: by default now, or *as_of* if it is given. Facts that ended before are history, and facts that begin later are left out. "any" treats all facts as valid. */
   valid_at?: string | "any" | null;
 }
 
-/** Return the problems with the sources of facts: none, unless messages changed. */
+/** Return the facts whose sources are missing or changed; an empty list if all are valid. */
 export interface FactsCheck {
   call: "facts.check";
 }
 
-/** Return the present cost of learning from a conversation; no model call, no change. */
+/** Return what `KeyMemory.learn` would cost now for a conversation. */
 export interface FactsCost {
   call: "facts.cost";
   conversation: string;
   options?: LearnOptions | null;
 }
 
-/** Return the names of all people, places and things, with the number of their facts. */
+/** Return the number of facts that name each person, place or thing, most facts first. */
 export interface FactsEntities {
   call: "facts.entities";
   as_of?: number | string | null;
   valid_at?: string | "any" | null;
 }
 
-/** Return a fact by its id; None if it does not exist. */
+/** Return the fact with an id, or None if it does not exist. */
 export interface FactsGet {
   call: "facts.get";
   id: string;
@@ -664,26 +664,26 @@ export interface FactsHistory {
   id: string;
 }
 
-/** Return the learnings of the key, the last one first. */
+/** Return the learnings of the key, the last first, at most *limit*. */
 export interface FactsLearnings {
   call: "facts.learnings";
   limit?: number;
 }
 
-/** Return facts, by the time of their messages. */
+/** Return facts, in order of the times of their messages. */
 export interface FactsList {
   call: "facts.list";
-  /** Only facts about this subject; case does not matter. */
+  /** Return only facts about this subject. Case does not matter. */
   subject?: string | null;
-  /** Only facts whose metadata match; see `MemorySet.list`. */
+  /** Return only facts whose metadata match this filter; see `MemorySet.list`. */
   where?: Record<string, any> | null;
   limit?: number | null;
   as_of?: number | string | null;
-  /** Only facts that are valid then; by default all facts, ended ones too. */
+  /** Return only facts that are valid at this time. By default return all facts, even ended facts. */
   valid_at?: string | "any" | null;
 }
 
-/** Make other names refer to the same entity; return its page. `split` reverts this. */
+/** Make other names refer to the entity *name*; return the page of the entity. */
 export interface FactsMerge {
   call: "facts.merge";
   /** The name of the page. */
@@ -691,11 +691,11 @@ export interface FactsMerge {
   others: Array<string>;
 }
 
-/** Return the entities that facts connect with one, the nearest first. */
+/** Return the entities that facts connect with the entity *name*, the nearest first. */
 export interface FactsNeighbours {
   call: "facts.neighbours";
   name: string;
-  /** Most steps. 1 means entities that share a fact with it. */
+  /** Most steps. One step leads to the entities that share a fact with *name*. */
   steps?: number;
   /** See `about`. */
   as_of?: number | string | null;
@@ -706,7 +706,7 @@ export interface FactsNeighbours {
 /** Return the profile of an entity: its valid facts, within a budget of tokens. */
 export interface FactsProfile {
   call: "facts.profile";
-  /** The entity; None means the entity with the most facts. */
+  /** A name of the entity. By default, the entity with the most facts is taken. */
   name?: string | null;
   /** Most tokens of the profile. */
   budget?: number;
@@ -726,25 +726,25 @@ export interface FactsSplit {
   name: string;
 }
 
-/** Return events and plans by date; undated ones are last. */
+/** Return events and plans by date. Events and plans without a date are last. */
 export interface FactsTimeline {
   call: "facts.timeline";
-  /** Only facts that name this entity. */
+  /** If given, return only facts that name this entity. */
   name?: string | null;
   /** See `about`. */
   as_of?: number | string | null;
-  /** Only events and plans of this time; by default and with "any" all. */
+  /** Return only events and plans that happen at this time. By default, and with "any", return all. */
   valid_at?: string | "any" | null;
 }
 
-/** Undo learnings, in one commit; return the number of facts that this removes. */
+/** Undo learnings, in one commit; return the number of facts that the undo removes. */
 export interface FactsUndo {
   call: "facts.undo";
-  /** Their ids, or results of `learn`. */
+  /** Ids of learnings, or results of `learn`. */
   learnings: Array<string | LearnReport>;
 }
 
-/** Return the origin of a fact: messages, model, prompt, and the replaced facts. */
+/** Return the origin of a fact: its messages, its learning, and the facts it replaced. */
 export interface FactsWhy {
   call: "facts.why";
   fact: string | Fact;
@@ -1075,17 +1075,17 @@ export interface LearnBody {
 export interface LearnOptions {
   /** Most messages in one model call. */
   batch_messages?: number;
-  /** Most tokens of these messages together; one longer message is sent alone. */
+  /** Most tokens of these messages together. A longer message is sent alone. */
   batch_tokens?: number;
-  /** In how many calls of `learn` in a row the model may fail to give a usable answer about a batch, before the batch is set aside and the next one is read. */
+  /** Number of calls of `learn` in a row in which the model fails to give a usable answer about a batch, after which the batch is set aside and the next batch is read. */
   tries?: number;
   /** "leave" skips messages that were set aside; "retry" reads them again. */
   skipped?: "leave" | "retry";
-  /** Fewest waiting messages; with fewer, none is read. */
+  /** Least number of waiting messages. If fewer wait, no message is read. */
   at_least?: number;
-  /** Time without new messages before any message is read. */
+  /** Time that must have passed since the last message was added. Before, no message is read. */
   idle_s?: number;
-  /** Most model calls in one hour of the clock, counted over all processes that learn in the space with this option. A call is counted before it is made. None means no limit. */
+  /** Most model calls in one hour of the clock, counted over all processes that learn in the space with this option. A call is counted before it is made. By default there is no limit. */
   calls_per_hour?: number | null;
 }
 
@@ -1093,7 +1093,7 @@ export interface LearnOptions {
 export interface LearnReport {
   /** The new facts, in the order of the messages. */
   added?: Array<Fact>;
-  /** Ids of known facts that were repeated, and have one more source. */
+  /** Ids of known facts that were repeated, and so got more sources. */
   confirmed?: Array<string>;
   /** Ids of known facts that are no longer valid. */
   superseded?: Array<string>;
@@ -1107,13 +1107,13 @@ export interface LearnReport {
   model_calls?: number;
   /** Number of messages that were read. */
   messages?: number;
-  /** Number of messages that this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
+  /** Number of messages that this call set aside, because the model gives no usable answer about them. `LearnOptions(skipped="retry")` reads them again. */
   set_aside?: number;
-  /** Number of unread messages because the limit `LearnOptions.calls_per_hour` was reached. */
+  /** Number of messages left unread because the limit `LearnOptions.calls_per_hour` was reached. */
   waiting?: number;
   /** Ids of the learnings, one for each commit; `Facts.undo` takes them. */
   learnings?: Array<string>;
-  /** Their commit numbers. */
+  /** The numbers of these commits. */
   commits?: Array<number>;
 }
 
@@ -1121,7 +1121,7 @@ export interface LearnReport {
 export interface LearnReportAnswer {
   /** The new facts, in the order of the messages. */
   added: Array<FactAnswer>;
-  /** Ids of known facts that were repeated, and have one more source. */
+  /** Ids of known facts that were repeated, and so got more sources. */
   confirmed: Array<string>;
   /** Ids of known facts that are no longer valid. */
   superseded: Array<string>;
@@ -1135,13 +1135,13 @@ export interface LearnReportAnswer {
   model_calls: number;
   /** Number of messages that were read. */
   messages: number;
-  /** Number of messages that this call set aside, because the model gives no usable answer about them; `LearnOptions(skipped="retry")` reads them. */
+  /** Number of messages that this call set aside, because the model gives no usable answer about them. `LearnOptions(skipped="retry")` reads them again. */
   set_aside: number;
-  /** Number of unread messages because the limit `LearnOptions.calls_per_hour` was reached. */
+  /** Number of messages left unread because the limit `LearnOptions.calls_per_hour` was reached. */
   waiting: number;
   /** Ids of the learnings, one for each commit; `Facts.undo` takes them. */
   learnings: Array<string>;
-  /** Their commit numbers. */
+  /** The numbers of these commits. */
   commits: Array<number>;
   /** How many characters of the request were no text: U+FFFD replaces them. */
   replaced_characters?: number | null;
@@ -1149,15 +1149,15 @@ export interface LearnReportAnswer {
 
 /** One message; an immutable value. */
 export interface Message {
-  /** Its text. */
+  /** The text of the message. */
   content?: string;
-  /** Its speaker. */
+  /** The kind of speaker. */
   role?: "system" | "user" | "assistant" | "tool";
   /** The name of the speaker, for models that take names. */
   name?: string | null;
-  /** Ids of the tool calls that it asks for; a message that answers one of them belongs to it, and neither is shown without the other. */
+  /** Ids of the tool calls that the message asks for. A message that answers such a call belongs to this message: prompts show either both messages or none. */
   calls?: Array<string>;
-  /** Ids of the tool calls that it answers. */
+  /** Ids of the tool calls that the message answers. */
   answers?: Array<string>;
 }
 
@@ -1295,9 +1295,9 @@ export interface QuarantinedAnswer {
 export interface Quotation {
   /** The id of the message. */
   source?: string;
-  /** Their position in its text, in characters. */
+  /** The position of the words in the text of the message, in characters. */
   start?: number;
-  /** Their position in its text, in characters. */
+  /** The position of the words in the text of the message, in characters. */
   end?: number;
   /** The words. */
   text?: string;
@@ -1307,9 +1307,9 @@ export interface Quotation {
 export interface QuotationAnswer {
   /** The id of the message. */
   source: string;
-  /** Their position in its text, in characters. */
+  /** The position of the words in the text of the message, in characters. */
   start: number;
-  /** Their position in its text, in characters. */
+  /** The position of the words in the text of the message, in characters. */
   end: number;
   /** The words. */
   text: string;
