@@ -3,8 +3,8 @@
 Every method has the name, arguments and promises of the sync method. A value that the sync class
 returns without reading the store, such as a name or a path, is a property here too. Calls that read
 the store are awaited: a set's `definition` is a coroutine method here, and `len` is the method
-`size`. One object serves every event loop of the process. A cancelled task raises once the call in
-its thread has ended.
+`size`. One object serves every event loop of the process. If a task is cancelled during a call, it
+raises `asyncio.CancelledError` only after the call has ended in its thread.
 """
 
 from __future__ import annotations

@@ -30,7 +30,8 @@ from alveus.values.forks import FORKS, FreshLock, ProcessBound
 from alveus.values.keywords import UnknownKeyword
 
 THREADS = 16
-"""Calls that run at the same time; more calls wait. Concurrent writers share one fsync."""
+"""The largest number of calls that run at the same time; further calls wait. Concurrent writers
+share one fsync."""
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,9 +58,10 @@ class CallExecutor(ProcessBound):
     async def run(self, call: Callable[[], R], *, certain: bool = False) -> R:
         """Run *call* in a thread and return its result.
 
-        A cancelled task waits until the call has ended, then raises `asyncio.CancelledError`: the
-        call's effects are complete by then. If the task is cancelled before a thread has started
-        the call, the call never runs, unless *certain* is True.
+        If the task is cancelled, it waits until the call has ended, and then raises
+        `asyncio.CancelledError`. So the effects of the call are complete by then. If the task is
+        cancelled before a thread has started the call, the call never runs, unless *certain* is
+        True.
         """
         FORKS.check_process()
         made = self.submitted(call)
@@ -72,7 +74,10 @@ class CallExecutor(ProcessBound):
             raise
 
     async def end(self, call: Callable[[], None]) -> None:
-        """Run *call* as the last one, even if the task is cancelled. A second `end` is ignored."""
+        """Run *call* as the last call, even if the task is cancelled; refuse later calls.
+
+        A second `end` runs nothing, and waits for the last call.
+        """
         FORKS.check_process()
         with self._ending:
             if self._last is None and not self.closed:
@@ -87,7 +92,10 @@ class CallExecutor(ProcessBound):
         self._threads.shutdown(wait=False)
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`: a forked child has no threads of its parent, so no call would return."""
+        """Make a new thread pool in a forked child, which has no threads of its parent.
+
+        See `Inherited.forked`. Calls in the old pool would never return.
+        """
         del quiet
         self._threads, self._last = _new_threads(), None
 
@@ -101,7 +109,7 @@ class CallExecutor(ProcessBound):
             if not self.closed:
                 return self._threads.submit(copy_context().run, call)
         except RuntimeError:
-            if not self.closed:  # else another thread closed it just now
+            if not self.closed:  # else another thread has just closed this executor
                 raise
         raise StoreClosed(self._refusal)
 
@@ -111,7 +119,7 @@ def _new_threads() -> ThreadPoolExecutor:
 
 
 async def ended(answer: asyncio.Future[R]) -> None:
-    """Wait until a call has ended, even if the waiting task is cancelled several times."""
+    """Wait until the call behind *answer* has ended, even if the waiting task is cancelled."""
     while not answer.done():
         with suppress(asyncio.CancelledError):
             await asyncio.wait([answer])
@@ -120,12 +128,20 @@ async def ended(answer: asyncio.Future[R]) -> None:
 
 
 async def to_its_end(function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run *function* in a thread and return its result; a cancelled task waits for the end."""
+    """Run *function* in a thread and return its result.
+
+    If the task is cancelled, it waits until *function* has ended, and then raises
+    `asyncio.CancelledError`.
+    """
     return await _completed(asyncio.ensure_future(asyncio.to_thread(function, *args, **kwargs)))
 
 
 async def _completed(answer: asyncio.Future[R]) -> R:
-    """Return the result of a call; a cancelled task waits for its end."""
+    """Return the result of the call behind *answer*.
+
+    If the waiting task is cancelled, it waits until the call has ended, and then raises
+    `asyncio.CancelledError`.
+    """
     try:
         return await asyncio.shield(answer)
     except asyncio.CancelledError:
@@ -142,18 +158,18 @@ class CallLane(Protocol):
 
 
 class OneByOne:
-    """Runs the calls of one batch one at a time, from whichever tasks they come."""
+    """Runs the calls of one batch one at a time, even if several tasks make them."""
 
     def __init__(self, loop: CallLane) -> None:
         self._loop, self._turn = loop, asyncio.Lock()
 
     async def run(self, call: Callable[[], R]) -> R:
-        """Run *call* after the calls before it, and return its result."""
+        """Run *call* after all earlier calls, and return its result."""
         async with self._turn:
             return await self._loop.run(call)
 
     async def run_here(self, call: Callable[[], None]) -> None:
-        """Run *call* in this thread, after the calls before it. *call* must not block."""
+        """Run *call*, which must not block, in the thread of the event loop, in its turn."""
         async with self._turn:
             call()
 
@@ -163,7 +179,7 @@ class Async(Protocol):
 
     @property
     def loop(self) -> CallLane:
-        """The executor of the calls."""
+        """The executor or queue that runs the calls."""
         ...
 
     @property
@@ -175,10 +191,15 @@ class Async(Protocol):
 def awaited(
     method: Callable[Concatenate[S, P], R], part: Callable[[Any], S] | None = None
 ) -> Callable[Concatenate[Async, P], Coroutine[None, None, R]]:
-    """Return a coroutine method that calls *method* of the sync object, or of a *part* of it.
+    """Return a coroutine method that calls *method* of the sync object.
 
-    The object's class may override *method*, as the memory of a server does. The coroutine's yield
-    type is None for type checkers: with Any, mypy infers Any for all results of `asyncio.gather`.
+    The class of the sync object may override *method*, as the memory behind a server does. The
+    coroutine's yield type is None for type checkers: with Any, mypy infers Any for all results of
+    `asyncio.gather`.
+
+    Args:
+        part: If not None, *method* is called on the object that this function returns for the sync
+            object.
     """
     of, name = part or partial(cast, "S"), method.__name__
 
@@ -200,8 +221,9 @@ class Mark(NamedTuple):
     """How a method is called over HTTP.
 
     Attributes:
-        hints: Annotations for HTTP that replace the method's, by argument name; "returns" is that
-            of the result.
+        method: The sync method or property.
+        hints: Annotations that replace those of the method over HTTP, by the name of the argument.
+            The name "returns" stands for the result.
     """
 
     method: Callable[..., object] | property
@@ -226,10 +248,12 @@ def write(
 def over_http(
     method: Callable[..., object] | property, access: Access, **hints: object
 ) -> Callable[[C], C]:
-    """Return a decorator that marks an asyncio method as the HTTP call *method* of an access.
+    """Return a decorator that marks an asyncio method as a call over HTTP.
 
     Args:
-        hints: Annotations for HTTP that replace the method's.
+        method: The sync method or property that the server calls.
+        access: Whether the call reads or writes.
+        hints: Annotations that replace those of *method* over HTTP; see `Mark`.
     """
 
     def mark(call: C) -> C:
@@ -240,7 +264,7 @@ def over_http(
 
 
 def marks_of(table: type[object]) -> dict[str, Mark]:
-    """Return the marks of a class's HTTP calls, by method name."""
+    """Return the marks of the methods of *table* that are calls over HTTP, by method name."""
     marks = {name: getattr(made, "over_http", None) for name, made in vars(table).items()}
     return {name: mark for name, mark in marks.items() if mark is not None}
 
@@ -270,12 +294,15 @@ class AsyncObject(Generic[T]):
 
 
 def same(shown: property) -> Any:  # noqa: ANN401 - the annotation of the attribute says it
-    """Return a property of an asyncio object: that of its sync object, which reads no store."""
+    """Return a property that returns the property *shown* of the sync object.
+
+    *shown* must not read the store, because a property cannot be awaited.
+    """
     return property(attrgetter(f"sync.{cast('Any', shown).fget.__name__}"), doc=shown.__doc__)
 
 
 def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]:
-    """Return *function*, which needs no memory, as a coroutine function; see `run_to_its_end`."""
+    """Return a coroutine function that calls *function* in a new thread; see `run_to_its_end`."""
 
     @wraps(function)
     async def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -285,7 +312,11 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Coroutine[None, None, R]]
 
 
 async def run_to_its_end(call: Callable[[], R]) -> R:
-    """Run *call* in a new thread and return its result; a cancelled task waits for its end."""
+    """Run *call* in a new thread and return its result.
+
+    If the task is cancelled, it waits until *call* has ended, and then raises
+    `asyncio.CancelledError`.
+    """
     threads = CallExecutor()
     try:
         return await threads.run(call, certain=True)
@@ -294,7 +325,7 @@ async def run_to_its_end(call: Callable[[], R]) -> R:
 
 
 class GetsItemsLater(Protocol):
-    """`GetsItems`, awaited."""
+    """The signature of a coroutine method that wraps `SetReads.get`; see `GetsItems`."""
 
     @overload
     async def __call__(self, ids: str, *, as_of: AsOf | None = None) -> Item | None: ...
@@ -305,7 +336,7 @@ class GetsItemsLater(Protocol):
 
 
 class ListsSetsLater(Protocol):
-    """`KeyMemory.sets`, awaited. A protocol for the same reason."""
+    """The signature of a coroutine method that wraps `KeyMemory.sets`; see `GetsItems`."""
 
     @overload
     async def __call__(self, *, prefix: str = "", counts: Literal[False] = False) -> list[str]: ...

@@ -1,6 +1,7 @@
-"""The asyncio objects of a memory: keys, sets, conversations, facts; also the table of calls.
+"""The asyncio objects of a memory: keys, sets, conversations and facts.
 
-An entry marked by `read` or `write` is a call over HTTP too.
+This module is also the table of the calls over HTTP: `read`, `write` and `over_http` mark the
+methods that a client can call over HTTP.
 """
 
 from __future__ import annotations
@@ -236,7 +237,7 @@ class AsyncFacts(AsyncObject[Facts]):
     if not TYPE_CHECKING:  # as in `Facts`
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError; the message names the key's attribute of that name, if any."""
+            """Raise AttributeError. For "learn", the message names `key.learn`."""
             raise no_attribute_of_facts(self, name)
 
     list = read(Facts.list)
@@ -337,12 +338,12 @@ class AsyncSets(AsyncObject[K]):
         return AsyncConversation(self.loop, self.sync.conversation(name, timezone=timezone))
 
     async def get_memory_set(self, name: str) -> AsyncMemorySet:
-        """Return a set. Flink Agents' name for `set`."""
+        """Return the set *name*. This is Flink Agents' name for `set`."""
         return await self.set(name)
 
     @property
     def long_term_memory(self) -> Self:
-        """The same object. Flink Agents' name for the long-term memory."""
+        """This object itself, under Flink Agents' name for the long-term memory."""
         return self
 
     @property
@@ -390,7 +391,7 @@ class AsyncKey(AsyncSets[KeyMemory]):
 
     @property
     def key(self) -> str:
-        """The key."""
+        """The key whose memory this is."""
         return self.sync.key
 
     space: str = same(KeyMemory.space)
@@ -399,11 +400,14 @@ class AsyncKey(AsyncSets[KeyMemory]):
 
     @property
     def short_term_memory(self) -> AsyncMemoryObject:
-        """The same as `short_term`. Flink Agents' name for it."""
+        """The same object as `short_term`, under Flink Agents' name."""
         return self.short_term
 
     def batch(self, *, idempotency_key: str | None = None) -> AsyncBatch:
-        """See `KeyMemory.batch`. Use it in an ``async with`` block; its calls run one at a time."""
+        """See `KeyMemory.batch`. Use the batch in an ``async with`` block.
+
+        The calls of the batch run one at a time.
+        """
         made = partial(self.sync.batch, idempotency_key=idempotency_key)
         return AsyncBatch(OneByOne(self.loop), made)
 
@@ -428,7 +432,7 @@ class AsyncBatch(AsyncSets[KeyBatch]):
 
     @property
     def sync(self) -> KeyBatch:  # pyright: ignore[reportIncompatibleVariableOverride] - not before the block
-        """The sync object that runs the calls."""
+        """The sync batch that runs the calls; raises `Unusable` before the block begins."""
         if self._entered is None:
             raise Unusable("a batch is used inside its async with block")
         return self._entered
@@ -448,7 +452,7 @@ class AsyncBatch(AsyncSets[KeyBatch]):
         leave = self.sync.__exit__
         try:
             await self.loop.run(partial(leave, kind, error, trace))
-        except CancelledError as cancelled:  # a batch that has not ended ends without a commit
+        except CancelledError as cancelled:  # if the batch has not ended, end it without a commit
             drop = partial(leave, type(cancelled), cancelled, None)
             await ended(ensure_future(self._calls.run_here(drop)))
             raise

@@ -17,7 +17,7 @@ from alveus.values.lazy_dataclass import dataclass
 from alveus.values.storable import Path, checked_name, counted, moment
 
 BLOCKS, LIMITS = "blocks", "block_limits"
-"""The objects in exact memory that hold the texts, and the limits set by `set_limit`."""
+"""The objects in exact memory with the texts of blocks, and with the limits from `set_limit`."""
 
 STANDARD: Mapping[str, str] = {
     "human": "what you know about the user",
@@ -29,7 +29,7 @@ CHARACTERS = 2_000
 """The default limit of a block's length, in characters."""
 
 TRIES = 100
-"""Attempts of an edit, each from a fresh read, while other edits intervene."""
+"""The most attempts of an edit if other edits intervene. Each begins with a fresh read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,13 +52,13 @@ class Blocks:
     """The blocks of one key, at ``key.blocks``; also in a batch and in an action.
 
     A block is a value in short-term memory, at ``blocks.NAME``. Each edit starts from the current
-    text. It is one commit, or part of the batch or the action.
+    text, and is one commit, or part of the batch or the action.
 
     Args:
         tree: The root of short-term memory.
         scope: The key's scope.
-        engine: Returns the engine that reads history; raises where history cannot be read.
-        most: The argument of `limited`.
+        engine: Returns the engine that reads history. Raises `Unusable` inside a batch or action.
+        most: The limit of a block in characters; see `limited`. None sets no such limit.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Blocks:
         return [*dict.fromkeys([*STANDARD, *written])]
 
     def get(self, name: str) -> str:
-        """Return the text of a block; "" if nothing was written to it.
+        """Return the text of a block, or "" if nothing was written to the block.
 
         Raises:
             TreeConflict: The value at the block's path in exact memory is not text.
@@ -126,7 +126,7 @@ class Blocks:
         return self._edit(name, lambda before: f"{before}\n{text}" if before else text)
 
     def replace(self, name: str, old: str, new: str) -> str:
-        """Replace *old* in a block by *new*; return the block's new text.
+        """Replace the text *old* in a block by *new*; return the block's new text.
 
         Raises:
             InvalidInput: *old* does not occur in the block, or occurs several times.
@@ -177,23 +177,24 @@ class Blocks:
         return min(found, self._most or found)
 
     def limited(self, characters: int | None) -> Blocks:
-        """Return the same blocks with a limit of *characters* for edits made through them.
+        """Return the same blocks with a limit of *characters* for edits made through the result.
 
-        A lower limit from `set_limit` still applies to its block.
+        If `set_limit` gave a block a lower limit, the lower limit applies. With None, only the
+        limits of `limit` apply.
         """
         return Blocks(self._tree, self._scope, self._engine, most=characters)
 
     def set_limit(self, name: str, characters: int) -> None:
-        """Set the limit of a block in characters. It is stored and applies to all editors.
+        """Set the limit of a block in characters. The limit is stored and applies to all editors.
 
-        The current text stays, even if it is longer; edits can then only shorten it.
+        The current text stays, even if it is longer. Edits can then only shorten it.
         """
         self._tree.set((LIMITS, _path(name)[1]), counted(characters, "characters"))
 
     # --- the past -----------------------------------------------------------------------------
 
     def at(self, as_of: AsOf) -> Blocks:
-        """Return the blocks as they were after a commit, or at a time; read-only.
+        """Return the blocks as they were after a commit, or at a time. The result is read-only.
 
         Raises:
             HistoryPruned: The state of that moment is no longer kept.

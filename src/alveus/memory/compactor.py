@@ -1,4 +1,4 @@
-"""A compactor process: it follows the adds of other processes and compacts full sets."""
+"""The compactor: it compacts full sets, and follows the adds of other processes to find them."""
 
 from __future__ import annotations
 
@@ -35,13 +35,14 @@ MOST_EVERY = timedelta(days=365)
 """The longest wait between two checks."""
 
 WHOLE_S = 600.0
-"""How often the compactor checks all sets, not only sets with new items."""
+"""Seconds between two checks of all sets; other checks read only the sets with new items."""
 
 HOURS = 24
 """Hours of a day; the first hour is 0."""
 
 MOST_CHANGES = 100_000
-"""Change-log rows that one check reads; with more rows it checks all sets instead."""
+"""The most rows of the change log that one check reads. If there are more, the check reads all
+sets instead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +50,10 @@ class Look:
     """The progress of a compactor.
 
     Attributes:
-        set: The current set; None means that all sets are done.
-        items: The number of items in that set.
-        done: Compactions so far.
-        failed: Why the compaction of the set failed; None means that it did not fail.
+        set: The current set, or None after the last set.
+        items: The number of items in the current set.
+        done: The number of compactions so far.
+        failed: The error of the compaction of the current set, or None if it did not fail.
     """
 
     set: SetRef | None
@@ -68,10 +69,11 @@ class Compactor:
     set at a time, and each compaction is atomic.
 
     Args:
-        at: The share of a capacity above which a set is compacted; None means each set's mark.
+        at: The share of its capacity above which a set is compacted. None stands for the high
+            water mark of each set.
         hours: Compact only in these hours of the local day, such as ``(1, 5)`` or ``(22, 4)``.
-        key, set_name: Only sets of this key, or with this name.
-        everything: Also compact sets with execution "background" or "sync".
+        key, set_name: Compact only sets of this key, or with this name.
+        everything: Whether to compact also sets with execution "background" or "sync".
     """
 
     def __init__(
@@ -129,13 +131,14 @@ class Compactor:
         """Compact the sets that are due; return the number of compactions.
 
         Args:
-            watch: Continue until `stop` is called: check sets with new items, and all sets every
-                ten minutes. Failures are logged and retried later.
+            watch: Whether to continue until `stop` is called. Each check then reads the sets with
+                new items, and every ten minutes all sets. Failures are logged and retried later.
             every: The wait between two checks.
             progress: Called before each set, after each compaction, and after the last set.
 
         Raises:
-            AlveusError: Without *watch*: a set could not be compacted. The other sets were.
+            AlveusError: A set could not be compacted, and *watch* is False. The other sets were
+                compacted.
         """
         if not isinstance(every, timedelta) or not timedelta(0) < every <= MOST_EVERY:  # pyright: ignore[reportUnnecessaryIsInstance] - user input
             raise InvalidInput(
@@ -156,11 +159,11 @@ class Compactor:
         self._stop.set()
 
     def _check(self, report: Callable[[Look], object]) -> AlveusError | None:
-        """Compact the due sets once; return a failure, if any."""
+        """Compact the due sets once; return a failure, or None if nothing failed."""
         try:
             return self._compact_due(report)
         except (StoreBusy, StoreFull) as error:
-            self._seq = None  # so that no add is missed: the next check reads all sets
+            self._seq = None  # the next check reads all sets, so that no add is missed
             _LOG.warning("the sets could not be looked at: %s", type(error).__name__)
             return error
 
@@ -185,7 +188,11 @@ class Compactor:
         return first <= hour < last if first < last else hour >= first or hour < last
 
     def _fresh(self) -> Iterator[SetInfo]:
-        """Yield the due sets among the sets with adds since the last check."""
+        """Yield the due sets among the sets with adds since the last check.
+
+        Sets that failed or were busy at an earlier check are included. If it is time to check all
+        sets, yield all due sets.
+        """
         store, now = self._memory.store, time.monotonic()
         since, self._seq = self._seq, store.seq()
         if now >= self._whole:
@@ -209,7 +216,7 @@ class Compactor:
                 self._failed.pop(ref, None)
 
     def _compact(self, info: SetInfo, report: Callable[[Look], object]) -> AlveusError | None:
-        """Compact one set until it is below its mark; return the failure, if any."""
+        """Compact one set until it is below its mark; return the failure, or None."""
         ref, store, engine = info.ref, self._memory.store, self._memory.engine
         tries, again = self._failed.get(ref, (0, 0.0))
         if time.monotonic() < again:

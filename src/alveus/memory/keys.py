@@ -71,11 +71,11 @@ Result = TypeVar("Result")
 DEFAULT_SET = "default"
 
 SHOWN = 20
-"""The most sets, and names of an exact tree, that a notebook shows."""
+"""The most sets, and the most names of an exact tree, that a notebook shows."""
 
 
 def _shown(value: object) -> str:
-    """Return a value of an exact tree on one line; for an object, the names of its fields."""
+    """Return a value of an exact tree as one line; of an object, show the names of its fields."""
     from alveus.values import html
 
     if not isinstance(value, MemoryObject):
@@ -86,7 +86,7 @@ def _shown(value: object) -> str:
 
 
 class Inside(NamedTuple):
-    """The parts of named sets: the memory's engine, the writer of changes, and the scope."""
+    """The parts of an `OwnerSets`: the memory's engine, the writer of changes, and the scope."""
 
     engine: Engine
     writer: Writer
@@ -128,7 +128,7 @@ class OwnerSets:
 
     @property
     def inside(self) -> Inside:
-        """The parts of these sets, for packages of alveus that keep data in them."""
+        """The parts of this object, for packages of alveus that keep data in the sets."""
         return Inside(self._engine, self._writer, self._scope)
 
     @lazy_attribute
@@ -150,9 +150,9 @@ class OwnerSets:
         """Return the names of the sets that have had an item, sorted.
 
         Args:
-            prefix: Only names with this prefix.
-            counts: Return a dict of name to number of items. This counts nothing: each set stores
-                its number.
+            prefix: Return only names with this prefix.
+            counts: Whether to return a dict from each name to the set's number of items. This is
+                fast, because each set stores its number of items.
         """
         begin = checked_prefix(prefix)
         if not flag(counts, "counts"):
@@ -162,7 +162,7 @@ class OwnerSets:
 
     @property
     def quarantine(self) -> Quarantine:
-        """The items that admission rules hold back from all these sets."""
+        """The items that admission rules have held back from any of these sets."""
         return Quarantine(self._writer, self._scope)
 
     def search(  # noqa: PLR0913 - as a set's search
@@ -182,7 +182,8 @@ class OwnerSets:
         """Search several sets together, by default all of them; see `MemorySet.search`.
 
         Args:
-            prefix: Instead of *sets*: search the sets whose names have this prefix.
+            sets: The names of the sets to search.
+            prefix: Search the sets whose names have this prefix. Pass either *sets* or *prefix*.
         """
         at = None if as_of is None else self._writer.moment_of(as_of)
         options = search_options(
@@ -197,7 +198,7 @@ class OwnerSets:
         where: Where | None = None,
         limit: int | None = None,
     ) -> MapPoints:
-        """Return the items of *sets*, or of all sets, as points of a plane; see `MemorySet`."""
+        """Return the items of *sets*, by default all, as points; see `MemorySet.points`."""
         return self._writer.points(self._named(sets), where=where, limit=limit)
 
     def map(
@@ -214,7 +215,7 @@ class OwnerSets:
     def _named(
         self, sets: Sequence[str] | None, prefix: str | None = None
     ) -> Scope | builtins.list[SetRef]:
-        """Return the sets with these names or this prefix, or the scope for all sets."""
+        """Return the sets with these names or this prefix; if both are None, return the scope."""
         if prefix is not None:
             if sets is not None:
                 raise InvalidInput("search takes sets or prefix=, one of them")
@@ -226,7 +227,7 @@ class OwnerSets:
 
 
 def default_set(sets: KeySets) -> MemorySet:
-    """Return the set "default". Skips the checks of `set`, because every call on it comes here."""
+    """Return the set "default", without the checks of `set`: every call on that set comes here."""
     return sets._default_set  # noqa: SLF001 - of this file  # pyright: ignore[reportPrivateUsage] - of this file
 
 
@@ -239,12 +240,12 @@ class KeySets(OwnerSets):
 
     @hint_positionals("a value under a name is of exact memory: short_term.set(name, value)")
     def set(self, name: str, *, ttl: Ttl | None = None, **options: Unpack[SetOptions]) -> MemorySet:
-        """Return a set. Writes nothing: the first add stores the definition.
+        """Return the set *name*. Nothing is written: the first add stores the definition.
 
         Args:
             ttl: The default lifetime of items added or updated through the returned object. With
-                ``refresh="read"`` a `get` or `search` that returns an item restarts it. The set
-                does not store it.
+                ``refresh="read"`` a `get` or `search` that returns an item restarts the lifetime of
+                the item. The set does not store this default.
             options: ``capacity compaction capacity_tokens capacity_bytes high_water low_water
                 execution retention signals admission item_type``; see `SetOptions`.
 
@@ -258,12 +259,12 @@ class KeySets(OwnerSets):
     def conversation(
         self, name: str, *, timezone: tzinfo | str | None = None
     ) -> conversations.ConversationMemory:
-        """Return a conversation: ordered messages in the set *name*. Writes nothing.
+        """Return a conversation: ordered messages in the set *name*. Nothing is written.
 
         Args:
             timezone: The zone of the conversation, as a name, an offset or a tzinfo. It dates
-                "yesterday" in messages whose timestamp has no offset. None means the zone of the
-                memory's reader.
+                "yesterday" in messages whose timestamp has no offset. None stands for the zone of
+                the memory's reader.
 
         Raises:
             InvalidInput: The zone does not exist.
@@ -287,12 +288,12 @@ class KeySets(OwnerSets):
     history = delegated(default_set, MemorySet.history)
 
     def get_memory_set(self, name: str) -> MemorySet:
-        """Return a set. Flink Agents' name for `set`."""
+        """Return the set *name*. This is Flink Agents' name for `set`."""
         return self.set(name)
 
     @property
     def long_term_memory(self) -> Self:
-        """The same object. Flink Agents' name for the long-term memory."""
+        """This object itself, under Flink Agents' name for the long-term memory."""
         return self
 
 
@@ -324,10 +325,11 @@ class KnowledgeMemory(OwnerSets):
         retention: Literal["keep", "purge"] | timedelta | None = None,
         admission: Sequence[Rule | Callable[..., object]] | None = None,
     ) -> KnowledgeSet:
-        """Return a set of the knowledge. It changes only by explicit calls.
+        """Return a set of the knowledge. The set changes only by explicit calls.
 
         Raises:
-            InvalidInput: *capacity*, *compaction* or *retention* is given; knowledge supports none.
+            InvalidInput: *capacity*, *compaction* or *retention* was passed. Knowledge has none of
+                these.
         """
         given = {"capacity": capacity, "compaction": compaction, "retention": retention}
         refuse_upkeep(given)
@@ -339,7 +341,7 @@ class KnowledgeMemory(OwnerSets):
 
 @suggest_names_in
 class KeyMemory(KeySets, Prompts):
-    """All memory of one key: exact (`short_term`) and vague (its sets)."""
+    """All memory of one key: exact memory (`short_term`) and vague memory (its sets)."""
 
     def __init__(self, engine: Engine, scope: Scope, *, ttl: Ttl | None) -> None:
         super().__init__(engine, CommitWriter(engine, scope), scope)
@@ -371,7 +373,7 @@ class KeyMemory(KeySets, Prompts):
 
     @property
     def key(self) -> str:
-        """The key."""
+        """The key whose memory this is."""
         return self._scope.key or ""
 
     @property
@@ -381,7 +383,7 @@ class KeyMemory(KeySets, Prompts):
 
     @property
     def engine(self) -> Engine:
-        """The engine below, for packages of alveus that build on the memory, such as runners."""
+        """The engine of the memory, for packages of alveus that build on it, such as runners."""
         return self._engine
 
     @property
@@ -391,12 +393,12 @@ class KeyMemory(KeySets, Prompts):
 
     @property
     def short_term(self) -> MemoryObject:
-        """The root of the key's exact tree; each change is one commit."""
+        """The root of the key's exact tree. Each change of the tree is one commit."""
         return root_of(self._live)
 
     @property
     def short_term_memory(self) -> MemoryObject:
-        """The same as `short_term`. Flink Agents' name for it."""
+        """The same object as `short_term`, under Flink Agents' name."""
         return self.short_term
 
     @property
@@ -441,22 +443,22 @@ class KeyMemory(KeySets, Prompts):
 
         Learning from a conversation continues after the last message that was read. Each message is
         read once, despite crashes and concurrent learners. Texts and messages are added to the
-        conversation "learned" first; an item without an id gets an id derived from its text, so a
+        conversation "learned" first. An item without an id gets an id derived from its text, so a
         repeated call adds nothing. For each batch of messages the model returns facts, and decides
-        how they change known facts of the same subjects. Its answers are recorded before they are
-        used. The facts, the facts they supersede and the position are one commit. No lock is held
-        while the model runs.
+        how they change known facts of the same subjects. The model's answers are recorded before
+        they are used. The new facts, the facts that they supersede and the position in the
+        conversation are changed in one commit. No lock is held while the model runs.
 
         Args:
             source: A conversation of this key, or one or several messages or texts.
             model: The model that finds the facts. Its answers are checked: facts with wrong sources
-                or quotations are not stored, and are counted in `LearnReport.refused`. None means
-                built-in rules for English statements in the first person.
-            options: The number of messages per batch.
-            progress: Called after each commit with the number of messages it read.
+                or quotations are not stored, and are counted in `LearnReport.refused`. With None,
+                built-in rules find facts in English statements in the first person.
+            options: Settings of learning, such as the number of messages per batch.
+            progress: Called after each commit with the number of messages that were read for it.
 
         Raises:
-            ModelAnswerInvalid: No answer was usable. Facts of earlier batches are stored.
+            ModelAnswerInvalid: No answer could be used. Facts of earlier batches are stored.
             ModelFailed: The model failed. Facts of earlier batches are stored.
             InvalidInput: *source* is not a conversation of this key, messages or texts.
         """
@@ -473,10 +475,11 @@ class KeyMemory(KeySets, Prompts):
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Erase the whole key for good; or *ids* of the set "default"; or items that match *where*.
+        """Erase the whole key, or some of its items, for good; return the receipt.
 
-        Without *ids* and *where*: the key's tree, sets, runs and name; see `Memory.forget`. *where*
-        applies to all sets. For items see `MemorySet.forget`.
+        Without *ids* and *where*, the key's tree, sets, runs and name are erased; see
+        `Memory.forget`. With *ids*, these items of the set "default" are erased. With *where*
+        alone, the matching items of all sets are erased. For items see `MemorySet.forget`.
         """
         engine, scope = self._engine, self._scope
         if ids is not None:
@@ -498,8 +501,8 @@ class KeyMemory(KeySets, Prompts):
         """Return the changes in this memory between two moments: commits or times.
 
         Args:
-            b: The later moment; None means now.
-            sets: Names of the sets to compare; by default all, ``[]`` for none.
+            b: The later moment; None stands for now.
+            sets: The names of the sets to compare, by default all sets; pass ``[]`` for none.
             tree: "skip" leaves out the exact tree.
 
         Raises:
@@ -509,9 +512,9 @@ class KeyMemory(KeySets, Prompts):
         return difference(self._engine, self._scope, a, b, sets, tree=tree == "show")
 
     def batch(self, *, idempotency_key: str | None = None) -> KeyBatch:
-        """Return a batch: its `with` block's changes are one commit when the block ends.
+        """Return a batch. The changes in its `with` block are one commit when the block ends.
 
-        If the block raises, nothing is committed. Repeating a batch with the same *idempotency_key*
+        If the block raises, nothing is committed. A second batch with the same *idempotency_key*
         changes nothing: its block reads the state before the first batch (but search reads the
         present), and `KeyBatch.committed` is marked as adopted if the block makes the same changes.
 
@@ -528,7 +531,7 @@ class KeyMemory(KeySets, Prompts):
     def commit(
         self, change: Callable[[KeyBatch], Result], *, idempotency_key: str | None = None
     ) -> Result:
-        """Call *change* with a batch, commit its changes, and return its result.
+        """Call *change* with a batch, commit the batch, and return the result of *change*.
 
         If another writer changed the exact tree since the batch began, or an item since the batch
         changed it, nothing is committed and *change* is called again with a new batch, which reads
@@ -563,7 +566,7 @@ class KeyMemory(KeySets, Prompts):
 
 
 class Touched(NamedTuple):
-    """The version of an item that a batch changes; *key* is None in knowledge."""
+    """The version of an item that a batch changes; `key` is None for an item of knowledge."""
 
     key: str | None
     set_name: str
@@ -574,15 +577,15 @@ class Touched(NamedTuple):
 class KeyBatch(KeySets, Prompts):
     """Changes of one key and of knowledge, committed together.
 
-    Reads see the exact tree of the moment when the block began, and the latest items, both with the
-    changes of the batch.
+    Reads return the exact tree as it was when the block began, and the latest items. Both include
+    the changes of the batch.
 
     Attributes:
-        committed: After the block: the commit; None if the block changed nothing.
-        has_changes: After the block: whether the block made changes.
+        committed: The commit, after the block; None if the block changed nothing.
+        has_changes: Whether the block made changes, after the block.
 
     Args:
-        base: The commit whose exact tree is read; None means the last one.
+        base: The number of the commit whose exact tree is read; None stands for the last commit.
     """
 
     def __init__(
@@ -614,7 +617,7 @@ class KeyBatch(KeySets, Prompts):
         if self._engine.store.read_only:
             raise StoreReadOnly("this memory was opened with mode='ro'; it takes no batch")
         store, now = self._engine.store, self._engine.clock()
-        head = store.head(self._scope)  # read before the look-up: afterwards it may be that commit
+        head = store.head(self._scope)  # read before `commit_of_op`, whose commit may be newer
         first = self._op and store.commit_of_op(self._op, request=None, label=self._label)
         if first:  # a repetition reads the state of the first batch
             self._base, now = first.number - 1, first.time
@@ -669,14 +672,14 @@ class KeyBatch(KeySets, Prompts):
 
     @property
     def base(self) -> int:
-        """The commit whose exact tree is read."""
+        """The number of the commit whose exact tree is read."""
         return self._base
 
     @property
     def touched(self) -> list[Touched]:
-        """The item versions that the batch changes, in order.
+        """The item versions that the batch changes, in order; an added item has version 0.
 
-        A repetition has to touch the same versions. An added item has version 0.
+        A repetition of the batch must change the same versions.
         """
         return [
             Touched(part.set.scope.key, part.set.name, id_of(part), getattr(part, "version", 0))
@@ -689,7 +692,7 @@ class KeyBatch(KeySets, Prompts):
         return BatchTree.over(tree, kind=paths.kind, now=now, ttl=self._ttl, paths=paths)
 
     def _laid_over(self, values: Sequence[SetValue]) -> tuple[TreeDelta, ...]:
-        """Return deltas that set *values* in the current tree, which becomes the base."""
+        """Return deltas that set *values* in the latest tree, which becomes the batch's base."""
         self._base = self._engine.store.head(self._scope)
         overlay = self._overlay(self._engine.clock())
         for location, value, expiry in values:

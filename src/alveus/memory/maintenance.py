@@ -50,7 +50,8 @@ class ChangedValue:
     """A path of the exact tree whose value changed.
 
     Attributes:
-        before: The earlier value; an empty dict for an empty object, None for no value.
+        kind: Whether the value was added, removed or changed.
+        before: The earlier value: an empty dict if it was an empty object, None if there was none.
         after: The later value, in the same form.
     """
 
@@ -62,7 +63,12 @@ class ChangedValue:
 
 @dataclass(frozen=True, slots=True)
 class ChangedItem:
-    """An item that was added or deleted, or whose content changed."""
+    """An item that was added or deleted, or whose content changed.
+
+    Attributes:
+        before: The item at the earlier moment, or None if it did not exist.
+        after: The item at the later moment, or None if it did not exist.
+    """
 
     kind: Kind
     set_name: str
@@ -76,9 +82,10 @@ class Difference:
     """The changes in the memory of a key between two moments; falsy if nothing changed.
 
     Attributes:
-        since: The last commit at the earlier moment; `until` is the one at the later moment.
-        tree: Changes of the exact tree, by path.
-        items: Changed items, by set name and id.
+        since, until: The numbers of the last commits at the earlier and at the later moment.
+        since_time, until_time: The times of the two moments; None if before the first commit.
+        tree: The changes of the exact tree, ordered by path.
+        items: The changed items, ordered by set, then by id.
     """
 
     key: str
@@ -97,10 +104,11 @@ class Difference:
 def difference(
     engine: Engine, scope: Scope, a: AsOf, b: AsOf | None, sets: Sequence[str] | None, *, tree: bool
 ) -> Difference:
-    """Return the changes in *scope* from *a* to *b*; None means now.
+    """Return the changes in *scope* from the moment *a* to the moment *b*.
 
     Args:
-        sets: Names of the sets to compare; None means all.
+        b: The later moment; None stands for now.
+        sets: The names of the sets to compare; None stands for all sets.
         tree: Whether to compare the exact tree.
 
     Raises:
@@ -122,7 +130,11 @@ def difference(
 
 
 def set_names(sets: object) -> list[str]:
-    """Return the names of sets, checked."""
+    """Return *sets* as a list, if it is a list or tuple of valid names of sets.
+
+    Raises:
+        InvalidInput: *sets* is not such a list.
+    """
     if not isinstance(sets, (list, tuple)):
         raise InvalidInput(f"sets must be a list of names, not {short_repr(sets)}")
     return [checked_name(name, "a set's name") for name in cast("Sequence[object]", sets)]
@@ -155,7 +167,7 @@ def _tree(store: Store, scope: Scope, a: Moment, b: Moment) -> Iterator[ChangedV
 
 
 def _values(store: Store, scope: Scope, at: Moment) -> dict[TreePath, Value]:
-    """Return the values of a tree by path, an empty object as an empty dict."""
+    """Return the values of a tree by path. An empty object is an empty dict."""
     found: dict[TreePath, Value] = {}
     stack: list[TreePath] = [()]
     while stack:
@@ -204,7 +216,7 @@ def _live(store: Store, info: SetInfo, at: Moment) -> dict[str, StoredItem]:
 BATCH = 64
 
 STAGING = "staging"
-"""The store's note that names the embedder of the staged vectors."""
+"""The name of the store's note that says for which embedder vectors are staged."""
 
 POLL_S = 0.02
 
@@ -215,26 +227,31 @@ def embedder_notes(space: str, knowledge: str) -> tuple[str, str]:
 
 
 def query_prefix_note(note: str) -> str:
-    """Return the name of the note of the query prefix, which accompanies an embedder's note.
+    """Return the name of the note with the query prefix of an embedder.
 
     The prefix is not part of the embedder's name, because it does not change vectors of texts.
+
+    Args:
+        note: The name of the note with the embedder's name.
     """
     return f"query prefix of {note.removeprefix('embedder of ')}"
 
 
 def query_prefix_of(embedder: Embedder) -> str:
-    """Return the prefix that an embedder puts before queries; "" if it has none."""
+    """Return the prefix that an embedder puts before queries, or "" if it puts none."""
     return str(getattr(embedder, "query_prefix", ""))
 
 
 @contextmanager
 def alone_with_file(folder: Path, *, wait_s: float) -> Generator[None]:
-    """Hold the lock for re-embedding a store's folder: two processes would mix their vectors.
+    """Hold the lock for re-embedding the store with this folder, during a `with` block.
 
-    The kernel releases the lock when the process ends, in any way.
+    Two processes that re-embed at the same time would mix their vectors. The kernel releases the
+    lock however the process ends.
 
     Raises:
-        StoreBusy: Another process held the lock for longer than *wait_s*; the message names it.
+        StoreBusy: Another process held the lock for longer than *wait_s*. The message names the
+            process.
     """
     deadline = time.monotonic() + wait_s
     lock = os.open(folder / "reindex", os.O_CREAT | os.O_RDWR, 0o600)
@@ -266,10 +283,12 @@ def reindex(
     embedder: Embedder,
     progress: Callable[[int, int], None] | None = None,
 ) -> int:
-    """Embed all sets of a space and a knowledge again; return the number of versions embedded.
+    """Embed all sets of a space and a knowledge again; return the number of embedded versions.
+
+    A call after an interruption continues with the versions that are left.
 
     Args:
-        progress: Called with the numbers of versions done and in total.
+        progress: Called with two numbers: of versions that are done, and of versions in total.
 
     Raises:
         Conflict: Another process changed the embedder of the space meanwhile.
@@ -326,18 +345,19 @@ def _embedded(embedder: Embedder, found: list[PendingVectors]) -> list[tuple[int
 
 
 AT_ONCE = 1_000
-"""Items retired in one transaction."""
+"""The largest number of expired items in one read; those of one scope are retired in one commit."""
 
 
 SPARE = 0.25
-"""Share of a file that a sweep leaves free for later writes."""
+"""The share of a file that a sweep leaves free for later writes."""
 
 
 def sweep(engine: Engine) -> int:
-    """Retire expired items and delete data past its retention; return the number of both.
+    """Retire expired items and delete data past its retention.
 
-    Runs in short transactions, with other writes between them. Uses corroborated time: data that
-    only a wrong clock considers old stays.
+    Return the number of retired items plus the number of deleted rows. The work is done in short
+    transactions, with other writes between them. It uses corroborated time, so data that only a
+    wrong clock considers old stays.
     """
     now, done = engine.clock.settle(), 0
     while found := engine.store.expired_items(now=now, limit=AT_ONCE):
@@ -346,7 +366,7 @@ def sweep(engine: Engine) -> int:
             gone = Retire(stored.set, stored.record.id, stored.version)
             changes.setdefault(stored.set.scope, []).append(gone)
         for scope, items in changes.items():
-            with suppress(StaleItem):  # another writer changed one of them
+            with suppress(StaleItem):  # another writer changed one of the items
                 engine.store.commit(Batch(scope=scope, time=now, items=items))
                 done += len(items)
     while (some := engine.store.sweep(now=now)) >= MAX_SWEPT_VERSIONS:
@@ -357,7 +377,11 @@ def sweep(engine: Engine) -> int:
 
 
 def dimensions_of(ledger: Ledger) -> Callable[[Scope], int | None]:
-    """Return a function of a scope to its vector length; None if its embedder is not available."""
+    """Return a function that returns the vector length of a scope.
+
+    The function returns None if the scope has no recorded embedder, or if the embedder cannot be
+    opened.
+    """
 
     @cache
     def of_embedder(name: str) -> int | None:

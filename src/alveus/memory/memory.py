@@ -1,4 +1,4 @@
-"""Open a memory, get keys and knowledge, maintain the store, close it."""
+"""The class `Memory`: it opens a store, returns keys and knowledge, and maintains the store."""
 
 from __future__ import annotations
 
@@ -69,13 +69,14 @@ class MemoryStats:
     """Figures of a memory and its store.
 
     Attributes:
-        pending: Items that wait for their vectors.
-        queue_age_s: How long the oldest of these items has waited.
+        pending: The number of items that wait for their vectors.
+        queue_age_s: How long the oldest of these items has waited, in seconds.
         leases: The current leases: which process may run which key.
         cache_bytes: The RAM that the index uses.
-        unsealed_sets: Large sets that were searched without an index file: every process builds
-            their index again. A search through a writable memory creates the file.
-        failure: The last error of the background embedder, if any.
+        unsealed_sets: The number of large sets that were searched without an index file, so that
+            every process builds their index again. A search through a writable memory creates the
+            file.
+        failure: The last error of the background embedder, or None.
     """
 
     location: str
@@ -98,8 +99,9 @@ class MemoryStats:
 class Memory:
     """A store opened for one space, with the memory of its keys and its knowledge.
 
-    Safe to share among threads; several processes may open one file. A forked child cannot use it
-    and has to open the store again. Use it in a `with` block, or call `close`.
+    Threads may share a memory, and several processes may open the same file. A forked child cannot
+    use the memory of its parent and must open the store again. Use a memory in a `with` block, or
+    call `close`.
     """
 
     def __init__(self, engine: Engine, index: Index, *, space: str, knowledge: str) -> None:
@@ -118,11 +120,12 @@ class Memory:
                 ``:memory:`` for RAM only; ``http://host:port`` of an `alveus serve`.
             space: The application's name. Spaces share nothing but knowledge that both name.
             knowledge: The name of the knowledge to share, by default the name of the space.
-            embedder: "minilm" (default), "static", "words", the name of an optional one, or an
+            embedder: "minilm" (default), "static", "words", the name of an optional embedder, or an
                 `Embedder`. The store records a space's embedder.
-            model: A language model for summaries; None means summaries of selected sentences.
-            reranker: Re-ranks the hits of each search and context, unless the call names another
-                ``reranker=``. None means that only calls that name one re-rank.
+            model: A language model for summaries. With None, summaries consist of selected
+                sentences.
+            reranker: Re-ranks the hits of each search and context, unless the call passes another
+                ``reranker=``. With None, only calls that pass a re-ranker re-rank.
             mode: "ro" refuses every change and creates nothing.
             durability: With "full", returned commits survive a power loss. "normal" is faster and
                 survives only the death of processes.
@@ -134,17 +137,18 @@ class Memory:
             clock: Returns the time, with a zone; for tests and replays. A `SteadyClock` also
                 reports elapsed time, which retention uses.
             timezone: The reader's zone, as a name ("America/New_York"), an offset ("+05:30") or a
-                tzinfo. It dates "yesterday" and is used to show dates. None means this machine's
-                zone.
-            telemetry: Emits traces and metrics of this memory; None means none.
-            token: For ``http://``: the token; None means the value of ALVEUS_TOKEN.
-            timeout_s: For ``http://``: the limit of a call with its retries; None means 30 s.
+                tzinfo. It dates "yesterday" and is used to show dates. None stands for this
+                machine's zone.
+            telemetry: Emits traces and metrics of this memory. With None, nothing is emitted.
+            token: The token for ``http://``; None stands for the value of ALVEUS_TOKEN.
+            timeout_s: The limit of a call over ``http://`` with its retries, in seconds; None
+                stands for 30 s.
 
         Raises:
             InvalidInput: An argument is invalid, such as an unknown zone.
             EmbedderConflict: The space or the knowledge was written with another embedder.
             AccessDenied, NotAStore, StoreTooNew, StoreTooOld, StoreReadOnly, NotFound, Unsupported:
-                See the messages.
+                The store cannot be opened; the message says why.
         """
         url, mode, timezone = settings.url, settings.mode, settings.timezone
         space, knowledge = checked_names(settings.space, settings.knowledge)
@@ -238,14 +242,14 @@ class Memory:
         wait_s: float = 10,
         progress: Callable[[int, int], None] | None = None,
     ) -> int:
-        """Change the embedder of a space and its knowledge; return the number of texts embedded.
+        """Change the embedder of a space and its knowledge; return the number of embedded texts.
 
         Other processes may use the old embedder meanwhile; afterwards their calls raise an error
         that asks to open the memory again. After an interruption a repeated call continues.
 
         Args:
             wait_s: The longest wait for another re-embedding of this store, and for other writers.
-            progress: Called with the numbers of texts done and in total.
+            progress: Called with two numbers: of texts that are done, and of texts in total.
 
         Raises:
             StoreBusy: Another process re-embedded this store for longer than *wait_s*.
@@ -295,7 +299,7 @@ class Memory:
 
     @property
     def engine(self) -> Engine:
-        """The engine below, for packages of alveus that build on the memory, such as runners."""
+        """The engine of the memory, for packages of alveus that build on it, such as runners."""
         return self._engine
 
     @property
@@ -304,7 +308,7 @@ class Memory:
         return self._engine.timezone.name(moment(self._engine.clock()))
 
     def in_timezone(self, timezone: tzinfo | str) -> Self:
-        """Return this memory for a reader in another zone; closing one closes both.
+        """Return this memory for a reader in another zone. Closing either object closes both.
 
         Raises:
             InvalidInput: The zone does not exist.
@@ -323,11 +327,11 @@ class Memory:
 
     @property
     def store(self) -> Store:
-        """The store below, for tools and runners."""
+        """The store of the memory, for tools and runners."""
         return self._engine.store
 
     def key(self, key: str) -> KeyMemory:
-        """Return the memory of one key, such as a user, a session or a device. Writes nothing."""
+        """Return the memory of one key, such as a user, a session or a device; write nothing."""
         scope = Scope(self._space, checked_name(key, "a key"))
         return KeyMemory(self._engine, scope, ttl=self._ttl)
 
@@ -338,15 +342,15 @@ class Memory:
 
     @property
     def knowledge(self) -> KnowledgeMemory:
-        """The knowledge, shared with other memories of the same knowledge name."""
+        """The knowledge that this memory shares with other memories of the same knowledge name."""
         return KnowledgeMemory(self._engine, Scope(self._knowledge, None))
 
     def keys(self, *, prefix: str = "", after: str | None = None) -> Iterator[str]:
-        """Return an iterator over the keys of the space, sorted; it reads one page at a time.
+        """Return an iterator over the keys of the space, sorted, which reads one page at a time.
 
         Args:
-            prefix: Only keys with this prefix.
-            after: Only keys after this one, which need not exist.
+            prefix: Return only keys with this prefix.
+            after: Return only keys after this key, which need not exist.
         """
         last = None if after is None else checked_name(after, "after")
         return self._keys(checked_prefix(prefix), last)
@@ -359,23 +363,23 @@ class Memory:
     def subscribe(
         self, listener: Callable[[Any], object], *, kinds: Iterable[type[MemoryEvent]] | None = None
     ) -> Callable[[], None]:
-        """Call *listener* with the memory events of runs; return a function that ends this.
+        """Subscribe *listener* to the memory events of runs; return a function that ends this.
 
-        Runners of this process call it after their commits, at most once per event, in the
+        Runners of this process call *listener* after their commits, at most once per event, in the
         committing thread. It should be quick and must not wait for a run. Changes outside runs emit
-        no events. If it raises, the error is logged and the event is lost.
+        no events. If *listener* raises, the error is logged and the event is lost.
 
         Args:
-            kinds: Classes of memory events, by default all. Only agents configured for it emit
-                `RunBeginEvent`.
+            kinds: The classes of memory events to report, by default all. `RunBeginEvent` is
+                emitted only by agents whose `memory_events` ask for it.
         """
         return self._engine.listeners.subscribe(listener, kinds)
 
     def on_compaction(self, listener: Callable[[Compacted], object]) -> Callable[[], None]:
-        """Call *listener* with each compaction of this process; return a function that ends this.
+        """Subscribe *listener* to compactions of this process; return a function that ends this.
 
-        The committing thread calls it after the commit, at most once; it should be quick. If it
-        raises, the error is logged and the event is lost.
+        The committing thread calls *listener* after the commit, at most once per compaction.
+        *listener* should be quick. If it raises, the error is logged and the event is lost.
         """
         return self._engine.compactions.listeners.subscribe(listener)
 
@@ -396,11 +400,12 @@ class Memory:
     def settle(
         self, wait_s: float | None = None, *, progress: Callable[[int], None] | None = None
     ) -> bool:
-        """Wait until committed items have vectors and full sets are compacted, at most *wait_s*.
+        """Wait until committed items have vectors and full sets are compacted.
 
-        Returns whether this happened in time. Failed compactions are not waited for.
+        Return whether this happened in time. Failed compactions are not waited for.
 
         Args:
+            wait_s: The longest wait in seconds; None sets no limit.
             progress: Called with the number of items embedded since the last call.
         """
         checked_wait(wait_s)
@@ -411,7 +416,7 @@ class Memory:
         return self._engine.worker.settle(wait_s=remaining_s, progress=progress) and compacted
 
     def stats(self) -> MemoryStats:
-        """Return figures of stored data, of waiting work and of leases."""
+        """Return figures about stored data, waiting work and leases."""
         engine = self._engine
         store = engine.store.stats()
         oldest = store.oldest_pending
@@ -432,23 +437,25 @@ class Memory:
         )
 
     def sweep(self) -> int:
-        """Delete expired data and data past its retention, tidy the index; return how many rows.
+        """Delete expired data and data past its retention, and tidy the index.
+
+        Return the number of retired items and deleted rows.
 
         Expired items are retired. Values of exact trees are deleted a day after they expired.
         Versions that ended longer ago than their set's retention are deleted for good. Reads of the
         present do not change. Writes sweep a file automatically, except for its items. Call this
-        now and then if items expire, if large sets (20,000 items and more) change a lot, or if the
-        memory is in RAM. If more than a quarter of the file is free afterwards, the rest is
-        returned to the disk.
+        method now and then if items expire, if large sets (20,000 items and more) change a lot, or
+        if the memory is in RAM. If more than a quarter of the file is free afterwards, the space
+        beyond that quarter is returned to the disk.
         """
         self._index.tidy(dimensions=self.embedder.dimensions)
         return sweep(self._engine)
 
     def shrink(self, *, progress: Callable[[int], None] | None = None) -> int:
-        """Sweep, then return all free space to the disk; return the number of bytes.
+        """Sweep, then give all free space back to the disk; return the number of these bytes.
 
-        Runs in short transactions, with other writes between them. An interrupted call loses
-        nothing and keeps its progress.
+        The work is done in short transactions, with other writes between them. An interrupted call
+        loses nothing and keeps its progress.
 
         Args:
             progress: Called with the number of bytes returned since the last call.
@@ -473,14 +480,15 @@ class Memory:
     ) -> int:
         """Delete the versions of exact trees from before a time for good; return their number.
 
-        Applies to all keys of the store. Current values stay. So does history from the last day,
-        and history since the begin of the oldest unfinished run. Sets have a separate retention.
+        This applies to all keys of the store. Current values stay. History from the last day stays
+        too, and history since the begin of the oldest unfinished run. Sets have a separate
+        retention.
 
         Args:
             progress: Called with the number of versions deleted since the last call.
 
         Raises:
-            InvalidInput: *before* is in the future, or only a clock that is ahead says it is past.
+            InvalidInput: *before* is in the future, or is past only by a clock that is ahead.
         """
         checked_progress(progress, "a number of versions")
         until, removed = microseconds(before, "before"), 0
@@ -508,18 +516,19 @@ class Memory:
         dry_run: bool = False,
         idempotency_key: str | None = None,
     ) -> Receipt:
-        """Erase all data of a key for good; when this returns, no read of any moment finds it.
+        """Erase all data of a key for good. Afterwards no read finds the data, at any moment.
 
-        Erases its tree, sets, events, runs with their records, items derived from it, and its name.
-        Waiting runs are discarded, and no accepted or finished input runs again. The receipt lists
-        the copies that remain and their location. A second call changes nothing, and its receipt
-        says so.
+        This erases the key's tree, sets, events, runs with their records, items derived from the
+        key's data, and the name of the key. Waiting runs are discarded, and no accepted or finished
+        input runs again. The receipt lists the copies that remain and their location. A second call
+        changes nothing, and its receipt says so.
 
         Args:
-            scrub: "now" also removes remains in files; "later" leaves this to `scrub`. None means
-                "now" if the store is under 200 MB.
-            dry_run: Only count.
-            idempotency_key: A second call with it erases nothing and returns the same receipt.
+            scrub: "now" also removes remains in files. "later" leaves this to the method `scrub`.
+                None stands for "now" if the store is under 200 MB, else for "later".
+            dry_run: Whether only to count what would be erased.
+            idempotency_key: A second call with the same key erases nothing and returns the same
+                receipt.
 
         Raises:
             KeyBusy: A run kept the key busy for `wait_s`.
@@ -530,8 +539,8 @@ class Memory:
     def scrub(self) -> list[Receipt]:
         """Remove erased data from the files; return the receipts that waited for this.
 
-        Rewrites the store, in time proportional to its size; writers wait meanwhile. A receipt that
-        is still "pending" names the obstacle; a later call continues.
+        The store is rewritten, which takes time proportional to its size; writers wait meanwhile. A
+        receipt that is still "pending" names the obstacle. A later call continues.
         """
         return scrub(self._engine, self._owners)
 
@@ -539,7 +548,7 @@ class Memory:
         """Return the receipts of this space and knowledge, latest first.
 
         Args:
-            before: Only receipts of commits below this number.
+            before: Return only receipts of commits below this number.
         """
         store, most = self._engine.store, counted(limit, "limit", least=0)
         if before is not None:
@@ -547,7 +556,7 @@ class Memory:
         return receipts_of(store, self._owners, before=before, limit=most)
 
     def receipt(self, id: str) -> Receipt:
-        """Return a receipt by its id.
+        """Return the receipt with this id.
 
         Raises:
             NotFound: The receipt does not exist.
@@ -574,7 +583,7 @@ class Memory:
     def close(self) -> None:
         """Stop embedding and compacting, flush, and close the store. A second call does nothing.
 
-        Pending work stays pending. In a forked child the inherited memory is closed already.
+        Pending work stays pending. In a forked child, a memory of the parent is closed already.
         """
         if FORKS.is_inherited(self._generation):
             return
@@ -588,7 +597,7 @@ class Memory:
 
 
 class RemoteMemory(Memory):
-    """A memory behind an alveus server; safe to share among threads."""
+    """A memory behind an alveus server. Threads may share it."""
 
     def __init__(
         self, connection: ServerConnection, space: str, timezone: tzinfo | str | None

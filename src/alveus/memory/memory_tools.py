@@ -60,8 +60,8 @@ class Parameter:
     """An argument of a tool.
 
     Attributes:
-        least, most: Bounds of a text's length or of a number; None means no bound.
-        among: The only accepted texts; empty means any.
+        least, most: The bounds of a text's length or of a number; None sets no bound.
+        among: The only accepted texts; if empty, any text is accepted.
     """
 
     kind: Literal["string", "integer"]
@@ -79,7 +79,7 @@ class Parameter:
         return found | ({"enum": list(self.among)} if self.among else {})
 
     def problem(self, value: object) -> str | None:
-        """Return why *value* is invalid; None if it is valid."""
+        """Return the reason why *value* is invalid, or None if it is valid."""
         right = str if self.kind == "string" else int
         if not isinstance(value, right) or isinstance(value, bool):
             return f"must be {_KINDS[self.kind]}, not {short_repr(value)}"
@@ -145,7 +145,10 @@ class ToolSchema:
         }
 
     def checked(self, arguments: object) -> dict[str, object]:
-        """Return the checked arguments, given as a mapping or as its JSON text.
+        """Return the checked arguments by name.
+
+        Args:
+            arguments: A mapping, or the JSON text of a mapping.
 
         Raises:
             InvalidInput: The arguments do not fit the schema; the message is for the model.
@@ -179,7 +182,7 @@ class ToolSchema:
 
 
 TRIES = 8
-"""Attempts of a change, each from a fresh read, while other changes intervene."""
+"""The most attempts of a change if other changes intervene. Each begins with a fresh read."""
 
 MOST_CHARACTERS = 8_000
 """The longest text that a model may remember, in characters."""
@@ -197,7 +200,7 @@ CONTEXT_TOKENS = 2_000
 """The default budget of the tool `context`."""
 
 SHOWN_VERSIONS = 20
-"""The most versions of an item that `explain` shows; it shows the last ones."""
+"""The most versions of an item that `explain` shows: the last ones."""
 
 
 class ToolOwner(Protocol):
@@ -235,7 +238,10 @@ class ToolAnswer:
     ids: Sequence[str] = ()
 
     def noting(self, replaced: int) -> ToolAnswer:
-        """Return the answer with a note on the number of replaced characters of the call."""
+        """Return the answer with a note that *replaced* characters of the call were replaced.
+
+        If *replaced* is 0, return the answer unchanged.
+        """
         note = replaced_note(replaced)
         return replace(self, text=f"{self.text} {note}") if note else self
 
@@ -290,7 +296,7 @@ def memory_tools(
 
 
 def _names(given: object, what: str) -> tuple[str, ...]:
-    """Return the names as a tuple, checked."""
+    """Return *given*, a collection of names, as a tuple of checked names."""
     if not isinstance(given, (Mapping, list, tuple, AbstractSet)):
         raise InvalidInput(f"{what} must be a list of names, not {short_repr(given)}")
     return tuple(
@@ -299,7 +305,7 @@ def _names(given: object, what: str) -> tuple[str, ...]:
 
 
 def _purpose(what: object) -> str:
-    """Return the purpose of a block, checked."""
+    """Return the purpose of a block, if it is a text; raise `InvalidInput` otherwise."""
     if not isinstance(what, str):
         raise InvalidInput(f"a block's purpose is a text, not {short_repr(what)}")
     return what
@@ -351,9 +357,9 @@ class MemoryTools:
         return {schema.name: (schema, call) for schema, call in calls}
 
     def within(self, ctx: ToolOwner) -> MemoryTools | None:
-        """Return the same tools inside an action of the same key, which commits their changes.
+        """Return the same tools for the context of an action, which commits their changes.
 
-        Returns None if the action has another key.
+        Return None if the action has another key.
         """
         mine, its = self._owner.long_term_memory.inside, ctx.long_term_memory.inside
         if (mine.engine.store, mine.scope) != (its.engine.store, its.scope):
@@ -422,7 +428,10 @@ class MemoryTools:
             return ToolAnswer(str(error), is_error=True)
 
     def _change(self, call_id: str | None, change: Callable[[ToolOwner], ToolAnswer]) -> ToolAnswer:
-        """Make *change* in one commit; for a key, again from a fresh read after a conflict."""
+        """Make *change* in one commit, or as part of an action.
+
+        For a key, *change* is repeated from a fresh read after a conflict.
+        """
         owner = self._owner
         if not isinstance(owner, KeyMemory):
             return change(owner)
@@ -501,7 +510,7 @@ class MemoryTools:
         return ToolAnswer("\n".join(lines), ids=[id])
 
     def _shown_id(self, item: Item) -> str:
-        """Return an item's id, with its set if it is not the set for `remember`."""
+        """Return an item's id, after the name of its set unless that is the set of `remember`."""
         return f"{'' if item.set_name == self._set else f'{item.set_name}/'}{item.id}"
 
     def _line(self, item: Item) -> str:
@@ -531,7 +540,7 @@ class MemoryTools:
         return self._change(call_id, delete)
 
     def _find(self, sets: KeySets, shown_id: str) -> tuple[MemorySet, str]:
-        """Return the set and the id of an item by the id that `recall` shows.
+        """Return the set of an item and its id in the set, from the id that `recall` shows.
 
         Raises:
             NotFound: The item does not exist.

@@ -1,4 +1,4 @@
-"""Open the parts of a memory: its store, its embedder, its index, its settings."""
+"""Functions that open the parts of a memory: its settings, store, embedder and index."""
 
 from __future__ import annotations
 
@@ -52,11 +52,11 @@ LONGEST_WAIT_S = 366 * 24 * 3600
 DEFAULT_EMBEDDER = "minilm"
 
 WAIT_S: float = 10
-"""The default wait for other writers."""
+"""The default limit of the wait for other writers, in seconds."""
 
 
 CACHE_BYTES = 256 * 1024 * 1024
-"""The default RAM limit of the index, without memory-mapped files."""
+"""The default RAM limit of the index in bytes. Memory-mapped files do not count."""
 
 _OF_ANY_MEMORY = frozenset({"url", "space", "knowledge", "mode", "timezone", "token", "timeout_s"})
 
@@ -86,7 +86,7 @@ class OpenSettings:
     timeout_s: float | None = None
 
     def for_stores(self) -> list[str]:
-        """Return the names of passed arguments that a memory behind a server does not take."""
+        """Return the names of passed arguments that a memory behind a server does not accept."""
         return [
             each.name
             for each in fields(self)
@@ -95,7 +95,7 @@ class OpenSettings:
         ]
 
     def check(self) -> None:
-        """Refuse settings that do not fit a store, or would fail at the first write."""
+        """Raise `InvalidInput` for settings of servers, and for values that a store cannot use."""
         for name in ("token", "timeout_s"):
             if getattr(self, name) is not None:
                 raise InvalidInput(
@@ -112,7 +112,7 @@ class OpenSettings:
 
 
 def refuse_for_server_only(**given: object) -> None:
-    """Refuse options that apply only to ``http://``."""
+    """Raise `InvalidInput` if an option is passed that applies only to ``http://`` URLs."""
     for name, value in given.items():
         if value is not None:
             raise InvalidInput(f"{name}= is for the url of a server of alveus, http://host:port")
@@ -121,7 +121,7 @@ def refuse_for_server_only(**given: object) -> None:
 def check_settings(
     limits: object, ttl: object, cache_bytes: object, telemetry: object, reranker: object
 ) -> None:
-    """Refuse settings that would fail at the first write."""
+    """Raise `InvalidInput` for a setting that would fail only at the first write."""
     if limits is not None and not isinstance(limits, Limits):
         raise InvalidInput(f"limits must be a Limits(items=…, bytes=…), not {short_repr(limits)}")
     if ttl is not None and not isinstance(ttl, Ttl):
@@ -144,10 +144,10 @@ def open_store(
     durability: Literal["full", "normal"] = "full",
     shared: bool = False,
 ) -> Store:
-    """Return the store of a URL; create it if it does not exist.
+    """Return the store at a URL or path; create the store if it does not exist.
 
     Args:
-        shared: Whether the store may share an open file with other handles of this process.
+        shared: Whether an SQLite store may share its open file with other handles of this process.
     """
     if type(wait_s) not in (int, float) or not 0 <= wait_s <= LONGEST_WAIT_S:
         raise InvalidInput(
@@ -185,10 +185,10 @@ def open_store(
 
 
 def check_access(store: Store, space: str, knowledge: str) -> None:
-    """Refuse a database user without access to the space or the knowledge.
+    """Raise if the space or the knowledge may not be used in this store.
 
     Raises:
-        AccessDenied: The owner of the tables did not grant access.
+        AccessDenied: The owner of a server's tables did not grant access to the database user.
         Unusable: The migration into this store is not complete.
     """
     if store.note(UNFINISHED_NOTE) is not None:
@@ -208,7 +208,9 @@ def _of_server(store: Store) -> PostgresStore:
 
 
 def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
-    """Hold the lock for re-embedding *store*, among all processes that have it open.
+    """Return a context manager that holds the lock for re-embedding *store*.
+
+    Only one process at a time can hold the lock. A store in RAM needs no lock.
 
     Raises:
         StoreBusy: Another process held the lock for longer than *wait_s*.
@@ -220,7 +222,7 @@ def alone(store: Store, *, wait_s: float) -> AbstractContextManager[None]:
 
 
 def sqlite_store(store: Store) -> SqliteStore | None:
-    """Return *store* if it is an SQLite file, else None."""
+    """Return *store* if it is an SQLite store, else None."""
     if "alveus.store.sqlite" not in sys.modules:  # then no SQLite store is open
         return None
     from alveus.store.sqlite import SqliteStore
@@ -229,7 +231,10 @@ def sqlite_store(store: Store) -> SqliteStore | None:
 
 
 def file_of(store: Store, purpose: str) -> SqliteStore:
-    """Return *store* if it is an SQLite file.
+    """Return *store* if it is an SQLite store.
+
+    Args:
+        purpose: The intended use of the file, for the message.
 
     Raises:
         Unsupported: The store is in RAM, or on a server.
@@ -244,7 +249,7 @@ def file_of(store: Store, purpose: str) -> SqliteStore:
 
 
 def index_for(store: Store, *, dimensions: int, budget_bytes: int) -> Index:
-    """Return the index of a store; handles that share a file share one index."""
+    """Return the index of a store. Handles that share an open file share one index."""
     file = sqlite_store(store)
 
     def made(finder: Store) -> Index:
@@ -279,7 +284,10 @@ def file_path(path: object, what: str) -> str:
     """Return *path*, a str or a path object, as a str that can name a file.
 
     Args:
-        what: The purpose of the path, which begins the error message.
+        what: The begin of the error message, which says what the path is for.
+
+    Raises:
+        InvalidInput: *path* cannot name a file.
     """
     is_path = isinstance(path, str | os.PathLike)
     text: object = os.fspath(cast("str | os.PathLike[str]", path)) if is_path else None
@@ -297,9 +305,15 @@ def file_path(path: object, what: str) -> str:
 def embedder_for(
     store: Store, space: str, knowledge: str, requested: str | Embedder | None
 ) -> Embedder:
-    """Return the embedder of the space; record it for the space and the knowledge.
+    """Return the embedder of the space, and record its name for the space and the knowledge.
 
-    An embedder opened by the recorded name has the recorded query prefix.
+    Args:
+        requested: The embedder or its name. None stands for the recorded embedder, or for
+            `DEFAULT_EMBEDDER` if none is recorded. A recorded embedder gets the recorded query
+            prefix.
+
+    Raises:
+        EmbedderConflict: Another embedder is recorded.
     """
     remembered = {note: store.note(note) for note in embedder_notes(space, knowledge)}
     remembered_name = next((name for name in remembered.values() if name is not None), None)
@@ -325,7 +339,10 @@ def embedder_for(
 
 
 def checked_names(space: str, knowledge: str | None) -> tuple[str, str]:
-    """Return the names of a space and of its knowledge, by default the name of the space."""
+    """Return the checked names of a space and a knowledge.
+
+    The knowledge None stands for the knowledge with the name of the space.
+    """
     name = checked_name(space, "a space")
     return name, checked_name(space if knowledge is None else knowledge, "a knowledge")
 
@@ -340,8 +357,9 @@ def open_engine(
 ) -> tuple[Engine, Index]:
     """Return the engine of a memory on *store*, with its index.
 
-    Its threads end when the engine is no longer referenced, closed or not. They hold the store,
-    which is collected then as well. Items that wait for vectors are embedded from now on.
+    The threads of the engine end when nothing refers to the engine any more, even if it was not
+    closed. The threads refer to the store, so the store is garbage-collected after they end. Items
+    that wait for vectors are embedded from now on.
     """
     check_access(store, space, knowledge)
     chosen = embedder_for(store, space, knowledge, settings.embedder)
@@ -383,7 +401,7 @@ def open_engine(
 
         store.observer = MemoryTelemetry(settings.telemetry, store, now)
     for each in (worker, engine.compactions.worker):
-        weakref.finalize(engine, each.leave).atexit = False  # at exit Python ends them
+        weakref.finalize(engine, each.leave).atexit = False  # at exit Python ends the threads
     if worker.needed and store.pending_vectors(limit=1):
         worker.notify()
     return engine, index
@@ -399,29 +417,37 @@ def _summariser(model: ChatModel | None) -> Summariser:
 
 
 def grant(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
-    """Let *role* use a space and the knowledge of that name; return all grants of the role.
+    """Let *role* use a space and the knowledge with the same name. Return all grants of the role.
 
     A second call does nothing.
 
     Args:
-        knowledge: Grant only this knowledge, and not the space.
+        knowledge: Let *role* use only this knowledge, and not the space.
 
     Raises:
         AccessDenied: The user of the URL is not the owner of the tables.
-        InvalidInput: The URL is not a server's, or the server has no such role.
+        InvalidInput: The URL is not that of a database server, or the server has no such role.
     """
     with closing(_server_store(url)) as store:
         return store.grant(role, space=space, knowledge=knowledge)
 
 
 def revoke(url: str, role: str, *, space: str, knowledge: str | None = None) -> RoleGrants:
-    """Revoke a grant of `grant`; raises the same errors."""
+    """Revoke the access that `grant` gave for the same arguments. Return the role's other grants.
+
+    Raises:
+        AccessDenied, InvalidInput: See `grant`.
+    """
     with closing(_server_store(url)) as store:
         return store.revoke(role, space=space, knowledge=knowledge)
 
 
 def grants(url: str) -> list[RoleGrants]:
-    """Return the grants of all roles; raises the same errors as `grant`."""
+    """Return the grants of all roles.
+
+    Raises:
+        AccessDenied, InvalidInput: See `grant`.
+    """
     with closing(_server_store(url)) as store:
         return store.grants()
 
@@ -447,7 +473,7 @@ INSTEAD = "open the server's file or database itself, or do it on the server's m
 
 
 def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
-    """Return a function that always raises `Unsupported`."""
+    """Return a function that always raises the error of `unsupported`."""
 
     def refuse(*_args: object, **_options: object) -> NoReturn:
         raise unsupported(what, instead)
@@ -456,12 +482,17 @@ def refused(what: str, instead: str = INSTEAD) -> Callable[..., NoReturn]:
 
 
 def unsupported(what: str, instead: str = INSTEAD) -> Unsupported:
-    """Return the error of a call that is not available over HTTP."""
+    """Return the error of a call that is not available over HTTP.
+
+    Args:
+        what: The name of the call.
+        instead: What the user can do instead.
+    """
     return Unsupported(f"{what} is not done over HTTP; {instead}")
 
 
 class _NoStore:
-    """A placeholder for the engine and the store."""
+    """A placeholder for an engine; most attributes raise `Unsupported`."""
 
     def __init__(self, timezone: Zone) -> None:
         self.wait_s, self.timezone = WAIT_S, timezone

@@ -47,10 +47,10 @@ class Prompts:
     def context(self, request: ContextRequest) -> Context:
         """Return a prompt for *query* from the key's memory, with the reason for each piece.
 
-        Its messages are the instructions with the remembered data, the last exchanges, and the
-        query. Remembered data is quoted, so that no text in it can pose as an instruction or
-        another message. If nothing from memory is shown, a sentence says why. The same call on the
-        same memory returns the same context.
+        The messages of the prompt are the instructions with the remembered data, the last
+        exchanges, and the query. Remembered data is quoted, so that no text in it can pose as an
+        instruction or another message. If nothing from memory is shown, a sentence says why. The
+        same call on the same memory returns the same context.
 
         Neither the messages nor the text exceed the budget. The newest exchange is included if it
         fits beside instructions and query. A tool call is shown together with its answer, or not at
@@ -59,43 +59,44 @@ class Prompts:
         and sentences that match the query, a message to its beginning and end.
 
         Args:
-            query: The user's question; None means no query and no search.
+            query: The user's question. With None there is no query and no search.
             budget_tokens: The most tokens of the prompt; a `Budget` also names the counter.
             system: Instructions, at the start of the prompt.
-            messages: The set of the conversation. The default is the key's set of messages or
-                observations with the latest add. None means no conversation.
+            messages: The name of the set with the conversation. The default is the key's set of
+                messages or observations with the latest add. With None, no conversation is shown.
             recent: The most exchanges of the conversation.
-            sets: The key's sets to search. None means none.
-            knowledge: The knowledge sets to search. None means none.
+            sets: The names of the key's sets to search. With None, no set is searched.
+            knowledge: The names of the knowledge sets to search. With None, none is searched.
             exact: The exact values of short-term memory to show: a path or a list of paths, each
-                with all values below it; `ALL` means all. None by default, since values may include
-                a session token; `Context.why` reports their number.
-            profile: The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None
-                means no profile.
-            blocks: The names of the blocks to show whole; `ALL` means all.
+                with all values below it, or `ALL`. By default none are shown, since values may
+                include a session token; `Context.why` reports their number.
+            profile: The name of an entity, of whose `KeyMemory.profile` up to 300 tokens are shown.
+                With None, no profile is shown.
+            blocks: The names of the blocks to show whole, or `ALL`.
             where: A filter for items of sets and of knowledge; see `MemorySet.search`.
             as_of: Read the memory as of this moment of the past.
-            valid_at: When items must be valid, by default now (or at *as_of*); "any" means any
-            time.
+            valid_at: The time at which items must be valid, by default now (or *as_of*). With
+                "any", the time does not matter.
             signals: Weights of the searches.
             limit: The most hits of a search, by default as many as the budget may have room for.
             reranker: Re-ranks the hits of each search; see `MemorySet.search`. The default is the
-                re-ranker of `Memory.open`, if any. None means no re-ranking.
-            min_score: Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0
-                leaves out nothing. By default, sets are shown whole for any query if *limit* allows
-                their items and the items need at most a third of the tokens that instructions and
-                query leave; for larger sets the least relevance is `MIN_SCORE`.
+                re-ranker of `Memory.open`, if any. With None, hits are not re-ranked.
+            min_score: Leave out all hits of a search if the relevance of the best hit, 0..1, is
+                lower. 0 leaves out nothing. By default, sets are shown whole for any query if
+                *limit* allows their items and the items need at most a third of the tokens that
+                instructions and query leave. For larger sets the least relevance is `MIN_SCORE`.
             shares: The division of the budget among the parts.
             secrets: "mask" replaces each secret in remembered data by its kind, as detected by the
                 admission rule `Secrets`; "show" does not. Instructions and query are never changed.
-            details: "show" starts each remembered line with its set, id and time; "hide" shows the
-                day, once for all its items. `Context.why` has all details in both cases.
+            details: "show" starts each remembered line with its set, id and time. "hide" shows only
+                the day, once above all items of the day. `Context.why` has all details in both
+                cases.
 
         Raises:
             BudgetTooSmall: Instructions and query alone exceed the budget.
             HistoryPruned: The state at *as_of* is no longer kept.
             InvalidFilter, InvalidInput, InvalidName: An argument is invalid; nothing was read.
-            Unsupported: *as_of* with *exact*, in a batch or an action.
+            Unsupported: Both *as_of* and *exact* were passed in a batch or an action.
         """
         return self._assembled(request)
 

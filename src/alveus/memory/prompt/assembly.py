@@ -1,4 +1,4 @@
-"""Assemble a prompt within its budget: choose candidates and record the reasons."""
+"""Assembles a prompt within its budget: chooses among the candidates, and records the reasons."""
 
 from __future__ import annotations
 
@@ -31,16 +31,17 @@ DIVIDED: tuple[Part, ...] = ("blocks", "profile", "exact", "knowledge", "recent"
 """The order in which parts get their shares; unused tokens go to the next part."""
 
 SEARCHED: tuple[Searched, ...] = ("items", "knowledge")
-"""The parts that searches fill. A part that fits whole is shown whole, before shares."""
+"""The parts that searches fill. A part whose items all fit is shown whole, before the budget is
+divided into shares."""
 
 OFFERED: tuple[Part, ...] = ("blocks", "recent", "items", "knowledge", "profile", "exact")
-"""The order in which parts are offered the tokens left at the end."""
+"""The order in which parts get the tokens that are left after the division."""
 
 CUT_TOKENS, CUT_SHARE = 150, 8
 """A piece with more than 150 tokens and more than 1/8 of the room is cut."""
 
 SMALLEST_LINE = 6
-"""With fewer tokens left, no further line is tried."""
+"""If fewer tokens than this are left, no further line is tried."""
 
 LEFT_OUT = 50
 """The most left-out pieces that a context explains."""
@@ -94,10 +95,11 @@ class _Choice:
 
     Attributes:
         taken: The chosen candidates, in the order of choice.
-        absence: Why the prompt shows nothing from memory, as a sentence; "" if it shows some.
+        absence: A sentence that says why the prompt shows nothing from memory, or "".
 
     Args:
-        zone: The reader's zone; its name is shown unless it is UTC.
+        zone: The reader's zone, in which times are shown.
+        zone_name: The name of the zone, which the prompt shows unless it is "UTC".
     """
 
     def __init__(self, request: ContextRequest, zone: Zone, zone_name: str) -> None:
@@ -113,7 +115,11 @@ class _Choice:
         self._days: set[tuple[Part, str]] = set()
 
     def room(self) -> int | None:
-        """Return the tokens left by the instructions and the query, for messages and for text."""
+        """Return the tokens that the instructions and the query leave, or None without a budget.
+
+        Raises:
+            BudgetTooSmall: They exceed the budget, as messages or as text.
+        """
         messages, text = self._rendered()
         room = self.budget.remaining(messages)
         most = self.budget.tokens
@@ -148,10 +154,11 @@ class _Choice:
     def explain_absence(
         self, searches: Mapping[Searched, Found], *, has_unnamed: bool
     ) -> list[Piece]:
-        """Return a left-out piece that says why nothing from memory is shown, if so.
+        """Set `absence` if nothing from memory is shown, and return a piece with the reason.
 
-        Without tokens for the reason, only the fact is stated.
-        Shown exchanges are memory: beside them, only withheld hits are worth a sentence.
+        Return an empty list if memory is shown, or if the hits themselves carry the reason. If no
+        tokens are left for the reason, `absence` states only the fact. Exchanges are memory too: if
+        some are shown, `absence` is set only because of hits that were withheld.
 
         Args:
             has_unnamed: Whether exact values exist that the request does not name.
@@ -177,7 +184,7 @@ class _Choice:
         return [] if withheld else [Piece(part, "", "", reason=problem)]
 
     def _use_what_was_overestimated(self) -> None:
-        """Take more lines if all taken lines together have fewer tokens than their sum."""
+        """Take more lines if the prompt has fewer tokens than the sum of the pieces' tokens."""
         if self._tokens_left is None or self.budget.tokens is None or not self._days:
             return
         self._tokens_left = max(self._tokens_left, self.budget.tokens - self._used())
@@ -213,13 +220,13 @@ class _Choice:
         self._drop_repeated()
 
     def size(self, candidate: PromptCandidate) -> int:
-        """Return the number of tokens of a piece."""
+        """Return the number of tokens of a candidate."""
         if candidate.messages:
             return self.budget.size(candidate.messages)
         return self.budget.count(f"{candidate.line}\n")
 
     def _frame(self) -> int:
-        """Return the tokens of the quotation without its lines."""
+        """Return the tokens of the quotation's opening, marks and headings, without the items."""
         headings = [name for part, name in REMEMBERED.items() if self.candidates[part]]
         lines = [self._opening, BEGIN, *(f"{name}:" for name in headings), END]
         lead = 0 if self.request.system else self.budget.message_tokens
@@ -244,7 +251,10 @@ class _Choice:
                 self._drop_repeated()
 
     def _take(self, part: Part, candidates: Sequence[PromptCandidate], most: int | None) -> int:
-        """Take candidates up to *most* tokens, exchanges without gaps; return the tokens taken."""
+        """Take candidates of a part, up to *most* tokens; return the number of tokens.
+
+        Exchanges are taken without gaps: after the first that does not fit, no other is taken.
+        """
         used = 0
         for candidate in candidates:
             if candidate.is_taken or candidate.left_out:
@@ -276,14 +286,17 @@ class _Choice:
         return is_hit and self.size(candidate) > self._most_of_one
 
     def _cost(self, candidate: PromptCandidate) -> int:
-        """Return the tokens that a piece adds, with the heading of its day if it is the first."""
+        """Return the tokens that a candidate adds to the prompt.
+
+        They include the heading of its day if no taken candidate of the part has the heading.
+        """
         size = self.size(candidate)
         if candidate.day and (candidate.piece.part, candidate.day) not in self._days:
             size += self.budget.count(f"{candidate.day}\n")
         return size
 
     def _drop_repeated(self) -> None:
-        """Drop hits that later-taken exchanges or the profile repeat."""
+        """Drop hits whose items are also shown in an exchange or in the profile."""
         shown_in: dict[Ref, Part] = {
             ref: candidate.piece.part
             for candidate in self.taken
@@ -312,7 +325,10 @@ class _Choice:
     # --- rendering ----------------------------------------------------------------------------
 
     def _in_order(self, part: Part) -> list[PromptCandidate]:
-        """Return a part's pieces in order: exchanges and items by time, exact values by rank."""
+        """Return the taken candidates of a part in the order in which the prompt shows them.
+
+        Exchanges and items are in order of time; blocks, profile and exact values are by rank.
+        """
         of_part = [candidate for candidate in self.taken if candidate.piece.part == part]
         if part == "recent":
             return sorted(of_part, key=lambda candidate: candidate.order)
@@ -373,7 +389,7 @@ class _Choice:
         )
 
     def _given(self, part: Part, text: str | None) -> list[Piece]:
-        """Return a text of the request as a piece, if any."""
+        """Return a list of the piece for a text of the request; it is empty if the text is None."""
         if text is None:
             return []
         size = self.budget.size([Message(text)])
@@ -400,15 +416,15 @@ class _TakenText(NamedTuple):
 
 
 class TakenTexts:
-    """The texts that are in a prompt so far, to find hits that repeat them."""
+    """The texts that a prompt contains so far, to find hits that repeat a text."""
 
     def __init__(self) -> None:
-        self._refs: dict[Ref, str] = {}  # item: why it repeats
+        self._refs: dict[Ref, str] = {}  # why a hit of the item is left out
         self._taken: dict[frozenset[str], list[_TakenText]] = {}
         self._statement = cache(statement)
 
     def add(self, candidate: PromptCandidate) -> None:
-        """Record a taken piece."""
+        """Record a taken candidate."""
         piece = candidate.piece
         if candidate.hit is not None:
             self._note(_TakenText(piece, piece.text, candidate.hit.item.speaker))
@@ -423,7 +439,7 @@ class TakenTexts:
         self._taken.setdefault(frozenset(anchor_words(text.text)), []).append(text)
 
     def repeats(self, candidate: PromptCandidate) -> str | None:
-        """Return which text already says the same as a hit, in words; None if none does."""
+        """Return a sentence that names the text which a hit repeats, or None if it repeats none."""
         if candidate.hit is None:
             return None
         for ref in candidate.refs:
@@ -439,7 +455,10 @@ class TakenTexts:
         return None
 
     def _is_repeated(self, piece: Piece, taken: _TakenText) -> bool:
-        """Return whether a text says the same as a piece; "today" only on the same day."""
+        """Return whether the text *taken* says the same as *piece*.
+
+        Statements with words such as "today" are the same only if they are of the same day.
+        """
         said = self._statement(piece.text)
         if not said.says_the_same(self._statement(taken.text)):
             return False

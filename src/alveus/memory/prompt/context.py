@@ -54,15 +54,16 @@ class Piece:
 
     Attributes:
         part: The part of the prompt.
-        source: Its origin: ``set/id``, or the path of an exact value; "" for the caller's texts.
-        text: The text; secrets are masked unless the context shows them.
+        source: The origin of the piece: ``set/id``, or the path of an exact value, or "" for a text
+            of the caller.
+        text: The text; secrets are masked unless the request shows them.
         shown: Whether the prompt contains the piece.
         reason: Why the piece was shown or left out.
         tokens: The number of tokens of the piece alone.
-        rank: Its rank in its part, from 1: the newest exchange, or the best hit.
+        rank: The rank of the piece in its part. Rank 1 is the newest exchange, or the best hit.
         set_name: The set of the piece's items.
-        ids: The ids of its items; an exchange of several messages has several.
-        time: The time of the item; for an exchange, the time of its begin.
+        ids: The ids of the piece's items; an exchange of several messages has several.
+        time: The time of the item, or of the first item of an exchange.
         score: The search score.
         parts: The components of the score; see `Hit`.
     """
@@ -83,18 +84,18 @@ class Piece:
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A prompt made from memory; a value.
+    """A prompt made from memory.
 
     Attributes:
-        messages: For a chat client or `ChatModel.complete`: instructions with the remembered data,
-            the last exchanges, and the query.
-        text: The same as one text, for completion models.
+        messages: The prompt as messages for a chat client or `ChatModel.complete`: instructions
+            with the remembered data, the last exchanges, and the query.
+        text: The same prompt as one text, for completion models.
         tokens: The number of tokens of the messages, by the budget's counter.
-        budget_tokens: The budget of the request; None means no limit.
+        budget_tokens: The budget of the request, or None if it set no limit.
         why: The shown pieces, in order; then up to `LEFT_OUT` pieces that were left out.
         more: The number of further left-out pieces.
         partial: Whether some searched items had no vector yet; see `Hits`.
-        reranker_failure: Why the re-ranker did not order the hits; see `Hits`.
+        reranker_failure: The reason why the re-ranker did not order the hits, or None; see `Hits`.
     """
 
     messages: list[dict[str, str]]
@@ -145,7 +146,7 @@ class Context:
         )
 
     def _budget_bar(self, taken: Sequence[Piece]) -> Html:
-        """Return a bar of the tokens per part; its end is the unused budget."""
+        """Return a bar of the tokens per part; the rest of the bar is the unused budget."""
         from alveus.values import html
 
         shares: dict[str, float] = {}
@@ -175,17 +176,17 @@ def _pieces_table(pieces: Sequence[Piece]) -> Html:
 
 
 class DefaultSources(Enum):
-    """The defaults for sources that a request does not name."""
+    """The values of arguments of a request that name no sources."""
 
     ALL = "all"
     NEWEST = "newest"
 
 
 ALL: Final = DefaultSources.ALL
-"""All sets, blocks or exact values, for arguments that accept names."""
+"""Stands for all sets, blocks or exact values, in arguments that accept names."""
 
 NEWEST: Final = DefaultSources.NEWEST
-"""The set of messages or observations with the latest add."""
+"""Stands for the key's set of messages or observations with the latest add."""
 
 All: TypeAlias = Literal[DefaultSources.ALL]
 Newest: TypeAlias = Literal[DefaultSources.NEWEST]
@@ -205,17 +206,17 @@ Details: TypeAlias = Literal["hide", "show"]
 class Shares:
     """The division of a budget among the parts of a prompt.
 
-    Shares are relative and need not add up to 1. Unused tokens of a part go to the others. The
+    Shares are relative and need not add up to 1. Unused tokens of a part go to the other parts. The
     newest exchange is taken before the division. A part with share 0 gets only tokens that the
-    others leave.
+    other parts leave.
 
     Attributes:
-        exact: For exact values, if any are named.
-        knowledge: For items of knowledge.
-        recent: For the last exchanges.
-        items: For items of the key's sets.
-        profile: For the profile, if one is named.
-        blocks: For blocks, if any are named.
+        exact: The share of exact values, if the request names any.
+        knowledge: The share of items of knowledge.
+        recent: The share of the last exchanges.
+        items: The share of items of the key's sets.
+        profile: The share of the profile, if the request names one.
+        blocks: The share of blocks, if the request names any.
     """
 
     exact: float = 0.1
@@ -226,7 +227,7 @@ class Shares:
     blocks: float = 0.2
 
     def __post_init__(self) -> None:
-        """Refuse invalid shares."""
+        """Raise `InvalidInput` if a share is not a number from 0 on, or if all shares are 0."""
         for each in fields(self):
             share: object = getattr(self, each.name)
             if type(share) not in (int, float) or not 0 <= cast("float", share) < math.inf:
@@ -238,14 +239,20 @@ class Shares:
 
 
 MIN_SCORE = 0.5
-"""The least relevance of the best hit for showing hits of a large memory.
+"""Hits of a large memory are shown only if the best hit has at least this relevance.
 
 99.6 % of answerable questions have such a hit, and 15 % of unrelated prompts (LoCoMo, minilm).
 """
 
 
 class Sources(NamedTuple):
-    """The memory of a key, read through a writer, which also reads knowledge."""
+    """The memory of a key, from which a prompt is made.
+
+    Attributes:
+        writer: Reads the sets of the key, and knowledge.
+        scope: The scope of the key.
+        tree: Returns the root of the key's exact memory.
+    """
 
     writer: Writer
     scope: Scope
@@ -283,7 +290,7 @@ class ContextRequest:
     details: Details = "hide"
 
     def __post_init__(self) -> None:
-        """Refuse invalid arguments before anything is read."""
+        """Raise the error of an invalid argument, before anything is read."""
         object.__setattr__(self, "budget_tokens", Budget.of(self.budget_tokens))
         for name in ("query", "system"):
             text: object = getattr(self, name)
@@ -337,7 +344,10 @@ class KeyContextRequest(ContextRequest):
 
 
 def exact_paths(given: ExactPaths | All | None) -> list[Path]:
-    """Return the requested paths in order, without paths below another one.
+    """Return the requested paths in order. Paths below another requested path are left out.
+
+    Args:
+        given: The argument ``exact=``: None stands for no path, `ALL` for the root.
 
     Raises:
         InvalidInput: *given* is neither a path nor a list of paths.

@@ -1,4 +1,4 @@
-"""The sources of a prompt's pieces: searches, last exchanges, blocks, profiles, exact values."""
+"""Reads the candidates of a prompt: hits, last exchanges, blocks, profile and exact values."""
 
 from __future__ import annotations
 
@@ -55,22 +55,23 @@ from alveus.values.storable import Path, Value
 from alveus.values.times import Zone
 
 CUT = "…"
-"""Marks omitted text in an excerpt."""
+"""The mark of omitted text in an excerpt."""
 
 LONGEST_LINE = 400
 """The most characters of a line that stays whole; a longer line is split in sentences."""
 
 HEAD = 2 / 3
-"""The share of a shortened message for its beginning; the rest is its end."""
+"""The share of a shortened message that its beginning gets; its end gets the rest."""
 
 Span = tuple[int, int]
 
 
 def passages(text: str, terms: frozenset[int], budget: Budget, most: int) -> str:
-    """Return the lines and sentences of *text* that match *terms*, about *most* tokens.
+    """Return the lines and sentences of *text* that match *terms* best, about *most* tokens.
 
-    They keep their order, with `CUT` for omitted text. A term weighs more the fewer of them contain
-    it. Of equal ones the earlier wins; without a match the beginning is returned.
+    The chosen parts keep their order, with `CUT` for omitted text. A term weighs more if fewer
+    parts contain it. Of parts with equal weight, the earlier is chosen first; if no part matches,
+    the beginning of *text* is returned.
     """
     spans, room = list(_spans(text)), _characters(text, budget, most)
     weights = _weights([text[start:end] for start, end in spans], terms)
@@ -85,7 +86,7 @@ def passages(text: str, terms: frozenset[int], budget: Budget, most: int) -> str
 
 
 def head_and_tail(text: str, budget: Budget, most: int) -> str:
-    """Return *text*, or its first and last lines and sentences, about *most* tokens.
+    """Return *text*, or if it is longer, its first and last parts, with about *most* tokens.
 
     The beginning of a message states its subject; the end may be a question that the next message
     answers.
@@ -104,7 +105,10 @@ def _characters(text: str, budget: Budget, most: int) -> int:
 
 
 def _beginning(text: str, room: int) -> list[Span]:
-    """Return the first words of a text, or the beginning of a very long first word."""
+    """Return the span of the first words of a text, about *room* characters.
+
+    A very long word is cut.
+    """
     space = text.rfind(" ", room // 2, room)
     return [(0, room if space < 0 else space)]
 
@@ -123,7 +127,10 @@ def _spans(text: str) -> Iterator[Span]:
 
 
 def _weights(parts: Sequence[str], terms: frozenset[int]) -> list[float]:
-    """Return the weight of each part: the sum of its terms, rarer terms weighing more."""
+    """Return the weight of each part: the sum of the weights of its *terms*.
+
+    A term weighs more if fewer parts contain it.
+    """
     shared = [terms.intersection(words.terms(part)) for part in parts]
     counts = Counter(term for each in shared for term in each)
     return [sum(log(1 + len(parts) / counts[term]) for term in each) for each in shared]
@@ -144,13 +151,13 @@ HITS = 20
 """The most hits of a search without a budget."""
 
 FEWEST_HITS, MOST_HITS, TOKENS_A_HIT = 20, 200, 10
-"""The most hits with a budget: one hit per 10 tokens, within these bounds."""
+"""With a budget, the limit of hits is one hit per 10 tokens, but at least 20 and at most 200."""
 
 WHOLE_SHARE = 3
 """Sets are shown whole if their items need at most 1/3 of the available tokens."""
 
 PAGE = 32
-"""Items of a conversation in the first read, from the newest on."""
+"""The number of items of a conversation in the first read, which begins with the newest item."""
 
 MOST_READ = 1_024
 """The most items of a conversation that are read."""
@@ -162,13 +169,14 @@ EXACT_VALUES = 500
 """The most exact values that are considered or counted, in tree order."""
 
 WIDE = 2_000
-"""The most fields of an object read at once; wider objects are read by name, on demand."""
+"""The most fields of an object that are read at once. Fields of a wider object are read one by one,
+as they are needed."""
 
 NAMES = 64
-"""Field names of a wide object per read."""
+"""The number of field names of a wide object in one read."""
 
 FIELDS_SHOWN = 8
-"""Field names suggested where exact values are left out."""
+"""The most field names that are suggested if exact values are left out."""
 
 PROFILE_TOKENS = 300
 """The most tokens of a profile that a context considers."""
@@ -188,18 +196,18 @@ class PromptCandidate:
     """A candidate for a piece of a prompt.
 
     Attributes:
-        piece: The piece as known so far.
-        item_messages: For an exchange: the messages of each item.
-        messages: For an exchange: its messages as shown.
-        line: For other parts: its line in the remembered data.
-        day: The heading above the line, if any.
-        order: For an exchange: its position in the conversation.
+        piece: The piece, with the attributes that are known so far.
+        item_messages: The items of an exchange, each with its messages.
+        messages: The messages of an exchange, as the prompt shows them.
+        line: The line of a candidate that is not an exchange, in the remembered data.
+        day: The heading above the line, or "".
+        order: The position of an exchange in the conversation.
         refs: The items that are shown whole.
-        hit: The search hit, if any; its secrets are masked unless shown.
-        is_cut: Whether only parts are shown.
-        is_whole: Whether all items of its sets are shown; such a piece is never cut.
+        hit: The search hit, or None. Its secrets are masked unless the request shows them.
+        is_cut: Whether only parts of the text are shown.
+        is_whole: Whether all items of the searched sets are shown. Such a candidate is never cut.
         is_taken: Whether the prompt contains the piece.
-        left_out: Why the candidate is not considered; "" if it is considered.
+        left_out: The reason why the candidate is not considered, or "" if it is.
     """
 
     piece: Piece
@@ -216,12 +224,12 @@ class PromptCandidate:
     left_out: str = ""
 
     def show_whole(self) -> None:
-        """Show an exchange's messages whole."""
+        """Show the messages of an exchange whole."""
         self._show(self.item_messages)
         self.is_cut = False
 
     def cut_messages(self, budget: Budget, most: int) -> None:
-        """Cut each message of an exchange to about *most* tokens, from its beginning and end."""
+        """Cut each message of an exchange to its beginning and end, about *most* tokens."""
         cut = tuple(
             (
                 ref,
@@ -248,7 +256,7 @@ class PromptCandidate:
         self.refs = frozenset(whole[0] for whole, shown in pairs if whole == shown)
 
     def cut_line(self, request: ContextRequest, zone: Zone, most: int) -> None:
-        """Cut a hit's text to about *most* tokens, around matches of the query."""
+        """Cut a hit's text to the parts that match the query, about *most* tokens."""
         if self.hit is None or self.hit.item.text is None:
             return
         terms = frozenset(words.terms(request.query or ""))
@@ -265,7 +273,7 @@ class Found:
     Attributes:
         hits: The search result.
         candidates: The hits as candidates, best first.
-        problem: Why no candidate can be shown; "" if some can.
+        problem: The reason why no candidate can be shown, or "" if some can.
     """
 
     hits: Hits = field(default_factory=Hits)
@@ -278,9 +286,9 @@ class Conversation:
     """The end of a conversation.
 
     Attributes:
-        exchanges: The newest first.
-        left_out: Items in no exchange, with the reason.
-        query: The set and id of the item that holds the query itself, if it was added already.
+        exchanges: The exchanges, the newest first.
+        left_out: The pieces of items that are in no exchange, with the reason.
+        query: The item with the query itself, if it was added before; otherwise empty.
     """
 
     exchanges: list[PromptCandidate] = field(default_factory=list[PromptCandidate])
@@ -292,7 +300,7 @@ class PromptSources:
     """Reads the candidates for the parts of one prompt.
 
     Args:
-        room: The tokens left by the instructions and the query; None means no budget.
+        room: The tokens that the instructions and the query leave; None without a budget.
     """
 
     def __init__(
@@ -309,7 +317,11 @@ class PromptSources:
     # --- searches -----------------------------------------------------------------------------
 
     def search(self, part: Searched) -> Found:
-        """Return the candidates from a search; a later search gets the tokens that this leaves."""
+        """Return the candidates that a search finds for *part*.
+
+        All searches together may show sets whole within a third of the room: a later search gets
+        the tokens that this search leaves of it.
+        """
         request = self._request
         scope, sets = self._scope, request.sets
         if part == "knowledge":
@@ -320,7 +332,7 @@ class PromptSources:
         stored = self._count(refs)
         none = "no item matches the query and the filters" if stored else "it holds no items yet"
         if request.min_score is None and (self._at is not None or stored <= self._limit):
-            # One more than the limit shows whether more exist.
+            # One hit more than the limit shows whether more items exist.
             hits = self._hits(scope, refs, limit=self._limit + 1, everything=True)
             candidates = self._of_hits(hits, part)
             if len(hits) <= self._limit and self._fits(candidates):
@@ -353,9 +365,9 @@ class PromptSources:
         return self._side_by_side(scope, hits)
 
     def _side_by_side(self, scope: Scope, hits: Hits) -> Hits:
-        """Return hits, each followed by the existing facts that contradict it.
+        """Return the hits, each followed by the facts that contradict it and still exist.
 
-        A fact whose contradicting facts are all gone is shown as a plain fact.
+        A fact is not marked as contradicted if none of the contradicting facts exists any more.
         """
         if not any(hit.item.metadata.get(CONTRADICTS) for hit in hits):
             return hits
@@ -378,7 +390,7 @@ class PromptSources:
         )
 
     def _contradicting(self, ref: SetRef, ids: object) -> list[Item]:
-        """Return the live facts among *ids* that were not superseded."""
+        """Return the facts with these ids that exist and were not superseded."""
         id_list = cast("list[object]", ids) if isinstance(ids, list) else []
         names = [one for one in id_list if isinstance(one, str)]
         stored_items = self._writer.get(ref, names, at=self._at) if names else []
@@ -403,7 +415,10 @@ class PromptSources:
         )
 
     def _fits(self, candidates: Sequence[PromptCandidate]) -> bool:
-        """Return whether all candidates fit into a third of the room; if so, use up their part."""
+        """Return whether all candidates fit into what is left of a third of the room.
+
+        If so, subtract their tokens from it.
+        """
         if self._whole_room is None:
             return True
         budget = self._request.budget
@@ -416,7 +431,10 @@ class PromptSources:
         return True
 
     def _why_withheld(self, hits: Hits) -> str:
-        """Return why no hit is shown: the best is below the least relevance; "" otherwise."""
+        """Return a sentence if the best hit is below the least relevance, so that none is shown.
+
+        Otherwise return "".
+        """
         least = MIN_SCORE if self._request.min_score is None else self._request.min_score
         best = max(hit.relevance or 0.0 for hit in hits)
         if best >= least:
@@ -426,7 +444,7 @@ class PromptSources:
     # --- blocks and profiles ------------------------------------------------------------------
 
     def blocks(self) -> list[PromptCandidate]:
-        """Return the requested blocks that are not empty, in their order."""
+        """Return the requested blocks that are not empty, in the order of the request."""
         request = self._request
         if not request.blocks:
             return []
@@ -467,7 +485,10 @@ class PromptSources:
     # --- exact values -------------------------------------------------------------------------
 
     def exact_values(self) -> list[PromptCandidate]:
-        """Return the values at and below the named paths; values with words of the query first."""
+        """Return the values at and below the requested paths, best first.
+
+        A value is better if it shares more words with the query.
+        """
         request = self._request
         if not request.exact:
             return []
@@ -494,7 +515,10 @@ class PromptSources:
         return candidates
 
     def unnamed_exact_values(self) -> list[Piece]:
-        """Return a piece with the number of exact values, if the request names no path."""
+        """Return a piece with the number of exact values if the request names no path.
+
+        Otherwise, and if there are no exact values, return an empty list.
+        """
         if self._request.exact:
             return []
         fields, count = list[str](), 0
@@ -523,7 +547,7 @@ class PromptSources:
     # --- the last exchanges -------------------------------------------------------------------
 
     def recent(self) -> Conversation:
-        """Return the last exchanges, at least enough to fill the room."""
+        """Return the last exchanges of the conversation, at least enough to fill the room."""
         request, room = self._request, self._room
         ref = self._conversation()
         most = RECENT if request.recent is None and room is None else request.recent
@@ -549,7 +573,7 @@ class PromptSources:
                 return conversation
 
     def _conversation(self) -> SetRef | None:
-        """Return the set of the conversation, if any."""
+        """Return the set of the conversation, or None if there is none."""
         writer, scope = self._writer, self._scope
         if isinstance(self._request.messages, str):
             return SetRef(scope, self._request.messages)
@@ -585,7 +609,7 @@ def _line_of(item: Item, request: ContextRequest, zone: Zone) -> str:
 def item_piece(
     part: Part, item: Item, *, rank: int = 1, hit: Hit | None = None, reason: str = ""
 ) -> Piece:
-    """Return an item as a piece, not shown yet, with the score of its hit, if any."""
+    """Return a piece for an item, which is not shown yet; the score is that of *hit*, if any."""
     return Piece(
         part,
         item_source(item),
@@ -601,9 +625,12 @@ def item_piece(
 
 
 def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
-    """Yield the values at and below *path*; an object is read only when it is reached."""
+    """Yield the values at and below *path*, with their paths.
+
+    An object is read only when the iteration reaches it.
+    """
     if isinstance(found, MemoryObject):
-        with suppress(NotAnObject):  # it was deleted while its siblings were read
+        with suppress(NotAnObject):  # the object was deleted while its siblings were read
             for name, value in _fields(found):
                 yield from _values(value, (*path, name))
     elif found is not MISSING:
@@ -611,7 +638,7 @@ def _values(found: object, path: Path) -> Iterator[tuple[Path, Value]]:
 
 
 def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
-    """Yield the fields of an object in order; fields of a wide object one at a time, by name."""
+    """Yield the fields of an object in order. Fields of a wide object are read one by one."""
     if len(found.names(limit=WIDE + 1)) <= WIDE:
         yield from found.get_fields().items()
         return
@@ -623,7 +650,12 @@ def _fields(found: MemoryObject) -> Iterator[tuple[str, object]]:
 
 @dataclass(slots=True)
 class _Exchange:
-    """The items from one user message to the next, with their messages."""
+    """The items from one user message to the next, with their messages.
+
+    Attributes:
+        is_closed: Whether no further item belongs to the exchange.
+        is_whole: Whether the exchange begins with a user message.
+    """
 
     items: list[tuple[Item, list[Message]]] = field(
         default_factory=list[tuple[Item, list[Message]]]
@@ -638,7 +670,11 @@ class _Exchange:
 
 
 def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversation:
-    """Return the exchanges of ordered items; *more* means that earlier items were not read."""
+    """Return the exchanges of *items*, which are in order.
+
+    Args:
+        more: Whether earlier items exist that were not read.
+    """
     conversation = Conversation()
     exchanges = _exchanges(items, conversation.left_out)
     if exchanges and query is not None and _is_query(exchanges[-1], query):
@@ -661,7 +697,7 @@ def _end_of(items: Sequence[Item], query: str | None, *, more: bool) -> Conversa
 
 
 def _is_query(last: _Exchange, query: str) -> bool:
-    """Return whether an exchange is the query: one plain user message, with or without a name."""
+    """Return whether an exchange is only the query: one user message, with or without a name."""
     item = last.items[0][0]
     value: object = item.value
     fields = cast("dict[str, object]", value) if isinstance(value, dict) else {}
@@ -757,7 +793,7 @@ def _message(value: object, item: Item, role: Role) -> Message:
 
 
 def _shown(message: Message) -> Message:
-    """Return a message as shown; tool results are quoted as data."""
+    """Return a message as a prompt shows it; a tool's result is quoted as data."""
     if message.role != "tool":
         return message
     return replace(message, content=f"{ANSWERED} {quoted(message.content)}", role="user")
