@@ -107,15 +107,15 @@ export interface CompactionList {
   compactions: Array<CompactionInfoAnswer>;
 }
 
-/** A prompt made from memory; a value. */
+/** A prompt made from memory. */
 export interface ContextAnswer {
-  /** For a chat client or `ChatModel.complete`: instructions with the remembered data, the last exchanges, and the query. */
+  /** The prompt as messages for a chat client or `ChatModel.complete`: instructions with the remembered data, the last exchanges, and the query. */
   messages: Array<Record<string, string>>;
-  /** The same as one text, for completion models. */
+  /** The same prompt as one text, for completion models. */
   text: string;
   /** The number of tokens of the messages, by the budget's counter. */
   tokens: number;
-  /** The budget of the request; None means no limit. */
+  /** The budget of the request, or None if it set no limit. */
   budget_tokens: number | null;
   /** The shown pieces, in order; then up to `LEFT_OUT` pieces that were left out. */
   why: Array<PieceAnswer>;
@@ -123,7 +123,7 @@ export interface ContextAnswer {
   more: number;
   /** Whether some searched items had no vector yet; see `Hits`. */
   partial: boolean;
-  /** Why the re-ranker did not order the hits; see `Hits`. */
+  /** The reason why the re-ranker did not order the hits, or None; see `Hits`. */
   reranker_failure: string | null;
 }
 
@@ -135,50 +135,50 @@ export interface ContextBody {
   budget_tokens?: number | Budget | null;
   /** Instructions, at the start of the prompt. */
   system?: string | null;
-  /** The set of the conversation. The default is the key's set of messages or observations with the latest add. None means no conversation. */
+  /** The name of the set with the conversation. The default is the key's set of messages or observations with the latest add. With None, no conversation is shown. */
   messages?: string | "newest" | null;
   /** The most exchanges of the conversation. */
   recent?: number | null;
-  /** The key's sets to search. None means none. */
+  /** The names of the key's sets to search. With None, no set is searched. */
   sets?: Array<string> | "all" | null;
-  /** The knowledge sets to search. None means none. */
+  /** The names of the knowledge sets to search. With None, none is searched. */
   knowledge?: Array<string> | "all" | null;
-  /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it; `ALL` means all. None by default, since values may include a session token; `Context.why` reports their number. */
+  /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it, or `ALL`. By default none are shown, since values may include a session token; `Context.why` reports their number. */
   exact?: Array<string | Array<string>> | "all" | null;
-  /** The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None means no profile. */
+  /** The name of an entity, of whose `KeyMemory.profile` up to 300 tokens are shown. With None, no profile is shown. */
   profile?: string | null;
-  /** The names of the blocks to show whole; `ALL` means all. */
+  /** The names of the blocks to show whole, or `ALL`. */
   blocks?: Array<string> | "all" | null;
   /** A filter for items of sets and of knowledge; see `MemorySet.search`. */
   where?: Record<string, any> | null;
   /** Read the memory as of this moment of the past. */
   as_of?: number | string | null;
-  /** When items must be valid, by default now (or at *as_of*); "any" means any */
+  /** The time at which items must be valid, by default now (or *as_of*). With "any", the time does not matter. */
   valid_at?: string | "any" | null;
   /** Weights of the searches. */
   signals?: Signals | null;
-  /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. None means no re-ranking. */
+  /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. With None, hits are not re-ranked. */
   reranker?: "as the memory was opened" | null;
-  /** Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave; for larger sets the least relevance is `MIN_SCORE`. */
+  /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave. For larger sets the least relevance is `MIN_SCORE`. */
   min_score?: number | null;
   /** The division of the budget among the parts. */
   shares?: {
-    /** For exact values, if any are named. */
+    /** The share of exact values, if the request names any. */
     exact?: number;
-    /** For items of knowledge. */
+    /** The share of items of knowledge. */
     knowledge?: number;
-    /** For the last exchanges. */
+    /** The share of the last exchanges. */
     recent?: number;
-    /** For items of the key's sets. */
+    /** The share of items of the key's sets. */
     items?: number;
-    /** For the profile, if one is named. */
+    /** The share of the profile, if the request names one. */
     profile?: number;
-    /** For blocks, if any are named. */
+    /** The share of blocks, if the request names any. */
     blocks?: number;
   };
   /** "mask" replaces each secret in remembered data by its kind, as detected by the admission rule `Secrets`; "show" does not. Instructions and query are never changed. */
   secrets?: "mask" | "show";
-  /** "show" starts each remembered line with its set, id and time; "hide" shows the day, once for all its items. `Context.why` has all details in both cases. */
+  /** "show" starts each remembered line with its set, id and time. "hide" shows only the day, once above all items of the day. `Context.why` has all details in both cases. */
   details?: "hide" | "show";
 }
 
@@ -943,58 +943,58 @@ export interface ItemVersions {
 export interface KeyContext {
   of_knowledge?: boolean;
   call: "key.context";
-  /** The user's question; None means no query and no search. */
+  /** The user's question. With None there is no query and no search. */
   query: string | null;
   /** The most tokens of the prompt; a `Budget` also names the counter. */
   budget_tokens?: number | Budget | null;
   /** Instructions, at the start of the prompt. */
   system?: string | null;
-  /** The set of the conversation. The default is the key's set of messages or observations with the latest add. None means no conversation. */
+  /** The name of the set with the conversation. The default is the key's set of messages or observations with the latest add. With None, no conversation is shown. */
   messages?: string | "newest" | null;
   /** The most exchanges of the conversation. */
   recent?: number | null;
-  /** The key's sets to search. None means none. */
+  /** The names of the key's sets to search. With None, no set is searched. */
   sets?: Array<string> | "all" | null;
-  /** The knowledge sets to search. None means none. */
+  /** The names of the knowledge sets to search. With None, none is searched. */
   knowledge?: Array<string> | "all" | null;
-  /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it; `ALL` means all. None by default, since values may include a session token; `Context.why` reports their number. */
+  /** The exact values of short-term memory to show: a path or a list of paths, each with all values below it, or `ALL`. By default none are shown, since values may include a session token; `Context.why` reports their number. */
   exact?: Array<string | Array<string>> | "all" | null;
-  /** The name of an entity: shows up to 300 tokens of `KeyMemory.profile`. None means no profile. */
+  /** The name of an entity, of whose `KeyMemory.profile` up to 300 tokens are shown. With None, no profile is shown. */
   profile?: string | null;
-  /** The names of the blocks to show whole; `ALL` means all. */
+  /** The names of the blocks to show whole, or `ALL`. */
   blocks?: Array<string> | "all" | null;
   /** A filter for items of sets and of knowledge; see `MemorySet.search`. */
   where?: Record<string, any> | null;
   /** Read the memory as of this moment of the past. */
   as_of?: number | string | null;
-  /** When items must be valid, by default now (or at *as_of*); "any" means any */
+  /** The time at which items must be valid, by default now (or *as_of*). With "any", the time does not matter. */
   valid_at?: string | "any" | null;
   /** Weights of the searches. */
   signals?: Signals | null;
   /** The most hits of a search, by default as many as the budget may have room for. */
   limit?: number | null;
-  /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. None means no re-ranking. */
+  /** Re-ranks the hits of each search; see `MemorySet.search`. The default is the re-ranker of `Memory.open`, if any. With None, hits are not re-ranked. */
   reranker?: "as the memory was opened" | null;
-  /** Leave out all hits of a search if the best one's relevance, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave; for larger sets the least relevance is `MIN_SCORE`. */
+  /** Leave out all hits of a search if the relevance of the best hit, 0..1, is lower. 0 leaves out nothing. By default, sets are shown whole for any query if *limit* allows their items and the items need at most a third of the tokens that instructions and query leave. For larger sets the least relevance is `MIN_SCORE`. */
   min_score?: number | null;
   /** The division of the budget among the parts. */
   shares?: {
-    /** For exact values, if any are named. */
+    /** The share of exact values, if the request names any. */
     exact?: number;
-    /** For items of knowledge. */
+    /** The share of items of knowledge. */
     knowledge?: number;
-    /** For the last exchanges. */
+    /** The share of the last exchanges. */
     recent?: number;
-    /** For items of the key's sets. */
+    /** The share of items of the key's sets. */
     items?: number;
-    /** For the profile, if one is named. */
+    /** The share of the profile, if the request names one. */
     profile?: number;
-    /** For blocks, if any are named. */
+    /** The share of blocks, if the request names any. */
     blocks?: number;
   };
   /** "mask" replaces each secret in remembered data by its kind, as detected by the admission rule `Secrets`; "show" does not. Instructions and query are never changed. */
   secrets?: "mask" | "show";
-  /** "show" starts each remembered line with its set, id and time; "hide" shows the day, once for all its items. `Context.why` has all details in both cases. */
+  /** "show" starts each remembered line with its set, id and time. "hide" shows only the day, once above all items of the day. `Context.why` has all details in both cases. */
   details?: "hide" | "show";
 }
 
@@ -1003,15 +1003,15 @@ export interface KeyDiff {
   of_knowledge?: boolean;
   call: "key.diff";
   a: number | string;
-  /** The later moment; None means now. */
+  /** The later moment; None stands for now. */
   b?: number | string | null;
-  /** Names of the sets to compare; by default all, ``[]`` for none. */
+  /** The names of the sets to compare, by default all sets; pass ``[]`` for none. */
   sets?: Array<string> | null;
   /** "skip" leaves out the exact tree. */
   tree?: "show" | "skip";
 }
 
-/** Erase the whole key for good; or *ids* of the set "default"; or items that match *where*. */
+/** Erase the whole key, or some of its items, for good; return the receipt. */
 export interface KeyForget {
   of_knowledge?: boolean;
   call: "key.forget";
@@ -1028,7 +1028,7 @@ export interface KeyPage {
   more: boolean;
 }
 
-/** Return the items of *sets*, or of all sets, as points of a plane; see `MemorySet`. */
+/** Return the items of *sets*, by default all, as points; see `MemorySet.points`. */
 export interface KeyPoints {
   of_knowledge?: boolean;
   call: "key.points";
@@ -1042,8 +1042,9 @@ export interface KeySearch {
   of_knowledge?: boolean;
   call: "key.search";
   query: string;
+  /** The names of the sets to search. */
   sets?: Array<string> | null;
-  /** Instead of *sets*: search the sets whose names have this prefix. */
+  /** Search the sets whose names have this prefix. Pass either *sets* or *prefix*. */
   prefix?: string | null;
   limit?: number;
   where?: Record<string, any> | null;
@@ -1058,9 +1059,9 @@ export interface KeySearch {
 export interface KeySets {
   of_knowledge?: boolean;
   call: "key.sets";
-  /** Only names with this prefix. */
+  /** Return only names with this prefix. */
   prefix?: string;
-  /** Return a dict of name to number of items. This counts nothing: each set stores its number. */
+  /** Whether to return a dict from each name to the set's number of items. This is fast, because each set stores its number of items. */
   counts?: boolean;
 }
 
@@ -1202,9 +1203,9 @@ export interface OutOfReachAnswer {
 export interface PieceAnswer {
   /** The part of the prompt. */
   part: "system" | "recent" | "blocks" | "profile" | "exact" | "knowledge" | "items" | "query";
-  /** Its origin: ``set/id``, or the path of an exact value; "" for the caller's texts. */
+  /** The origin of the piece: ``set/id``, or the path of an exact value, or "" for a text of the caller. */
   source: string;
-  /** The text; secrets are masked unless the context shows them. */
+  /** The text; secrets are masked unless the request shows them. */
   text: string;
   /** Whether the prompt contains the piece. */
   shown: boolean;
@@ -1212,13 +1213,13 @@ export interface PieceAnswer {
   reason: string;
   /** The number of tokens of the piece alone. */
   tokens: number;
-  /** Its rank in its part, from 1: the newest exchange, or the best hit. */
+  /** The rank of the piece in its part. Rank 1 is the newest exchange, or the best hit. */
   rank: number;
   /** The set of the piece's items. */
   set: string | null;
-  /** The ids of its items; an exchange of several messages has several. */
+  /** The ids of the piece's items; an exchange of several messages has several. */
   ids: Array<string>;
-  /** The time of the item; for an exchange, the time of its begin. */
+  /** The time of the item, or of the first item of an exchange. */
   time: string | null;
   /** The search score. */
   score: number | null;
@@ -1434,8 +1435,9 @@ export interface SearchAnswer {
 export interface SearchBody {
   limit?: number;
   query: string;
+  /** The names of the sets to search. */
   sets?: Array<string> | null;
-  /** Instead of *sets*: search the sets whose names have this prefix. */
+  /** Search the sets whose names have this prefix. Pass either *sets* or *prefix*. */
   prefix?: string | null;
   where?: Record<string, any> | null;
   as_of?: number | string | null;
@@ -1747,17 +1749,17 @@ export interface SetsAnswer {
 
 /** The division of a budget among the parts of a prompt. */
 export interface Shares {
-  /** For exact values, if any are named. */
+  /** The share of exact values, if the request names any. */
   exact?: number;
-  /** For items of knowledge. */
+  /** The share of items of knowledge. */
   knowledge?: number;
-  /** For the last exchanges. */
+  /** The share of the last exchanges. */
   recent?: number;
-  /** For items of the key's sets. */
+  /** The share of items of the key's sets. */
   items?: number;
-  /** For the profile, if one is named. */
+  /** The share of the profile, if the request names one. */
   profile?: number;
-  /** For blocks, if any are named. */
+  /** The share of blocks, if the request names any. */
   blocks?: number;
 }
 
