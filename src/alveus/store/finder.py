@@ -142,7 +142,8 @@ class LargeSet(NamedTuple):
 
     Attributes:
         documents: The number of items.
-        tokens: The number of tokens in all items.
+        passages: The number of passages of their texts; a long text has several.
+        tokens: The number of tokens of their texts.
         counts: For each requested term, the number of items that contain it.
         speakers: The names of the speakers.
     """

@@ -1,4 +1,4 @@
-"""Connections to a PostgreSQL server: the URL, statements in one packet, errors, outages."""
+"""Connections to a PostgreSQL server: the URL, statements in one packet, errors and outages."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ from alveus.values.forks import FreshLock
 from alveus.values.urls import check_password, without_password
 
 CANCEL_S = 5.0
-"""How long to wait until the server has cancelled a statement."""
+"""The longest wait for the server to cancel a statement."""
 
 BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
-"""Begins a transaction that sees all commits that were made while it waited for the lock."""
+"""Begins a transaction that sees all commits that were made while the transaction waited."""
 
 EPOCH = """
     (date_part('epoch', greatest(pg_postmaster_start_time(),
         CASE WHEN current_setting('server_version_num')::int >= 150000
         THEN pg_stat_get_bgwriter_stat_reset_time() END)) * 1000000)::bigint
 """
-"""When the server started, or recovered from a crash of one of its processes.
+"""SQL for the time when the server last started, or recovered from a crash of one of its processes.
 
-A recovery resets the statistics. PostgreSQL 14 reads them from a file, which is slow: there only a
-start of the server counts.
+A recovery resets the statistics, whose time of reset shows it. PostgreSQL 14 reads statistics from
+a file, which is slow; so with PostgreSQL 14, only the start of the server counts.
 """
 
 # --- the URL --------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ _RESERVED = frozenset((
     "plpgsql",
 ))
 # fmt: on
-"""Names that PostgreSQL 14 to 18 reserve, and `plpgsql`, whose settings it reserves."""
+"""Names that PostgreSQL 14 to 18 reserve, and `plpgsql`, the prefix of reserved settings."""
 
 _DEFAULTS: dict[str, str | int] = {
     "fallback_application_name": "alveus",
@@ -87,11 +87,21 @@ _DEFAULTS: dict[str, str | int] = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
-"""Parameters of libpq: a server that vanished is noticed within half a minute, not after hours."""
+"""Parameters of libpq with which a client notices within half a minute that a server vanished.
+
+Without them, this may take hours.
+"""
 
 
 class ServerLocation(NamedTuple):
-    """A schema in a database, the URL for libpq, and parameters of libpq that it does not set."""
+    """A schema in a database, and how to connect to it.
+
+    Attributes:
+        conninfo: The URL for libpq, without the name of the schema.
+        defaults: Parameters of libpq that the URL does not set.
+        schema: The name of the schema.
+        display_url: The user's URL without its password.
+    """
 
     conninfo: str
     defaults: Mapping[str, str | int]
@@ -102,8 +112,8 @@ class ServerLocation(NamedTuple):
     def of(cls, url: str) -> ServerLocation:
         """Return the location that *url* names.
 
-        ``postgresql://user:password@host:port/database?schema=alveus``. Every parameter of libpq
-        may follow, such as ``sslmode=require``.
+        A URL has the form ``postgresql://user:password@host:port/database?schema=alveus``.
+        Parameters of libpq may follow, such as ``sslmode=require``.
 
         Raises:
             InvalidInput: The URL cannot be parsed, or the name of the schema is not allowed.
@@ -136,31 +146,35 @@ class ServerLocation(NamedTuple):
 
 # --- statements in one packet ---------------------------------------------------------------------
 #
-# psycopg's pipeline sends each statement by itself. Here libpq gathers 8 KB before it sends, which
-# halves the cost of a commit on both sides, and so the time for which it holds the lock. Large
-# statements are sent at once, so that libpq never copies all of them.
+# psycopg's pipeline sends each statement by itself. Here libpq gathers 8 KB before it sends. This
+# halves the cost of a commit for client and server, and so the time for which a commit holds the
+# lock. Large statements are sent at once, so that libpq never copies all of them.
 
 PREPARE_AFTER = 5
-"""A statement is prepared after so many uses on a connection, as in psycopg."""
+"""A statement is prepared after this many uses on a connection, as in psycopg."""
 
 PREPARED = 200
-"""The most prepared statements of a connection; later ones are parsed each time."""
+"""The most prepared statements of a connection. The server parses other statements each time."""
 
 MOST_QUEUED_BYTES = 1 << 20
-"""Bytes of values, roughly, that libpq copies before it sends them."""
+"""Roughly the most bytes of values that libpq copies before it sends them."""
 
 Plan = tuple[bytes, tuple[int, ...]]
 """The text and the types of values of a prepared statement."""
 
 
 class FetchedRows(list[Row]):
-    """The rows of a statement; empty until it is sent."""
+    """The rows that a statement returned.
 
-    affected = 0  # rows returned, inserted, changed or deleted
+    Attributes:
+        affected: The number of rows that were returned, inserted, changed or deleted.
+    """
+
+    affected = 0
 
     @property
     def get(self) -> Any:  # noqa: ANN401 - as the query says
-        """The first row, or its only column; None if there is no row."""
+        """The first row, or its value if it has only one column. None if there is no row."""
         return None if not self else self[0][0] if len(self[0]) == 1 else self[0]
 
     def fetchall(self) -> list[Row]:
@@ -172,7 +186,7 @@ NO_ROWS = FetchedRows()
 
 
 class _Encoded(NamedTuple):
-    """A statement as libpq sends it."""
+    """A statement in the form in which libpq sends it."""
 
     sql: bytes
     values: Sequence[Any]
@@ -192,8 +206,9 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
     """A connection that sends statements together.
 
     Attributes:
-        done: The number of executed statements of the last `run_together`.
-        is_pooled: A pooler may change the session of the server, so that nothing is prepared.
+        done: How many statements of the last `run_together` were executed.
+        is_pooled: Whether a pooler may change the session of the server. Then no statement is
+            prepared.
     """
 
     def __init__(self, pgconn: pq.abc.PGconn) -> None:
@@ -204,17 +219,17 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
         self.is_pooled = False
 
     def look_for_pooler(self) -> None:
-        """Set `is_pooled`: true if another server process answers than accepted the connection."""
+        """Set `is_pooled`: whether another server process answers than accepted the connection."""
         (answering,) = self.execute("SELECT pg_backend_pid()").fetchall()[0]
         self.is_pooled = answering != self.info.backend_pid
 
     def run_together(self, statements: Sequence[Query]) -> list[FetchedRows]:
-        """Run statements in order, in one round trip; return the rows of each.
+        """Run statements in order, in one round trip, and return the rows of each.
 
-        The statements are one transaction, unless some of them begin or end one.
+        The statements are one transaction, unless some of them begin or end transactions.
 
         Raises:
-            psycopg.Error: A statement was refused; later ones were not executed.
+            psycopg.Error: A statement was refused. The statements after it were not executed.
         """
         self.done = 0
         encoded = [self._encoded(*statement) for statement in statements]
@@ -235,7 +250,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
         return rows
 
     def _answers(self, statements: Sequence[_Encoded]) -> list[pq.abc.PGresult]:
-        """Send statements; return the result of each."""
+        """Send statements, and return the result of each."""
         new: dict[Plan, bytes] = {}
         prepares: list[Plan | None] = []
         queued = 0
@@ -258,12 +273,16 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
                 self.done += 1
             else:  # stays prepared if a later statement is refused
                 self._prepared_as[plan] = new[plan]
-        if failed := results[len(prepares) :]:  # the commit that ends all of them
+        if failed := results[len(prepares) :]:  # the implicit commit of all statements failed
             raise error_from_result(failed[0], self.info.encoding)
         return [one for one, plan in zip(results, prepares, strict=True) if plan is None]
 
     def _queue(self, one: _Encoded, new: dict[Plan, bytes]) -> Iterator[Plan | None]:
-        """Queue a statement in libpq; yield for each answer the plan that it prepares, or None."""
+        """Queue a statement in libpq, after a command that prepares it if needed.
+
+        For each answer that the server will send, yields the plan that the command prepares, or
+        None for the statement itself.
+        """
         uses = self._uses[one.plan] = self._uses.get(one.plan, 0) + 1
         name = self._prepared_as.get(one.plan) or new.get(one.plan)
         may_be = uses > PREPARE_AFTER and len(self._prepared_as) < PREPARED and not self.is_pooled
@@ -280,7 +299,7 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
         yield None
 
     def _end_pipeline(self) -> None:
-        """Leave the pipeline; close the connection if that fails."""
+        """Leave libpq's pipeline mode, or close the connection if that fails."""
         try:
             self.pgconn.exit_pipeline_mode()
         except psycopg.Error:
@@ -288,14 +307,14 @@ class PipelinedConnection(psycopg.Connection[TupleRow]):
 
 
 def _until_sent(pgconn: pq.abc.PGconn) -> abc.PQGen[None]:
-    """Send the queue; read answers meanwhile, so that the server does not block."""
+    """Send the queue of libpq, and read answers meanwhile, so that the server does not block."""
     while pgconn.flush():
         if (yield Wait.RW) & Ready.R:
             pgconn.consume_input()
 
 
 def _until_synced(pgconn: pq.abc.PGconn) -> abc.PQGen[list[pq.abc.PGresult]]:
-    """Send the queue; return all results once the server has answered everything."""
+    """Send the queue of libpq, and return all results once the server has sent them."""
     yield from _until_sent(pgconn)
     results: list[pq.abc.PGresult] = []
     while True:
@@ -319,13 +338,13 @@ class NeverRaised(Exception):
 
 
 class PostgresConnection:
-    """A connection of the pool, lent for one call of the store.
+    """A connection of the pool, which one call of the store uses.
 
-    A statement without rows waits until one with rows is executed, or until `settle`. Then all are
-    sent in one round trip.
+    A statement that returns no rows waits until a statement that returns rows is executed, or until
+    `settle` is called. Then all are sent in one round trip.
 
     Attributes:
-        together: `settle` sends nothing: the statements go with the COMMIT, which `finish` sends.
+        together: If True, `settle` sends nothing, and waiting statements are sent with the COMMIT.
     """
 
     def __init__(self, connection: PipelinedConnection, schema: str) -> None:
@@ -336,7 +355,10 @@ class PostgresConnection:
 
     @property
     def taken(self) -> type[Exception]:
-        """See `Connection.taken`. With `together`, no statement follows after it."""
+        """See `Connection.taken`. With `together`, it is an error that is never raised.
+
+        The server then refuses the whole group with the COMMIT.
+        """
         return NeverRaised if self.together else errors.UniqueViolation
 
     @property
@@ -345,13 +367,19 @@ class PostgresConnection:
         return len(self._waiting)
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> FetchedRows:
-        """Run a shared statement, now or with the next statement that returns rows."""
+        """Run a statement of the shared SQL, and return its rows.
+
+        If the statement returns no rows, it waits for the next statement that does.
+        """
         sql = translated(statement, self._schema)
         self._waiting.append((sql, bindings))
         return self._send()[-1] if gives_rows(sql) else NO_ROWS
 
     def write(self, *writes: Write) -> None:
-        """Run statements for all their rows, with the next statement that returns rows."""
+        """Run each statement once for each of its rows of bindings.
+
+        The statements wait for the next statement that returns rows.
+        """
         for statement, rows in writes:
             sql = translated(statement, self._schema)
             self._waiting.extend((sql, row) for row in rows)
@@ -362,12 +390,16 @@ class PostgresConnection:
         return [*self._send()[-len(queries) :]] if queries else []
 
     def settle(self) -> None:
-        """Send the statements that wait, unless they go `together`; raises as `run_together`."""
+        """Send the waiting statements, unless `together` is True.
+
+        Raises:
+            psycopg.Error: See `PipelinedConnection.run_together`.
+        """
         if not self.together:
             self.finish()
 
     def finish(self) -> None:
-        """Send the statements that wait."""
+        """Send the waiting statements, even if `together` is True."""
         if self._waiting:
             self._send()
 
@@ -378,12 +410,12 @@ class PostgresConnection:
         return found
 
     def script(self, text: str) -> None:
-        """Run statements in PostgreSQL's dialect, without bindings."""
+        """Run the statements in *text*, which are in PostgreSQL's dialect and have no bindings."""
         self.finish()
         self.raw.execute(cast("Any", text))
 
     def cancel(self) -> None:
-        """Cancel the statement that another thread waits for, if any."""
+        """Cancel the statement for which another thread waits, if any."""
         with suppress(psycopg.Error):  # the connection broke: no thread waits any longer
             self.raw.cancel_safe(timeout=CANCEL_S)
 
@@ -405,11 +437,17 @@ class PostgresConnection:
         return TextArray(values)
 
     def recover(self) -> None:
-        """Roll back to the savepoint of a batch: PostgreSQL refuses all other statements."""
+        """Roll back to the savepoint of a batch.
+
+        After a failed statement, PostgreSQL refuses all others until a rollback.
+        """
         self.roll_back("ROLLBACK TO batch")
 
     def roll_back(self, statement: str) -> None:
-        """Roll back, to a savepoint or fully; drop the statements queued since."""
+        """Run *statement*, a ROLLBACK or ROLLBACK TO a savepoint, and drop waiting statements.
+
+        If the savepoint itself still waits to be sent, only the statements after it are dropped.
+        """
         point = statement.replace("ROLLBACK TO", "SAVEPOINT")
         for index in range(len(self._waiting) - 1, -1, -1):
             if self._waiting[index][0] == point:
@@ -435,11 +473,11 @@ _ENDED = (
     errors.IdleInTransactionSessionTimeout,
     errors.TransactionTimeout,
 )
-"""Errors with which the server ends a connection, or refuses to begin one."""
+"""Errors with which the server ends a connection, or refuses a new connection."""
 
 
 def is_lost(error: BaseException) -> bool:
-    """Return whether the connection to the server broke."""
+    """Return whether *error* means that the connection to the server broke."""
     if isinstance(error, _ENDED):
         return True
     if not isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)):
@@ -507,7 +545,10 @@ _MEANINGS: list[tuple[tuple[type[Exception], ...], type[AlveusError], str]] = [
 
 
 def explained(error: Exception, location: str) -> AlveusError | None:
-    """Return the error of alveus for an error of the server; None for a bug of alveus."""
+    """Return the error of alveus that explains an error of the server.
+
+    Returns None if *error* has no such meaning, as it comes from a bug of alveus.
+    """
     for kinds, meaning, words in _MEANINGS:
         if isinstance(error, kinds):
             return meaning(f"{location}: {words} ({_first_line(error)})")
@@ -534,16 +575,23 @@ _LOG = logging.getLogger(__name__)
 _POOL = logging.getLogger("psycopg.pool")
 
 _REPEATED = ("error connecting", "reconnection attempt")
-"""Beginnings of the records that the pool writes at each attempt."""
+"""Beginnings of the log records that the pool writes at each attempt to connect."""
 
 _LOST = ("discarding broken connection", "discarding closed connection")
-"""Beginnings of records that name no pool; the caller gets an error, or a second attempt."""
+"""Beginnings of log records of the pool that do not name the pool.
+
+They are not needed: the call that used the connection raises an error, or is tried again.
+"""
 
 
 class OutageLog(logging.Filter):
     """Logs one warning when a server becomes unreachable, and one when it answers again.
 
-    Filters the warnings of the pool with the unique name *pool*, one at each attempt.
+    Hides the warnings that the pool logs at each attempt to connect.
+
+    Args:
+        pool: The unique name of the pool.
+        location: The name of the store in the warnings.
     """
 
     def __init__(self, pool: str, location: str) -> None:
@@ -552,15 +600,15 @@ class OutageLog(logging.Filter):
         self._lock, self._is_away = FreshLock(), False
 
     def begin(self) -> None:
-        """Filter the records of the pool from now on."""
+        """Begin to filter the log records of the pool."""
         _POOL.addFilter(self)
 
     def end(self) -> None:
-        """Stop filtering."""
+        """Stop filtering the log records of the pool."""
         _POOL.removeFilter(self)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether to log a record of a pool."""
+        """Return whether to log *record*; log a warning if it shows that the server is away."""
         arguments: Sequence[object] = [*record.args] if isinstance(record.args, tuple) else []
         message = str(record.msg)
         if message.startswith(_LOST):
@@ -573,7 +621,7 @@ class OutageLog(logging.Filter):
         return False
 
     def connected(self) -> None:
-        """Note that the server answers."""
+        """Note that the server answers, and log a warning if it did not before."""
         if self._changes(is_away=False):
             _LOG.warning("%s is back", self._location)
 

@@ -1,6 +1,6 @@
-"""An open PostgreSQL database: its pool, its transactions, and commits whose answer is lost.
+"""An open PostgreSQL database: its pool, its transactions, and commits whose answer was lost.
 
-No session setting is needed outside a transaction, so a pooler may be used.
+No setting must last longer than a transaction, so a pooler may be used.
 """
 
 from __future__ import annotations
@@ -68,31 +68,34 @@ from alveus.store.sql.writer import WriterCache
 from alveus.values.forks import HandleLock
 
 POOL = 8
-"""Most connections of one open store."""
+"""The most connections of one open store."""
 
 IDLE_S = 10.0
-"""How long the server waits for a host in the middle of a transaction; see docs/postgres.md."""
+"""The longest time that the server waits for a host's next statement within a transaction.
+
+See docs/postgres.md.
+"""
 
 UNKNOWN_S = 30.0
-"""Longest wait for the outcome of a commit whose answer was lost."""
+"""The longest wait for the outcome of a commit whose answer was lost."""
 
 REDRAFTS = 3
-"""How often an overtaken group is drafted again before it takes the lock."""
+"""How often a group is drafted again after other hosts were faster, before it takes the lock."""
 
 DRAFT_S = 60.0
-"""Longest time of a small draft from the lock to its COMMIT; see `_limit_ms`."""
+"""The longest time of a small draft from the lock to its COMMIT; see `_limit_ms`."""
 
 SLOWEST_BYTES_S = 100_000
 """The slowest accepted speed at which a host sends a draft, in bytes per second."""
 
 UTF8_BYTES = 4
-"""Most bytes of a character."""
+"""The most bytes of a character in UTF-8."""
 
 LIMITS_TRANSACTIONS = 170_000
-"""The first version of PostgreSQL that ends a transaction which takes too long."""
+"""The first version of PostgreSQL that can end a transaction which takes too long."""
 
 POLL_S = 0.02
-"""Pause between two polls for an outcome or a right."""
+"""The pause between two polls for the outcome of a commit, or for an exclusive right."""
 
 _LOCK = f"""
     WITH settings AS MATERIALIZED (
@@ -102,7 +105,7 @@ _LOCK = f"""
     SELECT version, structure, number, time, {EPOCH}, schema, least
     FROM ledger, settings FOR UPDATE OF ledger
 """  # noqa: S608 - ours
-"""Makes the settings of the transaction, then waits for the lock."""
+"""Makes the settings of the transaction, waits for the lock, and reads the ledger."""
 
 _NUMBER = """
     UPDATE ledger SET version = version + 1,
@@ -111,7 +114,7 @@ _NUMBER = """
 """
 
 FLUSH = "SELECT pg_logical_emit_message(TRUE, 'alveus', '')"
-"""A transaction without effects: its commit waits until the disk has all earlier commits."""
+"""A statement without effects, whose commit waits until the disk has all earlier commits."""
 
 _UNKNOWN = (
     "{}: the connection broke during a commit, and the server does not say whether it was made; "
@@ -129,13 +132,16 @@ class ConnectionLost(Exception):
 
 
 class _Seen(NamedTuple):
-    """The state of the database that the cache reflects. A version of None means no state.
+    """The state of the database that the cache of this host reflects.
 
     Attributes:
-        version: Changes with every transaction that writes.
-        structure: Changes with the numbers of keys and sets, and with notes.
+        version: The version of the ledger, which changes with every transaction that writes. None
+            if the cache may be outdated.
+        structure: A number that changes with the numbers of keys and sets, and with notes. None if
+            nothing is known.
         epoch: See `SearchView`.
-        losses: Number of broken connections so far: PostgreSQL 14 does not show every crash.
+        losses: How many connections had broken. A broken connection may mean a crash, and
+            PostgreSQL 14 does not show every crash in *epoch*.
     """
 
     version: int | None = None
@@ -145,7 +151,7 @@ class _Seen(NamedTuple):
 
 
 class PostgresDatabase(SqlDatabase):
-    """One writer at a time among all hosts, and readers beside it."""
+    """An open database, to which one thread of all hosts writes at a time, while others read."""
 
     def __init__(
         self,
@@ -163,7 +169,7 @@ class PostgresDatabase(SqlDatabase):
         self._host = secrets.randbits(63)
         self._attempts = itertools.count(1)
         self._is_alone = False  # no other host wrote between this host's last two commits
-        self._written: tuple[int | None, int] = None, 0  # version and epoch after these
+        self._written: tuple[int | None, int] = None, 0  # version and epoch after the last commit
         self._process = os.getpid()
         self._closed = False
         name = f"alveus-{self._host:x}"
@@ -207,10 +213,10 @@ class PostgresDatabase(SqlDatabase):
         return connection.explained(error, self.location)
 
     def is_worth_another_try(self, error: Exception) -> bool:
-        """See `SqlDatabase.is_worth_another_try`; replaces all broken connections."""
+        """See `SqlDatabase.is_worth_another_try`. Also replaces all broken connections."""
         if not isinstance(error, ConnectionLost):
             return False
-        with suppress(psycopg.Error, PoolTimeout):  # the next try raises it
+        with suppress(psycopg.Error, PoolTimeout):  # the next try raises the error
             self._pool.check()
         return True
 
@@ -225,7 +231,7 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _lend(self) -> Generator[PostgresConnection]:
-        """Lend a connection; each statement is a transaction."""
+        """Yield a connection for a block, in which each round trip is a transaction."""
         self.check_open()
         try:
             with self._pool.connection() as raw:
@@ -239,7 +245,11 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def reader(self) -> Generator[PostgresConnection]:
-        """Lend a connection, each statement a transaction; `ConnectionLost` if it broke."""
+        """Yield a connection for a block, in which each round trip is a transaction.
+
+        Raises:
+            ConnectionLost: The connection broke.
+        """
         with self._lend() as db:
             try:
                 yield db
@@ -250,14 +260,19 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def writing(self, *, together: bool = False) -> Generator[PostgresConnection]:
-        """Lend a connection in a transaction under the lock; it commits unless the block raises.
+        """Yield a connection in a transaction that holds the lock of the ledger.
+
+        The transaction is committed after the block, or rolled back if the block raises.
 
         Args:
-            together: See `PostgresConnection`; the transaction has no savepoint then.
+            together: See `PostgresConnection`. If True, the transaction has no savepoint.
 
         Raises:
             ConnectionLost: The connection broke, and nothing was committed.
-            Unavailable: Whether it was committed is not known.
+            Unavailable: The connection broke, and the server does not say whether the transaction
+                was committed.
+            StoreBusy: Another thread of this host was writing for too long.
+            StoreReadOnly: The store was opened read-only.
         """
         if self._read_only:
             raise StoreReadOnly(f"{self.location} was opened read-only; open it without mode='ro'")
@@ -276,7 +291,11 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def _one_writer(self) -> Generator[None]:
-        """Let one thread of this host write at a time, as threads share the cache."""
+        """Let one thread of this host write at a time, because threads share the cache.
+
+        Raises:
+            StoreBusy: Another thread was writing for too long.
+        """
         if not self._turn.acquire(timeout=self._wait_s):
             raise StoreBusy(
                 f"{self.location}: another thread has been writing for too long; try again, or "
@@ -288,9 +307,10 @@ class PostgresDatabase(SqlDatabase):
             self._turn.release()
 
     def _begin(self, db: PostgresConnection) -> _Seen:
-        """Take the lock; return the state that the cache reflects after the commit.
+        """Take the lock, and return the state that the cache will reflect after the commit.
 
-        If another host wrote, only numbers of keys and sets that did not change stay in the cache.
+        If another host has written, versions are dropped from the cache, and everything is dropped
+        if the structure has changed.
         """
         losses, seen = self._losses, self._take_seen()
         db.execute(BEGIN)
@@ -305,10 +325,10 @@ class PostgresDatabase(SqlDatabase):
         return _Seen(version + 1, structure, epoch, losses)
 
     def _take_seen(self) -> _Seen:
-        """Return the state of the cache, and mark the cache stale until the next commit succeeds.
+        """Return the state that the cache reflects, and forget it until the next commit succeeds.
 
-        After a connection broke the state is empty: a crashed server may have lost rows, and may
-        give their numbers to other rows.
+        After a connection broke, the returned state is empty: a crashed server may have lost rows,
+        and may give their numbers to other rows.
         """
         seen, self._seen = self._seen, _Seen()
         return seen if seen.losses == self._losses else self._seen
@@ -324,35 +344,42 @@ class PostgresDatabase(SqlDatabase):
                 raise
 
     def _flushes(self) -> list[Query]:
-        """Return the statements that follow a COMMIT."""
+        """Return the statements that must follow a COMMIT for the store's durability."""
         return [(FLUSH, ())] if self._durability == "full" else []
 
     def _outcome(
         self, db: PostgresConnection, error: psycopg.Error, attempt: int, *, before_commit: int
     ) -> DraftBase | None:
-        """Return the state before an attempt that succeeded despite *error*, else None.
+        """Find out whether the commit of *attempt* was made, although sending it raised *error*.
+
+        Returns the state of the ledger before the commit if it was made, or None if the server
+        refused it.
 
         Args:
             before_commit: How many statements were sent before the COMMIT.
 
         Raises:
             ConnectionLost: The connection broke, and nothing was committed.
-            Unavailable: The server cannot be asked.
+            Unavailable: The server does not answer, or did not write the commit to its disk.
         """
         lost, done = is_lost(error), db.raw.done
         if not lost:
             _roll_back(db)
             if done < before_commit:
-                return None  # a later error may come from the statement after the COMMIT
+                return None  # else the error may come from a statement after the COMMIT
         base = self._appended(attempt)
         if base is None and lost:
             raise ConnectionLost from error
         return base
 
     def _appended(self, attempt: int) -> DraftBase | None:
-        """Return the state before an attempt whose answer was lost; None if it can never succeed.
+        """Return the state of the ledger before the commit of *attempt*, whose answer was lost.
 
-        Raises `Unavailable` if the server cannot be asked, or does not write to its disk.
+        Returns None if the commit was not made; a fence then makes the server refuse the attempt
+        if it still arrives.
+
+        Raises:
+            Unavailable: The server does not answer, or did not write the commit to its disk.
         """
         deadline = time.monotonic() + UNKNOWN_S
         while time.monotonic() < deadline:
@@ -389,7 +416,8 @@ class PostgresDatabase(SqlDatabase):
 
     def _commit_once(self, group: list[CommitTicket]) -> None:
         drafts = [ticket for ticket in group if may_be_drafted(ticket)]
-        drafts.sort(key=lambda ticket: bool(ticket.batches))  # no input reads what a commit ends
+        # inputs first, so that none reads rows that a commit ends
+        drafts.sort(key=lambda ticket: bool(ticket.batches))
         if drafts and not self._read_only:
             self._commit_drafts(drafts)
             group = [ticket for ticket in group if not ticket.settled]
@@ -404,8 +432,8 @@ class PostgresDatabase(SqlDatabase):
         """Do the work of a group under the lock.
 
         Args:
-            together: Send writes with the COMMIT: fewer round trips, but a refusal by the server
-                concerns the whole group.
+            together: Send writes with the COMMIT. This saves round trips, but if the server refuses
+                a write, it refuses the whole group.
         """
         with self.writing(together=together) as db:
             touched = self._flush_touches(db)
@@ -417,10 +445,11 @@ class PostgresDatabase(SqlDatabase):
             ticket.settle(answer)
 
     def _commit_drafts(self, group: list[CommitTicket]) -> None:
-        """Commit the part of a group that can be drafted; the other tickets stay unsettled.
+        """Commit the tickets of a group that can be drafted. The other tickets stay unsettled.
 
-        A group that cannot be drafted is split, unless this host writes alone: then no other host
-        waits for the lock, and the whole group takes it. Raises as `writing` does.
+        A group that cannot be drafted is split, and each part is tried. But if this host writes
+        alone, no other host waits for the lock; then the group is not split, and its tickets stay
+        unsettled. Raises the errors of `writing`.
         """
         parts, others_wait = [group], False
         while parts:
@@ -433,7 +462,7 @@ class PostgresDatabase(SqlDatabase):
                     apart = found.position or 1
                     parts += [part[apart:], part[:apart]]
             except Overtaken:
-                pass  # so often that it takes the lock
+                pass  # other hosts were faster each time: the part must take the lock
 
     def _commit_part(self, group: list[CommitTicket]) -> None:
         """Commit a group as one draft, in several tries.
@@ -458,16 +487,17 @@ class PostgresDatabase(SqlDatabase):
     def _commit_draft(
         self, db: PostgresConnection, group: list[CommitTicket], *, is_first: bool, was_alone: bool
     ) -> None:
-        """Commit a group as one draft.
+        """Commit a group as one draft, in one try.
 
         Args:
-            is_first: The draft may guess, and may rely on the cache of this host.
-            was_alone: This host wrote alone until the first try, which a wrong guess may have
-                failed.
+            is_first: Whether this is the first try. Only the first draft may guess, and may rely on
+                the cache of this host.
+            was_alone: Whether this host wrote alone until the first try, which may have failed by a
+                wrong guess only.
 
         Raises:
-            NotADraft: It is none; nothing was done.
-            Overtaken: Other hosts were faster; nothing was done.
+            NotADraft: The group cannot be drafted; nothing was done.
+            Overtaken: Other hosts were faster, or a guess was wrong; nothing was done.
         """
         losses, seen = self._losses, self._take_seen()
         known = self._draft_basis(db, seen, exact=not only_adds(group), look=not is_first)
@@ -488,7 +518,7 @@ class PostgresDatabase(SqlDatabase):
             self._forget(before)
             raise
         finally:
-            if drafts_on.numbers_rows and not is_made:  # the cache has numbers of no row
+            if drafts_on.numbers_rows and not is_made:  # the cache has numbers without a row
                 self._seen, self._cache = _Seen(), WriterCache()
         self._keep(draft, base, seen, before, adds=only_adds(group))
         self._drop_touches(touches)
@@ -498,11 +528,11 @@ class PostgresDatabase(SqlDatabase):
     def _draft_basis(
         self, db: PostgresConnection, seen: _Seen, *, exact: bool, look: bool
     ) -> Known:
-        """Return the state that a draft starts from.
+        """Return the state from which a draft starts.
 
         Args:
-            exact: Prefer an exact draft if this host writes alone.
-            look: Read the ledger, because the cache of this host is outdated.
+            exact: Prefer an exact draft (see `drafting`) if this host writes alone.
+            look: Read the ledger first, because the cache of this host may be outdated.
         """
         if not look and seen.structure is not None:
             version = seen.version if exact and self._is_alone else None
@@ -515,7 +545,7 @@ class PostgresDatabase(SqlDatabase):
         return Known(None, version, structure, epoch, cache)
 
     def _forget(self, seen: _Seen) -> None:
-        """Go back to *seen* after a draft that was not made."""
+        """Set the state that the cache reflects back to *seen*, after a draft was not committed."""
         self._seen = seen
         if seen.version is None:
             self._cache = self._cache.without_versions()
@@ -523,7 +553,7 @@ class PostgresDatabase(SqlDatabase):
     def _keep(
         self, draft: GroupDraft, base: DraftBase, seen: _Seen, before: _Seen, *, adds: bool
     ) -> None:
-        """Bring the cache up to date after a draft that was made."""
+        """Update the cache after a draft was committed, or was found to be empty."""
         if draft.is_empty:
             self._forget(before)
             return
@@ -542,7 +572,10 @@ class PostgresDatabase(SqlDatabase):
     def _send_draft(
         self, db: PostgresConnection, draft: GroupDraft, touches: dict[int, int]
     ) -> DraftBase:
-        """Send a draft; return the state before it. Raises as `_commit_draft` does."""
+        """Send a draft, and return the state of the ledger before it.
+
+        Raises the errors of `_commit_draft` and `_outcome`.
+        """
         attempt, drafts_on = next(self._attempts), draft.connection
         is_limited = db.raw.info.server_version >= LIMITS_TRANSACTIONS
         limit_ms = _limit_ms(drafts_on.statements) if is_limited else None
@@ -564,7 +597,7 @@ class PostgresDatabase(SqlDatabase):
                 _roll_back(db)
                 if drafts_on.guesses:  # a draft without guesses may succeed
                     raise Overtaken from error
-                raise NotADraft(len(draft.answers) // 2) from error  # it is unknown which
+                raise NotADraft(len(draft.answers) // 2) from error  # the bad ticket is unknown
             base = self._outcome(db, error, attempt, before_commit=len(statements))
             if base is None:
                 raise
@@ -573,7 +606,14 @@ class PostgresDatabase(SqlDatabase):
 
     @contextmanager
     def alone(self, what: str, *, wait_s: float) -> Generator[None]:
-        """Hold the right named *what*, among all hosts, for a block; or raise `StoreBusy`."""
+        """Hold an exclusive right, which one process of all hosts can hold, during a block.
+
+        Args:
+            what: The name of the right.
+
+        Raises:
+            StoreBusy: Another process held the right for longer than *wait_s*.
+        """
         deadline = time.monotonic() + wait_s
         while not self._owners.take(what):
             if time.monotonic() > deadline:
@@ -630,12 +670,12 @@ class PostgresDatabase(SqlDatabase):
 
     @explaining
     def sync(self) -> None:
-        """See `Finder.sync`: a commit that waits for the disk waits for all earlier ones too."""
+        """See `Finder.sync`. A commit that waits for the disk also waits for earlier commits."""
         with self.reader() as db:
             db.execute(FLUSH)
 
     def close(self) -> None:
-        """Write access times, close every connection, and dismiss owners. May be called twice."""
+        """Write access times, dismiss owners, and close all connections. May be called twice."""
         if self._closed or self._process != os.getpid():
             return
         if self._touch_times and not self._read_only:
@@ -651,7 +691,10 @@ class PostgresDatabase(SqlDatabase):
 
 
 def _limit_ms(statements: Sequence[Query]) -> int:
-    """Return the longest time that a draft may hold the lock; allows for a slow connection."""
+    """Return the longest time that a draft may hold the lock, in milliseconds.
+
+    A draft with more bytes gets more time, for hosts with a slow connection.
+    """
     size = 100 * len(statements)
     for _, bindings in statements:
         for value in bindings:

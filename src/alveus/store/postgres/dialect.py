@@ -1,20 +1,23 @@
-"""The shared SQL in the dialect of PostgreSQL, and the conversion of values.
+"""Translates the shared SQL to the dialect of PostgreSQL, and converts values.
 
-The differences:
+The shared SQL is written for SQLite. The translation:
 
-- ``?`` and ``?2`` are bindings: ``$1``, ``$2``.
+- The bindings ``?`` and ``?2`` become ``$1`` and ``$2``.
 - The name of a table gets the schema of the store, so that no session needs a search path.
-  Statements for PostgreSQL alone write it as ``alveus``.
-- ``name IS ?`` compares digests first, which the indexes hold. Each such column has a digest
-  column beside it: under a policy, no index serves an expression on a row.
-- ``journal AS every_commit`` and the like are views without policies.
-- ``IN (SELECT value FROM carray(?))`` is ``= ANY(?)``; with ``AS names``, by digest too.
-- ``IN (SELECT (…) FROM (SELECT value AS asked FROM carray(?)) AS ids)`` is ``= ANY(ARRAY(…))``:
-  else the planner joins the names with all rows of the table.
-- ``SELECT … FROM carray(?)``, whose column is ``value``, is `unnest`.
-- ``max(a, b)`` is ``greatest``; ``octet_length`` counts the bytes of the original text.
-- ``instr`` is ``strpos``.
-- ``INDEXED BY`` is dropped, and ``CROSS JOIN … ON``, an order of joins, is ``JOIN``.
+  Statements for PostgreSQL alone write ``alveus`` for this schema.
+- ``name IS ?`` becomes a comparison of digests, which the indexes contain, and of the names. Each
+  such column has a digest column beside it: under a policy, PostgreSQL uses no index on an
+  expression.
+- ``journal AS every_commit``, and the same for other tables, becomes a view without policies.
+- ``IN (SELECT value FROM carray(?))`` becomes ``= ANY(?)``; with ``AS names``, digests are compared
+  too.
+- ``IN (SELECT (…) FROM (SELECT value AS asked FROM carray(?)) AS ids)`` becomes
+  ``= ANY(ARRAY(…))``. Otherwise the planner would join the names with all rows of the table.
+- ``SELECT … FROM carray(?)``, whose column is ``value``, becomes a call of ``unnest``.
+- ``max(a, b)`` becomes ``greatest``, and ``instr`` becomes ``strpos``. ``octet_length`` becomes a
+  function that counts the bytes of the text before U+0000 was escaped.
+- ``INDEXED BY`` is dropped, and ``CROSS JOIN … ON``, which fixes an order of joins, becomes
+  ``JOIN``.
 """
 
 from __future__ import annotations
@@ -78,7 +81,7 @@ def translated(sql: str, schema: str) -> str:
 
 
 def _same_name(schema: str, found: re.Match[str]) -> str:
-    """Return SQL that compares a column with a name or a column, by digest and by name."""
+    """Return SQL that compares a column with another column or a binding, by digest and by name."""
     column, other = found[1], found[2]
     has_digest = other.rpartition(".")[2] in _WITH_DIGEST
     digest = f"{other}_digest" if has_digest else f"{schema}.digest({other})"
@@ -86,12 +89,12 @@ def _same_name(schema: str, found: re.Match[str]) -> str:
 
 
 def for_schema(script: str, schema: str) -> str:
-    """Return a script for the schema `alveus` rewritten for another schema."""
+    """Return *script*, written for the schema ``alveus``, rewritten for the schema *schema*."""
     return _SCHEMA.sub(schema, script)
 
 
 def _numbered(sql: str) -> str:
-    """Number the bindings without a number, as SQLite does."""
+    """Return *sql* with ``$n`` for each binding; bindings get their numbers as in SQLite."""
     last = 0
 
     def numbered(match: re.Match[str]) -> str:
@@ -108,7 +111,10 @@ NUL, MARK = "\0", "\x01"
 
 
 def storable(text: str) -> str:
-    """Return *text* with U+0000 escaped, which PostgreSQL refuses; keeps the order of texts."""
+    """Return *text* with U+0000 escaped, because PostgreSQL refuses it.
+
+    Escaped texts have the same order as the original texts.
+    """
     if NUL in text or MARK in text:
         return text.replace(MARK, "\x01\x03").replace(NUL, "\x01\x02")
     return text
@@ -125,7 +131,7 @@ class _Text(StrBinaryDumper):
 
 
 class _Content(Dumper):
-    """Wire text as bytes: the column also holds packed values."""
+    """Sends wire text as bytes, for a column that also holds packed values."""
 
     format = Format.BINARY
     oid = adapters.types["bytea"].oid
@@ -135,7 +141,7 @@ class _Content(Dumper):
 
 
 class _Bytes(Dumper):
-    """Bytes that are sent without the copy that psycopg's dumper makes."""
+    """Sends bytes without the copy that psycopg's dumper makes."""
 
     format = Format.BINARY
     oid = adapters.types["bytea"].oid
@@ -145,11 +151,11 @@ class _Bytes(Dumper):
 
 
 class NumberArray(list[int]):
-    """Whole numbers as one binding."""
+    """Whole numbers that are one binding of a statement."""
 
 
 class TextArray(list[str]):
-    """Texts as one binding."""
+    """Texts that are one binding of a statement."""
 
 
 class _NumbersDumper(Dumper):
@@ -174,7 +180,7 @@ class _TextLoader(TextBinaryLoader):
 
 
 class _WholeLoader(NumericBinaryLoader):
-    """A sum of whole numbers is `numeric` in PostgreSQL, and whole."""
+    """Loads a `numeric` as an int: in PostgreSQL, a sum of whole numbers has this type."""
 
     def load(self, data: Buffer) -> int:  # pyright: ignore[reportIncompatibleMethodOverride] - whole
         return int(super().load(data))

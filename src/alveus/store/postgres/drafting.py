@@ -1,19 +1,19 @@
 """Drafts: commits that are computed without the lock, then checked and made in one packet.
 
 A draft runs a `Transaction` on a `DraftConnection`. Reads are sent at once, without the lock of the
-ledger; writes are collected. Then one packet goes to the server: `alveus.begin_draft` takes the
-lock, each read runs again at its position among the writes and must give the same rows, then come
-the writes and the COMMIT. So the lock is held while the server works, never while a host works. If
-a read returns other rows, the draft is refused; after some tries the group is committed under the
-lock.
+ledger, and writes are collected. Then one packet goes to the server. In it, `alveus.begin_draft`
+takes the lock, the writes run, each read runs again at its position among the writes and must
+return the same rows, and a COMMIT ends the transaction. So the lock is held while the server works,
+never while a host works. If a read returns other rows, the server refuses the draft. After some
+refused drafts, the group is committed under the lock.
 
 An *exact* draft is for a host that writes alone. It uses the whole cache of the host, its numbers
-and times are final, and it is refused if another host wrote meanwhile. A *moving* draft counts its
-numbers from the last commit that the host knows. Its SQL adds the number of commits of other hosts
-since, and raises its times; see `with_moved`.
+and times are final, and the server refuses it if another host wrote meanwhile. A *moving* draft
+counts its numbers from the last commit that the host knows. Its SQL adds the number of commits that
+other hosts have made since, and makes its times later if needed; see `with_moved`.
 
 A new key, set, agent or lane gets its number from a sequence before the lock is taken. The read
-that did not find it is checked like every read. Numbers of a refused draft are never reused.
+that did not find the row is checked like every read. Numbers of a refused draft are never reused.
 """
 
 from __future__ import annotations
@@ -48,23 +48,24 @@ from alveus.store.sql.transaction import Transaction, answer_of
 from alveus.store.sql.writer import INSERT_AGENT, INSERT_SCOPE, INSERT_SET, LAST_RUN, WriterCache
 
 REFUSED = "FX001"
-"""SQLSTATE of a draft that another host overtook; a new draft may succeed."""
+"""SQLSTATE of a draft that is refused because another host wrote. A new draft may succeed."""
 
 SELF_REFUSED = "FX002"
-"""SQLSTATE of a draft that read its writes; a new draft would fail too."""
+"""SQLSTATE of a draft that is refused because it read its writes. A new draft would fail too."""
 
 ATTEMPT = """
     INSERT INTO appender (id, attempt) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET used = now(),
         attempt = CASE WHEN appender.fence < excluded.attempt THEN excluded.attempt END
 """
-"""Stores the attempt of a commit under the lock. After a fence it is NULL, and refused."""
+"""Stores the number of an attempt to commit, or fails (as it is NULL) if a fence refuses it."""
 
 DISMISS = """
     DELETE FROM appender WHERE (id = ? AND fence = 0) OR used < now() - interval '7 days'
 """
-"""Also deletes old rows; the next commit of a host that still runs inserts its row again.
+"""Deletes the row of a host that ends, and old rows of all hosts.
 
-A fence stays: the packet that it refuses may still arrive.
+If the host of an old row still runs, its next commit inserts the row again. A young row with a
+fence stays, because the packet that the fence refuses may still arrive.
 """
 
 FENCE = """
@@ -73,16 +74,20 @@ FENCE = """
     ON CONFLICT (id) DO UPDATE SET fence = excluded.fence
     RETURNING attempt, number, time, run
 """
-"""Refuses all attempts up to a number; waits for an attempt that is committing."""
+"""Sets a fence, which refuses all attempts of a host up to a number.
+
+Waits for an attempt that is being committed. Returns the last attempt that was committed, and the
+state of the ledger before it.
+"""
 
 LOOK = f"SELECT version, structure, number, time, {EPOCH}, schema, least FROM ledger"  # noqa: S608 - ours
 
 FOREVER_US = 1 << 62
 
 TORN = (AttributeError, LookupError, TypeError, ValueError)
-"""Errors of rows that were read at different moments, between which some were deleted."""
+"""Errors that may come from rows that were read at different moments, if some were deleted."""
 
-MOST_RESERVED = 256  # numbers taken together for rows of a table
+MOST_RESERVED = 256  # the most numbers that are taken at once for rows of a table
 
 _BEGIN = f"""
     SELECT begun.* FROM alveus.begin_draft(
@@ -96,7 +101,7 @@ _RESERVE = """
         nextval('alveus.memory_set_id_seq'), nextval('alveus.scope_id_seq')
     FROM generate_series(1, ?)
 """
-"""Takes numbers for rows of `_NUMBERED`: a draft that makes one row often makes more."""
+"""Takes numbers for new rows of `_NUMBERED`: several, as drafts often make more than one."""
 
 _NUMBERED = ("agent", "lane", "memory_set", "scope")
 
@@ -123,7 +128,7 @@ _WRITES = (
     *("DELETE FROM durable_call ", "DELETE FROM lease ", "DELETE FROM node "),
     *("INSERT INTO consumer (", "UPDATE consumer SET position", "DELETE FROM consumer "),
 )
-"""Writes that a draft may make. None changes rows that other hosts cache, or makes a number."""
+"""How writes of a draft may begin. None changes rows that other hosts cache, or makes a number."""
 
 _READ_TOO_LATE = {
     "DELETE FROM consumer ": "consumer",
@@ -135,15 +140,19 @@ _READ_TOO_LATE = {
     "INSERT INTO node (": "node",
     "UPDATE memory_set SET items": "memory_set",
 }
-"""Tables that a draft must not read after such a write: under the lock the rows would differ."""
+"""For beginnings of writes, the table that a draft must not read after the write.
+
+The draft's read would not see the write, but the same read under the lock would.
+"""
 
 
 class NotADraft(Exception):
     """The work needs rows or writes that a draft cannot foresee.
 
     Attributes:
-        position: The first ticket that cannot be in one draft with the tickets before it; the
-            middle of the group if the server refused the draft.
+        position: The index of the first ticket that cannot be in one draft with the tickets before
+            it. If the server refused the draft, this ticket is unknown, and *position* is the
+            middle of the group.
     """
 
     def __init__(self, position: int = 0) -> None:
@@ -152,12 +161,13 @@ class NotADraft(Exception):
 
 
 class Overtaken(Exception):
-    """Another host changed the state from which this host began to draft."""
+    """Another host changed the state from which this host began a draft, or a guess was wrong."""
 
 
 # --- numbers and times that commits of other hosts move -------------------------------------------
 #
-# Each has a type, so that a number that was read is never moved, and wrong arithmetic is refused.
+# Each kind of number has a type, so that a number that was read is never moved, and arithmetic that
+# would not be right after the move is refused.
 
 
 def _refusing(self: object, other: object = None, /) -> Any:  # noqa: ANN401, ARG001 - any operator
@@ -165,7 +175,7 @@ def _refusing(self: object, other: object = None, /) -> Any:  # noqa: ANN401, AR
 
 
 class _Moving(int):
-    """A number that may move; it equals no number that was read."""
+    """A number that may move, as other hosts commit. It never equals a number that was read."""
 
     __slots__ = ()
 
@@ -192,7 +202,7 @@ class _Moving(int):
 
 
 class DraftRow(_Moving):
-    """The number of an output, or of a row that a draft begins."""
+    """The number of a row, output or compaction that a draft makes."""
 
     __slots__ = ()
     __sub__ = _refusing
@@ -217,7 +227,7 @@ class DraftRun(_Moving):
 
 
 class TimeUse:
-    """Whether the time of a commit decided something, so that it must not move."""
+    """Notes if a result depends on the time of a commit (*decided*), so that it must not move."""
 
     decided = False
 
@@ -231,12 +241,12 @@ def _deciding(operator: Callable[[int, Any], Any]) -> Callable[[Any, object], An
 
 
 class DraftTime(int):
-    """The time of a drafted commit; other hosts may have committed later."""
+    """The time of a drafted commit, which moves if another host has committed at a later time."""
 
     use: TimeUse
 
     def __new__(cls, value: int, use: TimeUse) -> Self:
-        """Make the time from the reading of a clock."""
+        """Make the time *value*, whose comparisons and sums set `use.decided`."""
         self = super().__new__(cls, value)
         self.use = use
         return self
@@ -252,7 +262,7 @@ class DraftTime(int):
 
 
 class DraftRows(str):
-    """Numbers of rows that a draft begins, as JSON."""
+    """A JSON list of numbers of rows that a draft makes."""
 
     __slots__ = ()
 
@@ -273,19 +283,23 @@ _MOVED_SQL: dict[type, str] = {
 
 
 def is_moving(value: object) -> bool:
-    """Return whether a binding moves with the commits of other hosts."""
+    """Return whether the value of a binding moves with the commits of other hosts."""
     return type(value) in _MOVED_SQL
 
 
 def moved(statement: str, bindings: Sequence[object]) -> str:
-    """Return *statement* with SQL that moves the moving bindings."""
+    """Return *statement* with SQL that moves those bindings that may move."""
     kinds = tuple(kind if kind in _MOVED_SQL else None for kind in map(type, bindings))
     return with_moved(statement, kinds) if any(kinds) else statement
 
 
 @functools.lru_cache(maxsize=1024)
 def with_moved(statement: str, kinds: tuple[type | None, ...]) -> str:
-    """Return *statement* with numbered bindings; a binding of a kind is moved by its SQL."""
+    """Return *statement* with numbered bindings, and with SQL that moves some of them.
+
+    Args:
+        kinds: For each binding, the type of `_MOVED_SQL` that moves it, or None if it stays.
+    """
     last = 0
 
     def numbered(found: re.Match[str]) -> str:
@@ -301,12 +315,14 @@ def with_moved(statement: str, kinds: tuple[type | None, ...]) -> str:
 
 
 class Known(NamedTuple):
-    """The state of the database that a draft starts from.
+    """The state of the database from which a draft starts.
 
     Attributes:
-        version: Version of the ledger, for an exact draft. None means a moving draft.
-        read_version: Version of the ledger before the first read. None means not known yet.
-        cache: Cached rows of the host that are still valid.
+        version: The version of the ledger for an exact draft, or None for a moving draft.
+        read_version: The version of the ledger before the first read, or None if it is not known
+            yet.
+        structure, epoch: See `_Seen` in `database`.
+        cache: The cache of the host, with the rows that are still valid.
     """
 
     version: int | None
@@ -320,11 +336,12 @@ class DraftConnection:
     """A `Connection` that reads at once, without the lock, and collects writes.
 
     Attributes:
-        guesses: Ids that must be new count as new without a read.
+        guesses: Whether ids and ops that are usually new count as new without a read. The server
+            refuses the draft if one is not new.
         statements: The statements to send after `alveus.begin_draft`.
-        read_version: Version of the ledger before the first read. None means that nothing was read.
-        gives_runs: True if the draft begins a run, whose id the server gives.
-        numbers_rows: True if the draft numbered rows that exist only after its commit.
+        read_version: The version of the ledger before the first read, or None if nothing was read.
+        gives_runs: Whether the draft begins a run, whose id the server gives.
+        numbers_rows: Whether the draft gave numbers to rows that exist only after its commit.
     """
 
     taken: type[Exception] = NeverRaised
@@ -342,9 +359,13 @@ class DraftConnection:
         self._foreseen: dict[tuple[object, ...], list[Row]] = {}
 
     def execute(self, statement: str, bindings: Sequence[object] = (), /) -> FetchedRows:
-        """Collect a write; answer a read."""
+        """Collect a write, or run a read and return its rows.
+
+        Raises:
+            NotADraft: A draft cannot make this write, or read this table now.
+        """
         self._has_claimed = statement == CLAIM_EVENT_ID
-        if self._has_claimed:  # counts as new; the server refuses the draft if it is not
+        if self._has_claimed:  # the id counts as new; if not, the server refuses the draft
             statement = _CLAIM_NEW_ID
         elif statement == LAST_RUN and self.known.version is None:
             self.gives_runs = True
@@ -362,14 +383,14 @@ class DraftConnection:
         return self._read(statement, bindings)
 
     def foresee(self, queries: Sequence[Query]) -> None:
-        """Send the next reads in one round trip; each is answered when it is executed."""
+        """Send the reads *queries* in one round trip, and keep their rows until `execute`."""
         if len(queries) > 1:
             asked = [(_READ.format(sql, _READ_NOW), bindings) for sql, bindings in queries]
             found = self._rows_of(*asked)
             self._foreseen = dict(zip(itertools.starmap(_named, queries), found, strict=True))
 
     def write(self, *writes: Write) -> None:
-        """Collect writes."""
+        """Collect each statement once for each of its rows of bindings."""
         for statement, rows in writes:
             for row in rows:
                 self._write(statement, row)
@@ -385,7 +406,7 @@ class DraftConnection:
         self.statements.append((moved(statement, bindings), bindings))
 
     def _number_row(self, statement: str, bindings: Sequence[object]) -> FetchedRows:
-        """Collect a new row; answer its number."""
+        """Collect the insert of a new row, and return the number that it gets."""
         table, numbered = _NUMBERING[statement]
         if not self._reserved[table]:
             (taken,) = self._rows_of((_RESERVE, (self._takes,)))
@@ -431,13 +452,16 @@ class DraftConnection:
         return [self.execute(*query).fetchall() for query in queries]
 
     def changes(self) -> int:
-        """Return 1 after an event id was claimed; other counts are unknown before the commit."""
+        """Return 1 after an event id was claimed.
+
+        After other statements, raises `NotADraft`: their counts are unknown before the commit.
+        """
         if not self._has_claimed:
             raise NotADraft
         return 1
 
     def roll_back(self, _: str, /) -> None:
-        """Raise `NotADraft`."""
+        """Raise `NotADraft`, as collected writes cannot be rolled back."""
         raise NotADraft
 
     recover = _refusing
@@ -465,7 +489,7 @@ class DraftConnection:
 
 
 def _named(statement: str, bindings: Sequence[object]) -> tuple[object, ...]:
-    """Return a key for a query."""
+    """Return a hashable key of a query, by which `foresee` keeps its rows."""
     values = [(*cast("list[object]", b),) if isinstance(b, list) else b for b in bindings]
     return statement, *values
 
@@ -474,7 +498,10 @@ _ONE_ROW = re.compile(r"INSERT INTO (\w+) \((.*?)\) VALUES \((.*)\) RETURNING id
 
 
 def _numbering(statement: str) -> tuple[str, str]:
-    """Return the table into which a statement inserts a row, and the statement with a number."""
+    """Return the table into which *statement* inserts a row, and an insert that gives the number.
+
+    The number is the first binding of the returned statement.
+    """
     found = _ONE_ROW.search(statement)
     if found is None:
         raise ValueError(f"it makes no row of which it gives the number: {statement}")
@@ -490,9 +517,12 @@ _NUMBERING = {
 
 @functools.lru_cache(maxsize=256)
 def _read_again(statement: str, bindings: int, *, always: bool) -> str:
-    """Return SQL that checks a read against the digest of its rows, the last binding.
+    """Return SQL that runs a read again, and refuses the draft if its rows have changed.
+
+    The last binding of the SQL is the digest of the rows that the draft has read.
 
     Args:
+        bindings: The number of the read's bindings.
         always: Check even if no other host wrote.
     """
     numbered = with_moved(statement, (None,) * bindings)
@@ -503,7 +533,7 @@ def _read_again(statement: str, bindings: int, *, always: bool) -> str:
 
 @functools.lru_cache(maxsize=256)
 def _start(statement: str) -> str | None:
-    """Return the entry of `_WRITES` that a statement begins with."""
+    """Return the entry of `_WRITES` with which a statement begins, or None if there is none."""
     words = " ".join(statement.split())
     return next((start for start in _WRITES if words.startswith(start)), None)
 
@@ -517,9 +547,13 @@ def _tables(statement: str) -> frozenset[str]:
 
 
 class DraftBase(NamedTuple):
-    """The state of the ledger before a draft was committed: last commit, its time, last run.
+    """The state of the ledger before a draft was committed.
 
-    A version of None means not known; *run* is given if the draft begins one.
+    Attributes:
+        number: The number of the last commit.
+        time: The time of the last commit.
+        version: The version of the ledger, or None if it is not known.
+        run: The id of the last run. Set only if the draft begins a run.
     """
 
     number: int
@@ -529,16 +563,18 @@ class DraftBase(NamedTuple):
 
 
 class GroupDraft(NamedTuple):
-    """A group of commits that can be made if no read has changed.
+    """The draft of a group of tickets, which the server commits if no read has changed.
 
     Attributes:
-        cache: The cache of an exact draft, updated with its changes.
-        number: The last commit before the draft.
+        cache: The cache after the draft; for an exact draft, it includes the changes of the draft.
+        number: The last commit that the host knew before the draft.
         commits: The number of commits that the draft makes.
-        answers: One for each ticket of the group; an error only if there is one ticket.
-        is_empty: Nothing to commit: the call is refused or was made before.
-        least, latest: The earliest and latest time that the last commit before may have.
-        last_time: Time of the last commit of the draft.
+        answers: An answer for each ticket of the group. An answer is an error only if the group has
+            one ticket.
+        is_empty: Whether there is nothing to commit, as the work is refused or was done before.
+        least, latest: The earliest and the latest time that the last commit before the draft may
+            have. If it has another time, the server refuses the draft.
+        last_time: The time of the last commit of the draft.
     """
 
     connection: DraftConnection
@@ -558,11 +594,16 @@ class GroupDraft(NamedTuple):
 
     @property
     def is_exact(self) -> bool:
-        """Whether numbers and times are final."""
+        """Whether this is an exact draft, whose numbers and times are final."""
         return self.connection.known.version is not None
 
     def begin(self, host: int, attempt: int, wait_s: float, limit_ms: int | None) -> Query:
-        """Return the statement that takes the lock, for *limit_ms* at most, and a `DraftBase`."""
+        """Return the statement that takes the lock, and that reads a `DraftBase`.
+
+        Args:
+            wait_s: The longest wait for the lock.
+            limit_ms: The longest time for which the draft may hold the lock, or None for no limit.
+        """
         known, connection = self.connection.known, self.connection
         bindings = (
             *(host, attempt, known.epoch, known.structure, known.version, connection.read_version),
@@ -575,7 +616,7 @@ class GroupDraft(NamedTuple):
         return _BEGIN_LIMITED, (str(limit_ms), *bindings)
 
     def answers_after(self, base: DraftBase) -> Sequence[object]:
-        """Return the answers with final numbers and times."""
+        """Return the answers with final numbers and times, after a commit upon *base*."""
         if self.is_exact or self.is_empty:
             return self.answers
         return [self._settled(answer, base) for answer in self.answers]
@@ -594,28 +635,31 @@ class GroupDraft(NamedTuple):
 
 
 class MovingTransaction(Transaction):
-    """A transaction that does not know which commits come before it.
+    """A transaction that does not know which commits other hosts make before it.
 
     Args:
-        earliest: The earliest clock reading of its batches; None: it has no batches.
+        earliest: The earliest clock reading of its batches, or None if it has no batches.
     """
 
     def __init__(
         self, connection: DraftConnection, known: Known, earliest: int | None, owners: OwnerRegistry
     ) -> None:
-        known.cache.limit_size()  # most of it is shared
+        known.cache.limit_size()  # now, as the copy below shares most of the cache
         cache = known.cache.without_versions()
         cache.number = DraftNumber(known.cache.number or 0)
         cache.time = -FOREVER_US if earliest is None else earliest
         self.least = -FOREVER_US
         if earliest is not None and known.read_version is not None and known.cache.time > earliest:
-            cache.time = self.least = known.cache.time  # unless the clock goes back
+            cache.time = self.least = known.cache.time  # an earlier time would set the clock back
         self._earliest, self._first_time, self._use = earliest, cache.time, TimeUse()
         super().__init__(connection, cache, owners)
 
     @property
     def latest(self) -> int:
-        """See `GroupDraft`: later, times would go back, or `read_at` read another minute."""
+        """See `GroupDraft.latest`. After a later commit, the draft's times would not be valid.
+
+        They would go back, `read_at` would have read another minute, or a time decided something.
+        """
         if self._earliest is None:
             return FOREVER_US
         if self._use.decided:
@@ -639,7 +683,7 @@ class MovingTransaction(Transaction):
 
 
 def only_adds(group: Sequence[CommitTicket]) -> bool:
-    """Return whether a group leaves the cached exact memory and runs unchanged."""
+    """Return whether a group only adds items, so that cached trees and runs stay unchanged."""
     return all(ticket.batches for ticket in group) and all(
         batch.items
         and batch.base is None
@@ -653,7 +697,7 @@ def only_adds(group: Sequence[CommitTicket]) -> bool:
 
 
 def may_be_drafted(ticket: CommitTicket) -> bool:
-    """Return whether to try a draft; it may still raise `NotADraft`."""
+    """Return whether a draft of *ticket* is worth a try. The draft may still raise `NotADraft`."""
     return bool(ticket.drafts or ticket.batches) and all(map(_may_be_drafted, ticket.batches))
 
 
@@ -668,14 +712,14 @@ def _may_be_drafted(batch: Batch) -> bool:
 def drafted(
     group: Sequence[CommitTicket], connection: DraftConnection, owners: OwnerRegistry
 ) -> GroupDraft:
-    """Return a group as a draft.
+    """Return the draft of a group.
 
-    Adds numbers of keys, sets and new rows, and notes, to the cache; an exact draft changes the
-    cache as its commits do.
+    Adds numbers of keys, sets and new rows, and notes, to the cache. An exact draft also makes the
+    changes of its commits in the cache.
 
     Raises:
-        NotADraft: A part needs a separate draft, or the lock.
-        Overtaken: Another host changed the known state.
+        NotADraft: A ticket needs a separate draft, or the lock.
+        Overtaken: Another host has changed the known state, or a guess may be wrong.
     """
     known = connection.known
     batches = [batch for ticket in group for batch in ticket.batches]
@@ -702,7 +746,7 @@ def drafted(
 def _draft(
     tx: Transaction, connection: DraftConnection, number: int, answers: Sequence[object]
 ) -> GroupDraft:
-    is_repeated = all(map(_was_made, answers))  # whatever the time is now
+    is_repeated = all(map(_was_made, answers))  # then no commit is made, and times do not matter
     moving = tx if isinstance(tx, MovingTransaction) and not is_repeated else None
     commits = int(tx.cache.number or 0) - number
     is_timed = commits or connection.known.version is not None  # else no commit has this time
@@ -720,17 +764,18 @@ def _draft(
 
 
 def _was_made(answer: object) -> bool:
-    """Return whether an answer is a list of commits that were made before."""
+    """Return whether *answer* is a list of commits that were all made before."""
     commits = cast("list[object]", answer) if isinstance(answer, list) else [None]
     return all(isinstance(each, Commit) and each.adopted for each in commits)
 
 
 def _answers(tx: Transaction, group: Sequence[CommitTicket]) -> Sequence[object]:
-    """Do the work of a group.
+    """Do the work of a group, and return an answer for each ticket.
 
     Raises:
         AlveusError: The only ticket is refused.
-        NotADraft: One of several tickets is refused, or reads what earlier ones write.
+        NotADraft: One of several tickets is refused, or a ticket reads rows that earlier tickets
+            write.
     """
     answers: list[object] = []
     for position, ticket in enumerate(group):

@@ -1,9 +1,9 @@
-"""Erasing on a server: rows of others, old versions in the tables, and copies out of reach.
+"""Erasing on a server: for users who do not see all rows, from table files, and from copies.
 
-A deleted row stays in its page until VACUUM, which spares rows that an open transaction may see,
-and leaves the bytes in the free part of the page. So every table that may hold erased content is
-rewritten, one after the other, and the old files are removed: by CLUSTER, which does the work of
-VACUUM FULL within a transaction, whose settings end with it.
+A deleted row stays in its page until VACUUM. VACUUM keeps rows that an open transaction may see,
+and it leaves the bytes of deleted rows in the free part of the page. So every table that may hold
+erased content is rewritten, one after the other, and the server removes the old files. CLUSTER
+rewrites a table like VACUUM FULL, but within a transaction, so that its settings end with it.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from alveus.store.sql.connection import Connection, first, query
 from alveus.store.sql.erasing import Eraser
 
 READERS_S = 0.5
-"""Longest wait for transactions that may still see erased rows."""
+"""The longest wait for transactions that may still see erased rows."""
 
 LOCK_S = 2.0
-"""Longest wait for the lock of a table. New users of the table wait meanwhile."""
+"""The longest wait for the lock of a table. Others who begin to use the table wait meanwhile."""
 
 POLL_S = 0.02
 
 WITHOUT_CONTENT = frozenset({"access", "change", "ledger", "link", "owner", "setback"})
-"""Tables of numbers, and of names of processes."""
+"""Tables without users' content: they hold numbers, and names of processes."""
 
 _HORIZON = "SELECT pg_snapshot_xmax(pg_current_snapshot())::text"
 
@@ -47,7 +47,10 @@ _HOLDERS = """
     SELECT format('prepared transaction %s was never ended', gid) FROM pg_prepared_xacts
     WHERE database = current_database() AND age(transaction) > age(?1::text::xid)
 """
-"""Transactions of other databases see no rows of this one."""
+"""Describes what may keep erased rows: old transactions, replication slots, prepared transactions.
+
+Transactions of other databases are ignored, as they see no rows of this database.
+"""
 
 _SEGMENTS = """
     SELECT count(*), pg_size_pretty(coalesce(sum(size), 0)) FROM pg_ls_waldir()
@@ -55,7 +58,10 @@ _SEGMENTS = """
         OR name <= pg_walfile_name(pg_current_wal_lsn())
             AND (SELECT checkpoint_time <= to_timestamp(?1 / 1e6) FROM pg_control_checkpoint())
 """
-"""Until the next checkpoint, a recovery needs the current segment too."""
+"""Counts the segments of the write-ahead log that may hold rows erased before a time.
+
+Until the next checkpoint, a recovery also needs the segment that was current then.
+"""
 
 _MAY_END_SEGMENT = "SELECT has_function_privilege('pg_switch_wal()', 'EXECUTE')"
 
@@ -91,7 +97,10 @@ _TABLES = """
         AND indisvalid AND indpred IS NULL
     ORDER BY 1, indisprimary DESC, 2
 """
-"""Each table with an index of all its rows, which gives their order; only `ledger` has none."""
+"""Each table with an index that contains all its rows, which gives CLUSTER an order.
+
+Only the table `ledger` has no index.
+"""
 
 _REWRITE = f"""
     BEGIN;
@@ -109,10 +118,15 @@ _SHARED = """
 
 
 class GuestEraser(Eraser):
-    """Erases for a user who does not see all spaces."""
+    """Erases for a user who may not see all spaces."""
 
     def _find(self, asked_rows: Sequence[int], derived_from_purged: Sequence[int]) -> None:
-        """See `Eraser._find`; `AccessDenied` if other spaces may have used items of a knowledge."""
+        """See `Eraser._find`.
+
+        Raises:
+            AccessDenied: The items belong to a knowledge that spaces share which this user cannot
+                see. Items there may be derived from them.
+        """
         super()._find(asked_rows, derived_from_purged)
         sets = self._db.numbers(sorted({version.set_id for version in self._rows.values()}))
         for (name,) in query(self._db, _SHARED, sets):
@@ -123,9 +137,10 @@ class GuestEraser(Eraser):
 
 
 def vacuum(db: PostgresConnection, schema: str) -> list[str]:
-    """Rewrite every table of *schema*, as its owner. Return the remaining holders of erased rows.
+    """Rewrite every table of *schema* that may hold erased rows. Its owner must call this.
 
-    Making the index of vectors again takes minutes for a set of a million items.
+    Returns a description of each thing that may still keep erased rows. Rewriting makes the index
+    of vectors again, which takes minutes for a set of a million items.
     """
     if first(db, large_sets.IS_THERE, f"{schema}.large_set"):
         for statement in large_sets.STRAYS:
@@ -148,10 +163,10 @@ def vacuum(db: PostgresConnection, schema: str) -> list[str]:
 
 
 def end_segment(db: PostgresConnection) -> None:
-    """End the segment of the write-ahead log here, if this user may.
+    """End the current segment of the write-ahead log, if this user may do so.
 
-    Later writes go to another segment. The time of its last write identifies this one, also after
-    the server renamed it for reuse.
+    Later writes go to another segment. So the time of its last write identifies the ended segment,
+    even after the server has renamed it for reuse.
     """
     if first(db, _MAY_END_SEGMENT):
         first(db, "SELECT pg_switch_wal()")
@@ -162,7 +177,11 @@ def _holders(db: PostgresConnection, horizon: str) -> list[str]:
 
 
 def copies(db: Connection, scrubbed: int | None) -> Iterator[UnreachableCopy]:
-    """Yield the copies of erased rows outside the tables that this user may see."""
+    """Yield the possible copies of erased rows outside the tables, as far as this user sees them.
+
+    Args:
+        scrubbed: When the tables were rewritten, or None if they were not.
+    """
     yield from _log(db, scrubbed)
     for name, when in query(db, _ARCHIVE):
         yield UnreachableCopy(

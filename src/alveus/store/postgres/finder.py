@@ -1,7 +1,7 @@
-"""The first read of a search, in one round trip: the sets, and the changes in them.
+"""The first read of a search: the sets and the changes in them, in one round trip.
 
-All reads see one moment. Queries that are needed only after a change have a condition that the
-server checks first, so they are cheap while no host commits.
+All queries see the database as of one moment. Queries that are needed only after a change have a
+condition that the server checks first. So these queries are cheap while no host commits.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from alveus.store.sql.database import SetSnapshot
 from alveus.store.sql.rows import FEATURE_COLUMNS, SETS_OF, feature_changes, info_of
 
 LINES = 2_000
-"""Lines of the change log that are read at most; more are a later read."""
+"""The view omits the changes if the change log has this many new lines or more."""
 
 FEATURES = 5_000
-"""Most features of unknown sets that are read, and most features of changed items."""
+"""The view omits the features of unknown sets, or of changed items, if there are more than this."""
 
 SMALL = 2_000
-"""Features of an unknown set are read if it has at most so many items."""
+"""The view has the features of an unknown set only if the set has at most this many items."""
 
 Names = Scope | tuple[SetRef, ...]
-"""The sets of a search: all sets of a scope, or the given sets."""
+"""The sets of a search: a scope for all its sets, or a tuple of sets."""
 
 _BEGIN = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
@@ -66,7 +66,7 @@ _END = "COMMIT"
 
 
 class _Reading:
-    """The queries of one read, and the view made from their answers."""
+    """The queries of one read, and the view that their answers give."""
 
     def __init__(
         self, db: Connection, names: Names, known: SearchCache, last: SetSnapshot | None
@@ -79,9 +79,9 @@ class _Reading:
         self._scopes = _scopes_of(names)
 
     def queries(self) -> list[Query]:
-        """Return the queries, to be sent together."""
+        """Return the queries, which must be sent together."""
         since = self._known.seq
-        lines = LINES if since else 0  # an empty cache cannot be outdated
+        lines = LINES if since else 0  # an empty cache needs no changes
         asked: list[Query] = [(_BEGIN, ()), (_STATE, ()), (_OLDEST, ()), (_LINES, (since, lines))]
         asked.append((_CHANGED, (since, self._db.numbers(self._mine))))
         asked.append((_NOTES, (self._db.texts(self._known.notes),)))
@@ -95,7 +95,7 @@ class _Reading:
         return [*asked, (_END, ())]
 
     def view(self, answers: Sequence[list[Row]]) -> tuple[object, SearchView]:
-        """Return the version of the database, and the view."""
+        """Return the version of the database, and the view that *answers* give."""
         _, ((version, seq, epoch),), oldest, lines, changed, notes, *of_scopes, _ = answers
         if version == self._version:
             sets = self._before or []
@@ -130,13 +130,19 @@ class _Reading:
 def read_view(
     db: Connection, names: Names, cache: SearchCache, last: SetSnapshot | None
 ) -> tuple[object, SearchView]:
-    """Return the version of the database, as `SetSnapshot` has it, and the view of a search."""
+    """Return the version of the database, as in `SetSnapshot`, and the view of a search.
+
+    Args:
+        names: The sets of the search.
+        cache: The data that the searcher has read before.
+        last: The sets that were read last, or None.
+    """
     reading = _Reading(db, names, cache, last)
     return reading.view(db.query_all(*reading.queries()))
 
 
 def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
-    """Return each scope with the names of its searched sets; None means all sets."""
+    """Return each scope with the names of its searched sets, or with None for all its sets."""
     if isinstance(names, Scope):
         return [(names, None)]
     found: dict[Scope, list[str]] = {}
@@ -146,7 +152,7 @@ def _scopes_of(names: Names) -> list[tuple[Scope, list[str] | None]]:
 
 
 def _by_set(rows: Sequence[Row]) -> dict[int, list[Feature]]:
-    """Return the features in rows by set; the rows are in the order of sets."""
+    """Return the features in *rows* by the number of their set. *rows* must be sorted by set."""
     return {
         number: [Feature._make(row[1:]) for row in some]
         for number, some in groupby(rows, key=lambda row: row[0])

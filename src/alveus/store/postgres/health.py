@@ -11,16 +11,16 @@ from alveus.store.sql.connection import Connection, first, query
 OLDEST_VERSION = 14
 
 DEAD_ROWS, DEAD_SHARE = 10_000, 0.3
-"""Dead rows of a table, and their share of it, above which a check notes them."""
+"""A check notes a table if its dead rows exceed both this number and this share of its rows."""
 
 LONG_S = 300
-"""Age of a transaction above which a check notes it: it keeps dead rows in the tables."""
+"""A check notes a transaction that is older than this: it keeps dead rows in the tables."""
 
 SKEW_S = 1.0
-"""Difference between the clocks of the server and this host above which a check notes it."""
+"""A check notes a difference between the clocks of the server and this host above this."""
 
 BUSY = 0.8
-"""Share of the server's connections above which a check notes it."""
+"""A check notes if more than this share of the server's connections is in use."""
 
 State = Literal["ok", "note", "wrong"]
 
@@ -62,7 +62,7 @@ _NOW = "SELECT extract(epoch FROM clock_timestamp())::float8"
 
 
 class HealthCheck(NamedTuple):
-    """The result of one check."""
+    """The result of one check: the name of the checked thing, a finding, and its state."""
 
     name: str
     says: str
@@ -70,7 +70,12 @@ class HealthCheck(NamedTuple):
 
 
 def health(db: Connection, schema: str, *, is_owner: bool, pool: int) -> Iterator[HealthCheck]:
-    """Yield the result of every check; changes nothing."""
+    """Yield the result of every check. Changes nothing on the server.
+
+    Args:
+        is_owner: Whether this user owns the tables.
+        pool: The most connections of an open memory.
+    """
     yield from _settings(db)
     owned = "owns the tables" if is_owner else "was granted spaces; the owner migrates and scrubs"
     yield HealthCheck("user", f"{first(db, 'SELECT current_user::text')} {owned}")

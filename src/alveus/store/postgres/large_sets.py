@@ -1,8 +1,9 @@
-"""Large sets: the server chooses the candidates of a search, and keeps an index of them.
+"""Large sets: the server chooses the candidates of a search, and keeps an index of their items.
 
-By meaning through pgvector: HNSW over half-precision vectors, with an iterative scan that applies a
-filter. By words through an inverted index of term hashes, the rarest term first. Items that the
-index does not have yet are all candidates.
+The server chooses items by meaning through pgvector: an HNSW index over half-precision vectors,
+with an iterative scan that applies a filter. It chooses items by words through an inverted index of
+term hashes, beginning with the rarest term. Items that the index does not contain yet are all
+candidates.
 
 `LargeSetBuilder` inserts vectors and terms without the lock of the ledger. Rows that ended
 meanwhile are deleted under the lock, in the transaction that notes the progress.
@@ -32,39 +33,39 @@ from alveus.values import wire, words
 from alveus.values.forks import Flag, began
 
 LARGE = 200_000
-"""The server searches sets of at least so many live items. Smaller sets fit into RAM."""
+"""The server chooses candidates in sets of at least this many live items. Others fit in RAM."""
 
 TAIL = 2_000
-"""The index is used while it lacks at most so many items."""
+"""The index of a set is used only if at most this many items are missing from it."""
 
 WAKING = 200
-"""The index is brought up to date when it lacks so many items."""
+"""The builder is started if more than this many items are missing from an index."""
 
 FEW_TEXTS = 4_000
-"""A term with more items than this does not choose candidates alone."""
+"""A term that more items than this contain does not choose candidates alone."""
 
 SCANNED = 20_000
-"""Most items that a filter alone may choose."""
+"""The most items that a filter alone may choose."""
 
 SPEAKERS = 2_000
-"""Most speakers of a set whose names are searched in a question."""
+"""The most speakers of a set whose names are looked for in a question."""
 
 TERM_BITS = 32
 
 STEP = 500
-"""Items that are indexed at a time."""
+"""The most items that the builder indexes in one step."""
 
 STOP_S = 0.1
-"""Pause between two attempts to cancel the creation of an index."""
+"""The pause between two attempts to cancel the creation of an index."""
 
 REST_S = 0.05
-"""Pause between two steps, for other writers."""
+"""The pause between two steps of the builder, which lets others write."""
 
 GIVE_MEMORY = """
     SELECT set_config('maintenance_work_mem', '512MB', {local})
     WHERE pg_size_bytes(current_setting('maintenance_work_mem')) < pg_size_bytes('512MB')
 """
-"""Memory for the creation of an index, without which it takes many times as long."""
+"""Raises the memory for the creation of an index, which else takes many times as long."""
 
 TAKE_MEMORY_BACK = "RESET maintenance_work_mem"
 
@@ -134,7 +135,10 @@ _SETTINGS = """
         set_config('enable_hashjoin', 'off', TRUE), set_config('enable_mergejoin', 'off', TRUE),
         set_config('max_parallel_workers_per_gather', '0', TRUE)
 """
-"""For one transaction, or the planner would read the whole set instead of a few thousand rows."""
+"""Settings for one transaction.
+
+Without them, the planner would read the whole set instead of a few thousand rows.
+"""
 
 
 STRAYS = [
@@ -142,7 +146,7 @@ STRAYS = [
         WHERE one.set_id = {table}.set_id AND one.ended = 0 AND one.row = {table}.row)"""  # noqa: S608 - ours
     for table in ("large_vector", "large_text", "large_late")
 ]
-"""Deletes rows from the index that ended after its builder was killed."""
+"""Deletes index rows of items that are not live. A killed builder may leave such rows."""
 
 
 def read_large_set(
@@ -153,7 +157,11 @@ def read_large_set(
     dimensions: int,
     wake: Callable[[], None],
 ) -> LargeSet | None:
-    """See `Finder.large_set`; *wake* starts the builder of the index."""
+    """See `Finder.large_set`.
+
+    Args:
+        wake: Starts the builder of the index. Called if the index is missing or outdated.
+    """
     keys = db.numbers([keyed(set_number, term) for term in terms])
     states, items, counts, speakers = db.query_all(
         (STATE, (set_number,)),
@@ -215,7 +223,7 @@ def read_candidates(
 
 
 def keyed(set_number: int, term: int) -> int:
-    """Return the key of a term of a set in the index."""
+    """Return the number that stands for a set's term in the index."""
     return set_number << TERM_BITS | term
 
 
@@ -247,7 +255,7 @@ def _about(wanted: CandidateQuery, bindings: list[object]) -> Iterator[str]:
 
 
 def _by_words(set_number: int, wanted: CandidateQuery, bindings: list[object]) -> Iterator[str]:
-    """Yield queries for the items of the set that hold the rarest terms; the filter is ignored."""
+    """Yield queries for the items that contain the rarest terms. Their filter is ignored."""
     held = sorted((number, term) for term, number in wanted.counts.items() if number)
     chosen: list[int] = []
     total = 0
@@ -260,7 +268,7 @@ def _by_words(set_number: int, wanted: CandidateQuery, bindings: list[object]) -
         bindings.append(NumberArray(sorted(chosen)))
         yield _holding(len(bindings), "&&", FEW_TEXTS + wanted.texts)
     common = [keyed(set_number, term) for _, term in held if keyed(set_number, term) not in chosen]
-    for number in range(len(common), 1, -1):  # items that hold several of the common ones
+    for number in range(len(common), 1, -1):  # items that contain several of the common terms
         bindings.append(NumberArray(sorted(common[:number])))
         yield _holding(len(bindings), "@>", wanted.texts)
         if number <= len(common) - 2:
@@ -278,7 +286,7 @@ def _holding(binding: int, operator: str, limit: int) -> str:
 _OPERATORS = {"gt": ">", "gte": ">=", "lt": "<", "lte": "<=", "eq": "="}
 
 _NUL = r"'\u0000'"
-"""NUL in JSON: reaching such a field is an error, as a text of PostgreSQL cannot hold it."""
+"""U+0000 in JSON. Reading such a field is an error, as a text of PostgreSQL cannot contain it."""
 
 _NUMBERS = {"$time": "one.time", "$importance": "one.importance"}
 
@@ -291,7 +299,10 @@ _NAMES = {
 
 
 def _matching(where: Filter | None, bindings: list[object]) -> str:
-    """Return a condition that all matches meet; other items may meet it too."""
+    """Return an SQL condition that is true for all items that match; others may meet it too.
+
+    Appends its bindings to *bindings*.
+    """
     return "TRUE" if where is None else _sql(where.root, bindings)
 
 
@@ -335,7 +346,10 @@ def _of_field(field: str, op: str, operands: Sequence[Key], bindings: list[objec
 
 
 def _in_metadata(path: Sequence[str], key: Key, bindings: list[object]) -> str:
-    """Return a condition on a scalar of the metadata; TRUE if its text cannot be compared."""
+    """Return an SQL condition that a field of the metadata equals a scalar.
+
+    Returns ``TRUE``, so that all items meet it, if SQL cannot compare the scalar or the path.
+    """
     kind, value = key
     if kind != "text" or value is None or any(map(wire.is_mark, path)) or "\0" in str(value):
         return "TRUE"
@@ -413,7 +427,13 @@ _STRAYS_PAST = [
 
 
 class LargeSetBuilder:
-    """Keeps the index of large sets up to date, in a thread that `wake` starts."""
+    """Keeps the index of large sets up to date, in a thread that `wake` starts.
+
+    Args:
+        lend: Lends a connection for a block.
+        write: Lends a connection in a transaction that holds the lock of the ledger.
+        alone: Holds an exclusive right during a block; see `PostgresDatabase.alone`.
+    """
 
     def __init__(
         self,
@@ -432,7 +452,10 @@ class LargeSetBuilder:
         self._thread: threading.Thread | None = None
 
     def wake(self, dimensions: int) -> None:
-        """Start a thread that brings all large sets up to date, unless one runs."""
+        """Start a thread that brings the index of all large sets up to date.
+
+        Does nothing if such a thread runs, or if the server cannot index sets.
+        """
         with self._mutex:
             works = self._thread is not None and self._thread.is_alive()
             if works or self._impossible or self._stopped.is_set():
@@ -440,11 +463,11 @@ class LargeSetBuilder:
             thread = threading.Thread(
                 target=self._run, args=(dimensions,), name="alveus large sets", daemon=True
             )
-            if began(thread):  # else the next search asks again
+            if began(thread):  # else the next search calls `wake` again
                 self._thread = thread
 
     def stop(self) -> None:
-        """Stop the thread after its step; cancel the creation of an index."""
+        """Stop the thread after its current step. Cancels the creation of an index."""
         self._stopped.set()
         thread = self._thread
         if thread is None or thread is threading.current_thread():
@@ -456,11 +479,17 @@ class LargeSetBuilder:
             thread.join(STOP_S)
 
     def _run(self, dimensions: int) -> None:
-        with contextlib.suppress(AlveusError, psycopg.Error):  # the next search asks again
+        with contextlib.suppress(AlveusError, psycopg.Error):  # the next search tries again
             self.build(dimensions)
 
     def build(self, dimensions: int) -> bool:
-        """Bring all large sets up to date; return False if this server cannot index any."""
+        """Bring the index of all large sets up to date.
+
+        Returns False if this server cannot index sets, or this user may not create the tables.
+
+        Raises:
+            StoreBusy: Another process does this.
+        """
         with self._alone("index of large sets", wait_s=0):
             with self._lend() as db:
                 self._impossible = not self._made(db)
@@ -472,7 +501,10 @@ class LargeSetBuilder:
         return True
 
     def _made(self, db: PostgresConnection) -> bool:
-        """Create the tables if they are missing; return False if this server or user cannot."""
+        """Create the tables of the index if they are missing.
+
+        Returns False if the server lacks pgvector, or this user may not create the tables.
+        """
         if first(db, IS_THERE, f"{self._schema}.large_set"):
             return True
         text = _TABLES.read_text(encoding="utf-8")
@@ -509,7 +541,7 @@ class LargeSetBuilder:
             db.execute(f"DELETE FROM alveus.{table} WHERE set_id = ?", (number,))  # noqa: S608 - ours
 
     def _step(self, number: int, dimensions: int) -> bool:
-        """Index the next items; return False if there were none."""
+        """Index the next `STEP` items of a set. Return False if no item was left."""
         with self._lend() as db:
             found = query(db, _NEXT, number, STEP)
             if not found:
@@ -531,7 +563,10 @@ class LargeSetBuilder:
         return True
 
     def _finish(self, number: int, dimensions: int) -> None:
-        """Create the index of the vectors: quicker than inserts into an existing index."""
+        """Create the HNSW index of the vectors, and mark the set's index as ready.
+
+        This is quicker than inserting the vectors into an existing index.
+        """
 
         def script(text: str) -> str:
             return for_schema(text, self._schema).replace("DIMENSIONS", str(dimensions))
@@ -540,7 +575,7 @@ class LargeSetBuilder:
             end.callback(setattr, self, "_indexing", None)
             self._indexing = db
             usable = first(db, _USABLE, script("alveus.large_vector_DIMENSIONS"))
-            if usable is False:  # its builder was stopped
+            if usable is False:  # the builder was stopped while it made the index
                 db.script(script(_DROP_INDEX))
             if not usable and db.raw.is_pooled:  # the setting would stay for other clients
                 db.script(script(_MAKE_INDEX))
@@ -556,7 +591,7 @@ class LargeSetBuilder:
 
 
 def _vectors(row: Row, number: int, dimensions: int) -> Sequence[tuple[object, ...]]:
-    """Return the rows of `_VECTOR` for an item; none if its vectors are missing."""
+    """Return the bindings of `_VECTOR` for an item: one row per vector, or none without vectors."""
     packed = row[3]
     if not packed or len(packed) % dimensions:
         return []
@@ -569,7 +604,7 @@ def _vectors(row: Row, number: int, dimensions: int) -> Sequence[tuple[object, .
 
 
 def _text(row: Row, number: int) -> tuple[object, ...]:
-    """Return the row of `_TEXT` for an item."""
+    """Return the bindings of `_TEXT` for an item."""
     terms, counts = words.unpack(row[1])
     hashes = np.frombuffer(row[1], "<u4", len(row[1]) // 5)
     passages = max(1, int((hashes == words.PASSAGE).sum()))

@@ -1,7 +1,8 @@
-"""Owners of leases, and whether they are alive, by the server's clock.
+"""The owners of leases, and whether they are alive, by the server's clock.
 
-Each owner has a row with the time until which it counts as alive, which a thread of its process
-extends. A process that dies, or cannot reach the server, counts as dead `LEASE_S` later.
+Each owner has a row with the time until which the owner counts as alive. A thread of its process
+renews this time. The owners of a process that dies, or cannot reach the server, count as dead
+`LEASE_S` seconds later.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from alveus.store.sql.connection import Connection, first
 from alveus.values.forks import NO_THREAD, Flag, began
 
 LEASE_S = 5.0
-"""How long an owner counts as alive after the last beat of its process."""
+"""How long an owner counts as alive after its process last renewed its row."""
 
 BEATS = 3
-"""Beats of a process in that time."""
+"""How often a process renews its owners' rows in `LEASE_S` seconds."""
 
 _EXPIRY = f"clock_timestamp() + interval '{LEASE_S} seconds'"
 
@@ -44,7 +45,11 @@ Lender = Callable[[], AbstractContextManager[PostgresConnection]]
 
 
 class ServerOwners:
-    """The owners of this process, and whether others are alive; *lend* lends a connection."""
+    """Registers the owners of this process, and knows whether other owners are alive.
+
+    Args:
+        lend: Lends a connection for a block.
+    """
 
     def __init__(self, lend: Lender) -> None:
         self._lend = lend
@@ -56,14 +61,17 @@ class ServerOwners:
     def enlist(self, owner: str) -> None:
         """Make *owner* count as alive until it is dismissed, or this process dies.
 
-        The row has a separate commit, so that it exists before the lease.
+        The owner's row is committed separately, so that the row exists before the lease.
+
+        Raises:
+            Unavailable: This process cannot start the thread that renews rows.
         """
         if owner not in self._mine:
             with self._lend() as db:
                 self.enlist_by(db, owner)
 
     def enlist_by(self, db: PostgresConnection, owner: str) -> None:
-        """Enlist *owner* as `enlist` does, on a connection without a transaction."""
+        """Do the same as `enlist`, on *db*, which must not be in a transaction."""
         db.execute(_FORGET_DEAD)
         db.execute(_ENLIST, (owner,))
         db.finish()
@@ -83,7 +91,7 @@ class ServerOwners:
         return owner in self._mine
 
     def take(self, owner: str) -> bool:
-        """Enlist *owner*; return False if it is alive in another process."""
+        """Enlist *owner* and return True, or return False if it is alive in any process."""
         with self._lend() as db:
             taken = db.execute(_TAKE, (owner,)).get is not None
         if taken:
@@ -98,7 +106,7 @@ class ServerOwners:
             return bool(first(db, _ALIVE, owner))
 
     def within(self, db: Connection) -> OwnersWithin:
-        """Return the same owners for the transaction of *db*."""
+        """Return an object for the same owners that uses *db*, which is in a transaction."""
         return OwnersWithin(self, db)
 
     def dismiss(self, owner: str) -> None:
@@ -119,14 +127,15 @@ class ServerOwners:
         with self._mutex:
             mine = sorted(self._mine)
         if mine:
-            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next may succeed
+            with suppress(AlveusError, psycopg.Error), self._lend() as db:  # the next beat follows
                 db.execute(_BEAT, (db.texts(mine),))
 
 
 class OwnersWithin(NamedTuple):
     """The owners of a process, for a transaction that holds the lock.
 
-    Uses the connection of the transaction: threads that wait for the lock may have all others.
+    `is_alive` uses the connection of the transaction, because threads that wait for the lock may
+    use all other connections of the pool.
     """
 
     owners: ServerOwners
@@ -142,7 +151,7 @@ class OwnersWithin(NamedTuple):
 
 
 def _beating(beat: weakref.WeakMethod[Callable[[], None]], stopped: Flag) -> None:
-    """Renew the rows until stopped, or until the owners are collected."""
+    """Call *beat*, which renews rows, until *stopped* is set or its object is garbage-collected."""
     while not stopped.wait(LEASE_S / BEATS):
         method = beat()
         if method is None:

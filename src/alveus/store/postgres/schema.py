@@ -1,10 +1,10 @@
 """The schema of a store in PostgreSQL: its creation, check and migration, and its grants.
 
-The table `ledger` holds the schema, and the least schema that a program must know to use the
-tables, which a migration names in its first line: ``-- least: N``.
+The table `ledger` has the number of the schema. It also has the least schema that a program must
+know to use the tables. A migration names this number in its first line: ``-- least: N``.
 
-Policies in `schema.sql` decide which rows a user sees. A grant is the right to use the schema, and
-a row for each space and knowledge; the owner of the tables needs none.
+Policies in `schema.sql` decide which rows a user sees. A grant consists of the right to use the
+schema, and a row for each space and knowledge. The owner of the tables needs no grant.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from alveus.store.sql.connection import Connection, first, migrations, query
 from alveus.values.lazy_dataclass import dataclass
 
 SCHEMA = 1
-"""The newest schema that this code knows. The code needs this schema."""
+"""The number of the newest schema that this code knows. The code needs at least this schema."""
 
 WHOLE = Path(__file__).with_name("schema.sql")
 
 LEAST = 1
-"""The least schema that a program must know to use the newest one."""
+"""The least schema that a program must know to use tables of the schema `SCHEMA`."""
 
 MIGRATIONS = Path(__file__).with_name("migrations")
 """The folder of the migrations; see `alveus.store.sql.connection.migrations`."""
@@ -58,10 +58,10 @@ def prepare(
     Only the owner of the tables migrates, and never in a read-only store.
 
     Raises:
-        NotAStore: There are no tables, and the store is opened read-only.
+        NotAStore: The tables do not exist, and the store is opened read-only.
         StoreBusy: The tables were in use for longer than *wait_s*.
-        StoreTooNew: Only newer programs may use the schema.
-        StoreTooOld: The schema is older, and this user or handle may not migrate it.
+        StoreTooNew: The tables have a schema that only newer programs may use.
+        StoreTooOld: The tables have an older schema, and this user or handle may not migrate them.
     """
     owner = first(db, _OWNER, server.schema)
     if owner is None:
@@ -84,13 +84,18 @@ def prepare(
 
 
 def check_least(server: ServerLocation, version: int, least: int) -> None:
-    """Raise `StoreTooNew` if only newer programs may use the schema."""
+    """Raise `StoreTooNew` if only newer programs may use the tables.
+
+    Args:
+        version: The schema of the tables.
+        least: The least schema that a program must know to use the tables.
+    """
     if least > SCHEMA:
         raise StoreTooNew(server.display_url, found=version, known=SCHEMA)
 
 
 def _create(db: PostgresConnection, schema: str) -> None:
-    """Create the tables in one transaction, unless another host just did."""
+    """Create the tables in one transaction, unless another host has just created them."""
     with _one_at_a_time(db, schema):
         if first(db, _OWNER, schema) is None:
             db.script(for_schema(WHOLE.read_text(encoding="utf-8"), schema))
@@ -101,9 +106,9 @@ def _create(db: PostgresConnection, schema: str) -> None:
 
 
 def _apply(db: PostgresConnection, schema: str, number: int, script: str, *, wait_s: float) -> None:
-    """Migrate to schema *number* in one transaction, unless another host just did.
+    """Migrate to schema *number* in one transaction, unless another host has just done so.
 
-    Locks the row of `ledger` first, as every writer does, so that they cannot deadlock.
+    Locks the row of `ledger` first, as every writer does, so that the two cannot deadlock.
     """
     with _one_at_a_time(db, schema, wait_s=wait_s):
         if first(db, "SELECT schema FROM ledger FOR UPDATE") < number:
@@ -115,7 +120,11 @@ def _apply(db: PostgresConnection, schema: str, number: int, script: str, *, wai
 def _one_at_a_time(
     db: PostgresConnection, schema: str, *, wait_s: float | None = None
 ) -> Generator[None]:
-    """Run a block in a transaction, one host at a time for each *schema*."""
+    """Run a block in a transaction. Only one host at a time can be in such a block for *schema*.
+
+    Args:
+        wait_s: The longest wait for each lock, or None for the server's default.
+    """
     db.execute(BEGIN)
     try:
         if wait_s is not None:
@@ -131,7 +140,7 @@ def _one_at_a_time(
 
 
 def _least(number: int, script: str) -> int:
-    """Return the least schema that a migration names in its first line."""
+    """Return the least schema that the script of a migration names in its first line."""
     found = _LEAST.match(script)
     if found is None:
         raise ValueError(f"the script of schema {number} does not begin with '-- least: N'")
@@ -168,19 +177,26 @@ class RoleGrants:
 
 
 def homes_of(space: str, knowledge: str | None) -> list[str]:
-    """Return the rows of a grant: a space with the knowledge of its name, or a knowledge alone."""
+    """Return the homes of a grant: the names of what a role may use, as `owner_of` returns them.
+
+    If *knowledge* is given, this is that knowledge alone. If it is None, these are the space and
+    the knowledge of the same name.
+    """
     if knowledge is not None:
         return [owner_of(Scope(knowledge, None))]
     return [owner_of(Scope(space, "a key")), owner_of(Scope(space, None))]
 
 
 def is_owner(db: Connection, schema: str) -> bool:
-    """Return whether this user owns the tables; policies do not apply to the owner."""
+    """Return whether this user owns the tables. Policies do not apply to the owner."""
     return bool(first(db, _IS_OWNER, f"{schema}.ledger"))
 
 
 def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
-    """Raise `AccessDenied` if this user was not granted *homes*, which would seem empty."""
+    """Raise `AccessDenied` if this user was not granted one of *homes*.
+
+    Without this check, such a space or knowledge would seem empty.
+    """
     allowed = set(first(db, _GRANTED))
     for home in homes:
         if home not in allowed:
@@ -192,7 +208,7 @@ def check_access(db: Connection, location: str, homes: Sequence[str]) -> None:
 
 
 def grant(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) -> None:
-    """Let *role* use *homes*. May be called twice."""
+    """Let *role* use *homes*. A second call changes nothing."""
     name = _quoted(db, role)
     db.script(f"GRANT USAGE ON SCHEMA {schema} TO {name}")
     db.execute(_GIVE, (role, db.texts(homes)))
@@ -200,7 +216,7 @@ def grant(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) 
 
 
 def revoke(db: PostgresConnection, schema: str, role: str, homes: Sequence[str]) -> None:
-    """Take *homes* back from *role*. May be called twice."""
+    """Take the grants of *homes* back from *role*. A second call changes nothing."""
     name = _quoted(db, role)
     db.execute(_TAKE, (role, db.texts(homes)))
     if not first(db, _LEFT, role):
@@ -225,7 +241,11 @@ def grants(db: Connection) -> list[RoleGrants]:
 
 
 def _quoted(db: Connection, role: str) -> str:
-    """Return *role* quoted for a statement; `InvalidInput` if the server has no such role."""
+    """Return *role* quoted for a statement.
+
+    Raises:
+        InvalidInput: The server has no role with this name.
+    """
     name = first(db, "SELECT quote_ident(rolname) FROM pg_catalog.pg_roles WHERE rolname = ?", role)
     if name is None:
         raise InvalidInput(f"the server has no role {role!r}; make it first: CREATE ROLE … LOGIN")

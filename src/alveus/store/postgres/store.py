@@ -69,8 +69,11 @@ IN_ORDER = """
     SELECT set_config('enable_sort', 'off', TRUE), set_config('enable_seqscan', 'off', TRUE),
         set_config('enable_bitmapscan', 'off', TRUE)
 """
-"""For one transaction. The planner has no statistics of the columns, and would read and sort all
-later keys for each page instead of reading the index in order."""
+"""Settings for one transaction, which make the planner read an index in order.
+
+The planner has no statistics of the columns. Without the settings, it would read and sort all later
+keys for each page.
+"""
 
 _SPACES = """
     WITH RECURSIVE each (name) AS (
@@ -87,7 +90,7 @@ _SPACES = """
 
 
 class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
-    """See `alveus.store.Store`; opened by `PostgresStore.open`."""
+    """A `Store` on a PostgreSQL server. `PostgresStore.open` opens it."""
 
     touch_sql = _TOUCH
 
@@ -103,18 +106,20 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         durability: Literal["full", "normal"] = "full",
         wait_s: float = 10,
     ) -> Self:
-        """Open the store at *url*; create or migrate its tables if needed.
+        """Open the store at *url*, and create or migrate its tables if needed.
 
         Args:
-            durability: "full" means that a returned commit is on the server's disk. With "normal",
-                a crash of the server may lose the last commits.
+            url: See `ServerLocation.of`.
+            durability: With "full", a commit is on the server's disk when it is returned. With
+                "normal", a crash of the server may lose the last commits.
             wait_s: The longest wait for a connection, and for other writers.
 
         Raises:
             InvalidInput: The URL cannot be parsed.
-            NotAStore: There are no tables of alveus, and the store is opened read-only.
-            StoreTooNew: A newer alveus made the tables.
-            StoreTooOld: An older alveus made them, and this user or handle may not migrate them.
+            NotAStore: The schema has no tables of alveus, and the store is opened read-only.
+            StoreTooNew: The tables have a schema that only a newer alveus may use.
+            StoreTooOld: The tables have an older schema, and this user or handle may not migrate
+                them.
             Unavailable: The server cannot be reached.
         """
         store = cls(
@@ -130,7 +135,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def _prepare(self, db: Connection) -> None:
-        """Create or migrate the tables; each step is one transaction and may be retried."""
+        """Create or migrate the tables. Each step is one transaction, and may be retried."""
         schema.prepare(
             cast("PostgresConnection", db),
             self._server,
@@ -143,7 +148,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @explaining
     def _connect(self) -> None:
-        """Make the first connection here, so that the caller gets its error."""
+        """Make a first connection, so that the caller gets its error, and open the pool."""
         try:
             with psycopg.connect(
                 self._server.conninfo, **dict[str, Any](self._server.defaults)
@@ -159,7 +164,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         self._pool.open()
 
     def acquire_lease(self, scope: Scope, owner: str) -> Lease | None:
-        """See `Lanes.acquire_lease`."""
+        """See `Ledger.acquire_lease`."""
         self._enlist(owner)
         return super().acquire_lease(scope, owner)
 
@@ -174,7 +179,8 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
     def _enlist(self, owner: str) -> None:
         """Enlist an owner before the lock is taken.
 
-        Under the lock it could wait for a connection of a thread that waits for the lock.
+        If it were enlisted under the lock, this thread could wait for a connection that another
+        thread uses, which waits for the lock.
         """
         if not (self._read_only or self._owners.has(owner)):
             self._enlist_now(owner)
@@ -185,21 +191,25 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def check_access(self, db: Connection, space: str, knowledge: str) -> None:
-        """Raise `AccessDenied` if this user was granted neither the space nor the knowledge."""
+        """Raise `AccessDenied` unless this user was granted both the space and the knowledge."""
         if not self.is_owner:
             homes = [*schema.homes_of(space, None)[:1], *schema.homes_of(space, knowledge)]
             schema.check_access(db, self.location, homes)
 
     @reads
     def grants(self, db: Connection) -> list[RoleGrants]:
-        """Return the grants by role; `AccessDenied` if this user is not the owner of the tables."""
+        """Return the grants of all roles.
+
+        Raises:
+            AccessDenied: This user is not the owner of the tables.
+        """
         return schema.grants(db)
 
     @explaining
     def grant(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
-        """Let *role* use a space with the knowledge of that name, or a knowledge alone.
+        """Let *role* use *knowledge* or, if that is None, *space* and the knowledge of its name.
 
-        Returns everything that the role may use now.
+        Returns everything that the role may use after the call.
 
         Raises:
             AccessDenied: This user is not the owner of the tables.
@@ -211,7 +221,9 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @explaining
     def revoke(self, role: str, *, space: str = "", knowledge: str | None = None) -> RoleGrants:
-        """Take back a grant; open handles of *role* find nothing there any longer.
+        """Take a grant back from *role*, and return everything that the role may still use.
+
+        Open handles of the role then find no data in the space or the knowledge.
 
         Raises:
             AccessDenied, InvalidInput: See `grant`.
@@ -275,35 +287,38 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @explaining
     def build_large_sets(self, dimensions: int) -> bool:
-        """Bring the server's index of large sets up to date; or raise `StoreBusy`.
+        """Bring the server's index of large sets up to date.
 
         Returns False if the server lacks pgvector, or this user may not create tables.
+
+        Raises:
+            StoreBusy: Another process does this.
         """
         return self._builder.build(dimensions)
 
     def outputs(
         self, agent: str, space: str, *, after: int = 0, limit: int = 100
     ) -> list[StoredOutput]:
-        """See `Lanes.outputs`; the outputs are on the disk."""
+        """See `Lanes.outputs`. The returned outputs are on the server's disk."""
         return self._on_disk(
             functools.partial(super().outputs, agent, space, after=after, limit=limit)
         )
 
     def run_outputs(self, run: int) -> list[StoredOutput]:
-        """See `Lanes.run_outputs`; the outputs are on the disk."""
+        """See `Lanes.run_outputs`. The returned outputs are on the server's disk."""
         return self._on_disk(functools.partial(super().run_outputs, run))
 
     def commit_of_op(self, op: bytes, *, request: bytes | None, label: str) -> Commit | None:
-        """See `Ledger.commit_of_op`; the commit is on the disk."""
+        """See `Ledger.commit_of_op`. The returned commit is on the server's disk."""
         return self._on_disk(
             functools.partial(super().commit_of_op, op, request=request, label=label)
         )
 
     def _on_disk(self, read: Callable[[], R]) -> R:
-        """Return the result of *read* when its commits are on the server's disk.
+        """Call *read*, and return its result once the commits that it saw are on the server's disk.
 
         Other hosts see a commit a moment before it is on the disk. A crash in that moment may lose
-        the commit; then *read* is called again.
+        the commit. If the server may have crashed, *read* is called again.
         """
         while True:
             known = self._epoch, self._losses
@@ -313,7 +328,11 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def _flush(self, db: Connection) -> int:
-        """Wait until all read commits are on the server's disk; return the epoch."""
+        """Wait until all commits so far are on the server's disk, and return the epoch.
+
+        With the durability "normal", or in a read-only store, does not wait, and returns the last
+        known epoch.
+        """
         if self._durability == "full" and not self._read_only:
             _, self._epoch = db.execute(_FLUSH).get
         return self._epoch
@@ -338,7 +357,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
 
     @reads
     def health(self, db: Connection) -> list[HealthCheck]:
-        """Return the checks of `alveus doctor`."""
+        """Return the results of the checks that `alveus doctor` makes."""
         schema = self._server.schema
         return list(health.health(db, schema, is_owner=self.is_owner, pool=POOL))
 
@@ -359,13 +378,13 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
         )
 
     def shrink(self, *, limit: int = MAX_SHRUNK_BYTES, keep_free: float = 0.0) -> int:  # noqa: ARG002 - as promised
-        """Return 0: autovacuum makes the space of deleted rows reusable."""
+        """Return 0, as autovacuum makes the space of deleted rows reusable."""
         self.check_open()
         return 0
 
     @reads
     def copies(self, db: Connection, *, scrubbed: int | None) -> list[UnreachableCopy]:
-        """Return the copies of rows erased before *scrubbed* that lie outside the tables."""
+        """Return possible copies outside the tables of rows that were erased before *scrubbed*."""
         return list(erasing.copies(db, scrubbed))
 
     @explaining
@@ -382,7 +401,7 @@ class PostgresStore(SqlLedger, SqlFinder, SqlLanes, PostgresDatabase):
                 erasing.end_segment(db)
         else:
             hindrances = ["only the owner of the tables may vacuum them: have it run alveus scrub"]
-        now += round((time.monotonic() - began) * 1_000_000)  # the log keeps it until then
+        now += round((time.monotonic() - began) * 1_000_000)  # the log may hold rows until then
         with self.writing() as db:
             unfinished = sql_erasing.unfinished_receipts(db)
             return sql_erasing.finish_receipts(db, unfinished, hindrances, now=now)
