@@ -30,16 +30,18 @@ DAY = 1.0
 """Closeness of a time on the named day or the next day: people report events later."""
 
 WEEK = 0.7
-"""Closeness from the day before to seven days after the named day."""
+"""Closeness of a time from the day before the named day to seven days after it."""
 
 REST_OF_MONTH = 0.3
+"""Closeness of any other time in the month of the named day."""
+
 MONTH = 0.5
 YEAR = 0.25
 """Closeness of a time in a month or year that was named alone. Source: retrieval notes, 9."""
 
 _DAY_US = 86_400_000_000
 _MOST_YEARS = 200
-"""Most years in which a date without a year is tried, up to the latest time."""
+"""The most years in which a date without a year is tried; they end with that of the last time."""
 
 _LANGUAGES = (
     " ".join(MONTHS).lower(),
@@ -74,18 +76,18 @@ _IN_NUMBERS = (
 _BARE_YEAR = re.compile(r"(?<![\w.,$€£-])20\d\d(?!\w|[.,:-]\d|\s?[%€])", re.ASCII)
 _ANY_DIGIT = re.compile(r"\d", re.ASCII)
 _WEEKEND = 2
-"""Most days that may be named together, with each treated as a single day."""
+"""The most days named together whose closeness is `DAY`; that of more days is `WEEK`."""
 
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """Return a compiled pattern, compiled at first use: that takes longer than this import."""
+    """Return *pattern*, compiled at its first use, which takes longer than this import."""
     return re.compile(pattern, re.IGNORECASE | re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class NamedDate:
-    """The date in a question. None means that the part is not named. A day always has a month.
+    """A date that a text names. A part that is not named is None. A day always has a month.
 
     Attributes:
         days: Number of days named, from *day* on.
@@ -98,7 +100,7 @@ class NamedDate:
 
     @classmethod
     def of_days(cls, begins: date, ends: date) -> NamedDate:
-        """Return the days from *begins* to *ends*: as a year or a month if they are a whole one."""
+        """Return the days from *begins* to *ends*, as a year or month if they are a whole one."""
         after, days = ends + timedelta(days=1), (ends - begins).days + 1
         if begins.day == after.day == 1:
             if begins.month == after.month:
@@ -108,7 +110,7 @@ class NamedDate:
 
 
 def named_date(text: str, words: Iterable[str]) -> NamedDate | None:
-    """Return the first date that *text* names, or None.
+    """Return the first date that *text* names, or None if it names no date.
 
     Args:
         words: The words of *text*, in lower case.
@@ -199,7 +201,8 @@ class Resolved(NamedTuple):
     """A sentence with its dates.
 
     Attributes:
-        begins, ends: ISO dates of the first date, or None.
+        begins, ends: The first and the last day of the first date in the sentence, in ISO 8601;
+            None if the sentence has no date.
     """
 
     text: str
@@ -239,7 +242,7 @@ _COUNTS_ON = re.compile(
     rf"|{'|'.join(_WEEKDAYS)}) (?:before|after|from|following|prior to|ago) \Z",
     re.IGNORECASE,
 )
-"""Text before a word for a day from which another day is counted."""
+"""Text before a word for a day that means: another day is counted from it ("a week from …")."""
 
 _LONGEST_BEFORE = 24
 """Characters before a word for a day that `_COUNTS_ON` may need."""
@@ -248,7 +251,7 @@ _COUNTED_FROM = re.compile(
     rf" (?:yesterday|today|tonight|tomorrow|(?:on|last|this|next) (?:{'|'.join(_WEEKDAYS)}))\b",
     re.IGNORECASE,
 )
-"""Text after a word with "ago" that is counted from another day than today."""
+"""Text after words with "ago" that means: they count from this day, not from today."""
 
 RELATIVE_WORDS = frozenset(
     "yesterday today tonight tomorrow this last next on ago".split()  # noqa: SIM905 - as text
@@ -271,7 +274,7 @@ _HAS_BEEN = re.compile(
 
 
 def with_dates(sentence: str, today: date) -> Resolved:
-    """Return a sentence with words such as "yesterday" replaced by dates, as of a day."""
+    """Return *sentence* with words such as "yesterday" replaced by dates, as of *today*."""
     span: tuple[date, date] | None = None
     made: list[str] = []
     at = 0
@@ -286,10 +289,10 @@ def with_dates(sentence: str, today: date) -> Resolved:
 
 
 def past_days(question: str, today: date) -> tuple[date, date] | None:
-    """Return the first and last past day that a word of a question names; None if none does.
+    """Return the first and the last of the past days that *question* names; None if it names none.
 
-    Future days have no memories. Today and the spans around it count if the question is about the
-    past.
+    Days in the future are skipped, as they have no memories. Today, or a span that contains today,
+    counts only if the question is about the past.
     """
     for _, _, begins, ends in _dates(question, today):
         if ends < today or (begins <= today and _HAS_BEEN.search(question)):
@@ -298,7 +301,7 @@ def past_days(question: str, today: date) -> tuple[date, date] | None:
 
 
 def _dates(text: str, today: date) -> Iterator[tuple[re.Match[str], str, date, date]]:
-    """Yield each date word of a text, with the date as text, its first and its last day.
+    """Yield each relative date in a text, with the date in words, its first and its last day.
 
     A word inside a longer date is skipped: "a week from tomorrow" is not tomorrow.
     """
@@ -318,7 +321,7 @@ def _dates(text: str, today: date) -> Iterator[tuple[re.Match[str], str, date, d
 def _weekday_date(
     match: re.Match[str], sentence: str, today: date
 ) -> tuple[str, date, date] | None:
-    """Return the date of "on Friday" by the tense of its sentence; None if that is unclear."""
+    """Return the date of "on Friday" by the tense of *sentence*; None if the tense is unclear."""
     ahead = (_WEEKDAYS.index(match["on"].lower()) - today.weekday()) % 7 or 7
     if _WILL_BE.search(sentence):
         day = today + timedelta(days=ahead)

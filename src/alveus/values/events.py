@@ -107,7 +107,7 @@ class Event:
         """Return the event with a checked copy of its data, which shares no mutable object.
 
         Raises:
-            InvalidValue: A field cannot be stored; the message names it.
+            InvalidValue: A field cannot be stored; the message names the field.
         """
         values, made = self.__dict__, object.__new__(type(self))
         copy = made.__dict__
@@ -124,13 +124,13 @@ class Event:
         return made
 
     def sent(self, event_id: str, key: str, time: int) -> Self:
-        """Return the event after `checked` and `stamped`."""
+        """Return a copy of the event, checked as by `checked` and stamped as by `stamped`."""
         made = self.checked()
         made.__dict__["_stamp"] = (event_id, key, time)
         return made
 
     def shared(self) -> bool:
-        """Whether all its values are immutable, so that no copy is needed."""
+        """Return whether all values of the event are immutable, so that no copy is needed."""
         values = self.__dict__
         for name in self.field_names:  # noqa: SIM110 - `all` takes twice as long
             if type(values[name]) not in ATOMS:
@@ -163,14 +163,14 @@ class OutputEvent(Event):
     """An output of the run.
 
     Attributes:
-        output: Its value.
+        output: The value that the run gave out.
     """
 
     output: Any
 
     @property
     def value(self) -> Any:
-        """Its value."""
+        """The value that the run gave out."""
         return self.output
 
 
@@ -194,10 +194,11 @@ def restored(stored: Value, *, key: str, types: dict[str, type[Event]], **given:
     """Return the event that `plain` wrote, with a copy of its data.
 
     Args:
-        given: Id and time for an event that was stored without them.
+        types: The known classes of events, by name.
+        given: *event_id* and *time* for an event that was stored without them.
 
     Raises:
-        AgentChanged: No class of that name is known, or it has other fields now.
+        AgentChanged: The event's class is not known, or has other fields now.
     """
     name, event_id, time, data = cast(
         "tuple[str, str | None, int | None, dict[str, Value]]", stored
@@ -232,7 +233,7 @@ def _grown(kind: type[Event], data: dict[str, Value]) -> Event:
 _LOG = logging.getLogger("alveus.run")
 
 Detail: TypeAlias = Literal["off", "paths", "values"]
-"""The content of an event: none, paths or ids, or values too."""
+"""The content of a memory event: paths or ids, or also values. If it is "off", no event is sent."""
 
 
 class MemoryEvent(Event):
@@ -240,7 +241,7 @@ class MemoryEvent(Event):
 
     Attributes:
         value: The written or read values, by path or set; see each kind.
-        detail: "values", or "paths": then every value is None.
+        detail: "values" or "paths". If it is "paths", every value is None.
     """
 
     value: dict[str, Any]
@@ -298,7 +299,7 @@ class LongTermUpdateEvent(MemoryEvent):
     deleted: dict[str, list[str]] = field(default_factory=dict[str, list[str]])
 
     def __post_init__(self) -> None:
-        """Refuse values that are not names of sets; None means no set."""
+        """Refuse `cleared_sets` that are not a list of names. Replace None by an empty list."""
         super().__post_init__()
         names = cast("object", self.cleared_sets)
         if names is None:
@@ -320,7 +321,7 @@ class LongTermSearchEvent(MemoryEvent):
 class RunBeginEvent(MemoryEvent):
     """The values of short-term memory as a run begins, before its first action: ``{path: value}``.
 
-    Reads all of it, as a separate step.
+    To report it, the run reads all of short-term memory, as a separate step.
     """
 
 
@@ -334,7 +335,7 @@ MEMORY_EVENTS: tuple[type[MemoryEvent], ...] = (
     LongTermSearchEvent,
     RunBeginEvent,
 )
-"""Every kind, in the order of the events of one action."""
+"""Every kind of memory event, in the order of the events of one action."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,7 +369,7 @@ class MemoryEvents:
         return frozenset(k for k in MEMORY_EVENTS if self._detail(k) not in (None, "off"))
 
     def reported(self, requested: Iterable[type[Event]]) -> dict[type[MemoryEvent], Detail]:
-        """Return the kinds that are reported if the events *requested* are requested."""
+        """Return the kinds that are reported if *requested* are requested, with their detail."""
         wanted = set(requested)
         found: dict[type[MemoryEvent], Detail] = {
             k: self._detail(k) or ("values" if k in wanted else "off") for k in MEMORY_EVENTS
@@ -405,7 +406,7 @@ class EventListeners:
         kinds: The kinds of events that have a listener.
 
     Args:
-        known: The kinds of events; by default memory events.
+        known: The kinds of events that listeners may choose; by default memory events.
     """
 
     def __init__(self, known: Collection[type[Any]] = MEMORY_EVENTS) -> None:

@@ -5,9 +5,9 @@ locks. A mutex that another thread held stays locked, and SQLite believes that i
 it lost. So before a fork the gate lets no thread into SQLite and waits until all have left. In the
 child every registered object releases what it inherited, before anything new is opened.
 
-When Python ends, it stops daemon threads at any point. If one is stopped inside a matrix product,
-the process waits forever for OpenBLAS, which waits for that thread. So `BackgroundThread` ends its
-threads before Python ends.
+When Python ends, it stops daemon threads at any point. If a thread is stopped inside a matrix
+product, the process waits forever for OpenBLAS, which waits for that thread. So every
+`BackgroundThread` ends before Python ends.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ from typing import Generic, NoReturn, Protocol, TypeAlias, TypeVar
 from alveus.errors import ForkedStore, NotPicklable, Unsupported
 
 FORK_WAIT_S = 30.0
-"""Longest wait of a fork for threads inside SQLite. After it, the child cannot open a store."""
+"""Longest wait of a fork for threads inside SQLite.
+
+If a thread is still inside after it, the child cannot open a store.
+"""
 
 POLL_S = 0.0005
 """Pause between two checks for threads inside, or for the end of a fork."""
@@ -42,7 +45,8 @@ _WIPE_ON_FORK = 18
 
 
 _LOCK = threading.Lock
-"""The function that made the locks of this module; another one means that threads were patched."""
+"""`threading.Lock` at the import of this module. If it is another one later, threads were patched,
+as by gevent."""
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -59,7 +63,8 @@ class Inherited(Protocol):
     def forked(self, *, quiet: bool) -> None:
         """Release the object in the child.
 
-        SQLite may be called only if *quiet*: no thread was inside.
+        Args:
+            quiet: Whether no thread was inside SQLite. Only then may the object call SQLite.
         """
         ...
 
@@ -90,7 +95,10 @@ class ForkGate:
         return _Region(self)
 
     def enter(self, region: object) -> None:
-        """Count *region* as inside SQLite until `leave`; waits for a fork in progress."""
+        """Count *region*, which stands for one use of SQLite, as inside SQLite until `leave`.
+
+        While another thread forks, wait before that.
+        """
         if not self.process_page[0]:
             self.reset_in_child()
         if threading.Lock is not _LOCK:
@@ -177,7 +185,7 @@ class ForkGate:
             if thread in self._forking or any(
                 t == thread and r is not region for r, t in inside.items()
             ):
-                return  # a fork made by it, or waiting for it: blocked here, it would never get out
+                return  # this thread forks, or the fork waits for it: it must not be blocked here
             self._inside.pop(region, None)
             time.sleep(POLL_S)
             self._inside[region] = thread
@@ -198,7 +206,7 @@ def refuse_other_threads() -> NoReturn:
 
 
 class _ProcessIdPage:
-    """Detects forks by the process id, if memory cannot be wiped at a fork."""
+    """A page for `_new_process_page` that compares process ids, if memory cannot be wiped."""
 
     def __init__(self) -> None:
         self._pid = os.getpid()
@@ -222,7 +230,7 @@ def _new_process_page() -> mmap.mmap | _ProcessIdPage:
 
 
 class _Region:
-    """A period of work inside SQLite."""
+    """A ``with`` block that counts as inside SQLite."""
 
     __slots__ = ("_gate",)
 
@@ -243,11 +251,12 @@ class _Region:
 class FreshLock:
     """A thread lock that is free in a forked child, even if the parent held it.
 
-    As with `HandleLock`, no interrupt comes between taking it and the block, or after the block.
+    As with `HandleLock`, no interrupt comes between taking the lock and the block, or between the
+    block and the release.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()  # a finalizer may come while its thread holds it
+        self._lock = threading.RLock()  # a finalizer may run in the thread that holds it
         FORKS.register(self)
 
     @property
@@ -259,13 +268,13 @@ class FreshLock:
         return self._lock.__exit__
 
     def forked(self, *, quiet: bool) -> None:
-        """See `Inherited`; the forking thread never holds such a lock."""
+        """See `Inherited`. The thread that forks never holds this lock."""
         del quiet
         self._lock = threading.RLock()
 
 
 class HandleLock:
-    """A thread lock of an open handle. A forked child, where its holder is missing, never waits.
+    """A thread lock of an open handle. A forked child, which lacks the holder, never waits for it.
 
     An interrupt (Ctrl-C, a signal whose handler raises) leaves no thread waiting. Python handles
     signals between two of its steps, and ``with`` calls C code here: `__enter__` is a property, and
@@ -273,7 +282,7 @@ class HandleLock:
     reentrant lock by `let_go`, and does so again if that was interrupted.
 
     Args:
-        reentrant: The thread that holds the lock may take it again.
+        reentrant: Whether the thread that holds the lock may take it again.
     """
 
     __slots__ = ("__exit__", "__weakref__", "_enter", "_generation", "_lock", "_process_page")
@@ -293,7 +302,7 @@ class HandleLock:
         """The function that takes the lock.
 
         Raises:
-            ForkedStore: It is held, and was made before this process was forked.
+            ForkedStore: The lock is held, and was made before this process was forked.
             Unsupported: See `refuse_other_threads`.
         """
         if threading.Lock is not _LOCK:
@@ -303,10 +312,10 @@ class HandleLock:
         return self._enter
 
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:  # noqa: FBT001, FBT002 - as a lock of Python
-        """Take the lock; return False if that was not possible in time.
+        """Take the lock. Return False if it could not be taken in time.
 
         Raises:
-            ForkedStore: It is held, and was made before this process was forked.
+            ForkedStore: The lock is held, and was made before this process was forked.
         """
         if self._lock.acquire(blocking=False):
             return True
@@ -341,7 +350,7 @@ class ProcessBound:
     __slots__ = ()
 
     def __reduce__(self) -> NoReturn:
-        """Refuse it.
+        """Refuse to be pickled or copied deeply.
 
         Raises:
             NotPicklable: Always.
@@ -353,7 +362,7 @@ class ProcessBound:
 
 
 def variant_of(thing: T, **changes: object) -> T:
-    """Return the same open object with some attributes changed."""
+    """Return a new object that shares the attributes of the open *thing*, except *changes*."""
     other = object.__new__(type(thing))
     vars(other).update(vars(thing), **changes)
     return other
@@ -368,9 +377,9 @@ def call_within(block: GeneratorContextManager[T], work: Callable[[T], R]) -> R:
 
 
 def call_between(steps: Generator[T], work: Callable[[T], R]) -> R:
-    """Call as `call_within` does, but with the generator of the block.
+    """Return the result of *work*, as `call_within` does, given the generator of the block.
 
-    A ``with`` block takes as long as the rest of a short write.
+    It is faster than a ``with`` block, which takes as long as the rest of a short write.
     """
     try:
         answer = work(next(steps))
@@ -396,8 +405,8 @@ def let_go(locks: Iterable[HandleLock]) -> None:
 
 
 is_owned: Callable[[object], bool] = attrgetter("_is_owned")(type(threading.RLock()))
-"""Returns whether this thread holds an `RLock`, by the method that `threading.Condition` uses. In
-C, without allocating memory, which may be exhausted."""
+"""Returns whether this thread holds an `RLock`, by the method that `threading.Condition` uses. The
+method is written in C and allocates no memory, which may be exhausted."""
 
 FORKS = ForkGate()
 """The gate of this process."""
@@ -416,15 +425,15 @@ NO_THREAD = "no thread could be started: the system gives no more, or Python is 
 
 
 def began(thread: threading.Thread) -> bool:
-    """Start a thread; return whether that was possible.
+    """Start *thread*. Return whether that was possible.
 
-    It fails at a limit of the system, and while Python ends: the thread would wait for that end,
-    and its callers for the thread. Committed changes are safe then. The caller continues and tries
-    again later.
+    It is not possible at a limit of the system, or while Python ends: the thread would wait for
+    that end, and its callers for the thread. Committed changes are safe then. The caller continues
+    and tries again later.
 
-    Python waits with a Python lock until a thread has begun. An interrupt there could leave it
-    held, and the thread would wait forever. So another thread starts this one if interrupts can
-    come: in the main thread.
+    Python waits with a Python lock until a thread has begun. An interrupt of this wait could leave
+    the lock held, and *thread* would wait forever. Interrupts come in the main thread; there,
+    another thread starts *thread*.
     """
     problems: list[RuntimeError] = []
     if sys.is_finalizing():
@@ -465,10 +474,10 @@ class Stop(Protocol):
 class Flag:
     """An event that signal handlers may set, and that survives their exceptions.
 
-    The lock of a `threading.Event` is taken in Python. A handler that sets the event its thread
-    waits for then waits for that lock forever; a handler that raises there, as for Ctrl-C, leaves
-    it held. Here it is a C lock, which is free while the flag is set: a waiter takes it, and
-    releases it for the others.
+    A `threading.Event` takes its lock in Python code. A handler that sets the event for which its
+    thread waits may wait for that lock forever. A handler that raises, as for Ctrl-C, may leave the
+    lock held. A flag has a C lock instead, which is free while the flag is set: a waiting thread
+    takes the lock, and releases it for the others.
     """
 
     __slots__ = ("_is_set", "_lock")
@@ -484,7 +493,7 @@ class Flag:
         try:  # noqa: SIM105 - Python handles no signal between the two
             self._lock.release()
         except RuntimeError:
-            pass  # it is free
+            pass  # the lock is free already
 
     def is_set(self) -> bool:
         """Return whether the flag is set."""
@@ -496,7 +505,7 @@ class Flag:
         self._lock.acquire(blocking=False)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait at most so long until the flag is set; return whether it is."""
+        """Wait until the flag is set, for at most *timeout_s*. Return whether the flag is set."""
         if not self._is_set:
             try:
                 self._lock.acquire(timeout=-1 if timeout_s is None else max(0.0, timeout_s))
@@ -548,7 +557,7 @@ class KeyLocks(Generic[K]):
         return len(self._locks)
 
     def of(self, key: K) -> HandleLock:
-        """Return the lock of a key."""
+        """Return the lock of *key*. The lock is reentrant."""
         with self._mutex:
             lock = self._locks.get(key)
             if lock is None:
@@ -557,9 +566,10 @@ class KeyLocks(Generic[K]):
 
 
 def handle_ends(handler: Callable[[int, FrameType | None], object]) -> Callable[[], None]:
-    """Call *handler* on SIGTERM, Ctrl-C and SIGHUP; return a function that restores the old ones.
+    """Call *handler* on SIGTERM, Ctrl-C and SIGHUP.
 
-    SIGHUP, of a closed terminal, stays ignored if it is, as under `nohup`.
+    Return a function that restores the old handlers. SIGHUP, the signal of a closed terminal, stays
+    ignored if it is ignored already, as under `nohup`.
     """
     signals = [signal.SIGTERM, signal.SIGINT]
     if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:

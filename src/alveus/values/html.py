@@ -1,6 +1,7 @@
 """HTML for notebooks: elements are made here, and every text in them is escaped.
 
-Text and background have the notebook's colours, light or dark; all others are readable on both.
+Text and background have the notebook's colours, light or dark. All other colours are readable on
+both.
 The markup has no script, no style sheet and nothing to load: notebooks remove these from cells that
 they do not trust.
 """
@@ -30,11 +31,11 @@ PART_COLOURS = {
 }
 """Colours of the parts of a score, the first five as in the inspector.
 
-Each has a contrast of 3 and more with white and with near black.
+Each colour has a contrast of at least 3 with white and with near black.
 """
 
 MANY_COLOURS = tuple(PART_COLOURS.values())
-"""Colours of other parts, in turn."""
+"""The colours that other parts get, in turn."""
 
 OTHER = "#8a8f98"
 """The colour of all further parts."""
@@ -46,7 +47,7 @@ TEXT_CHARACTERS = 4_000
 """Most characters of a text shown with its line breaks."""
 
 NAME_WIDTH = 16
-"""Least width of a column in characters, if its texts are that long."""
+"""The least width of a column in characters, unless its texts are shorter."""
 
 UNTYPESET = "tex2jax_ignore mathjax_ignore"
 """Classes that MathJax 2 and 3 skip: else notebooks show text between two $ as math."""
@@ -113,7 +114,7 @@ def frame(title: str, *children: str, notes: Iterable[str] = ()) -> Html:
 
 
 def drawn(draw: Callable[[], Html], plain: str) -> Html:
-    """Return the result of *draw*; if alveus cannot read the data, *plain* and the reason."""
+    """Return the result of *draw*. If *draw* raises `AlveusError`, return *plain* and the error."""
     try:
         return draw()
     except AlveusError as error:
@@ -156,7 +157,7 @@ def _cell(shown: str | float) -> Html:
 
 
 def bar(shares: Mapping[str, float], whole: float, colours: Mapping[str, str]) -> Html:
-    """Return a bar, a piece for each share of *whole* above zero, with names and numbers below."""
+    """Return a bar with a piece for each share of *whole* above zero, and the `legend` below."""
     wide = {name: 100 * share / whole for name, share in shares.items() if share > 0}
     pieces = [
         element(
@@ -199,7 +200,7 @@ def number_text(number: float) -> str:
 
 
 def full_text(text: str, *, about: str) -> Html:
-    """Return up to `TEXT_CHARACTERS` of a text with its line breaks, below its speaker."""
+    """Return up to `TEXT_CHARACTERS` of a text with its line breaks, below the line *about*."""
     shown, cut = element("bdi", text[:TEXT_CHARACTERS]), len(text) - TEXT_CHARACTERS
     return element(
         "div",

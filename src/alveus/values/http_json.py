@@ -30,7 +30,7 @@ CLIENT_ERROR = 400
 """The first status of a failure."""
 
 _PASSING = frozenset({408, 409, 425, 429})
-"""Statuses below `SERVER_ERROR` that may pass with a later try."""
+"""Statuses below `SERVER_ERROR` of requests that may succeed with a later try."""
 
 _LAST_STATUS = 599
 
@@ -48,7 +48,10 @@ _FAILURES = ("error", "errors", "fault", "Error")
 """Fields of a body that report a failure unless they are empty."""
 
 _NUMBERED = (("base_resp", "status_code"), ("", "error_code"))
-"""Fields with the number of a failure, or 0: of MiniMax and of Baidu."""
+"""Fields that have the number of a failure, or 0 if there is none, in answers of MiniMax and Baidu.
+
+Each is (the outer field or "", the field).
+"""
 
 _REPORTED = ("detail", "message", "error_msg", "code", "status")
 """Fields that report a failure in a body without an answer."""
@@ -81,9 +84,9 @@ class ServerFailure:
     """A failure that a server reports.
 
     Attributes:
-        status: The status, or the status of its code. None means unknown.
-        code: A known code, or "".
-        retry_after_s: The wait that the server requests, in seconds. None means unknown.
+        status: The status that the server reports, or else the status for *code*; None if unknown.
+        code: One of `STATUSES`, or "" if the server reports no known code.
+        retry_after_s: The wait that the server requests, in seconds; None if it requests none.
     """
 
     status: int | None
@@ -102,7 +105,7 @@ def may_pass(status: int) -> bool:
 
 
 def reported_failure(body: object, *, is_answer: bool = False) -> ServerFailure | None:
-    """Return the failure that a body of any status reports; None if it reports none.
+    """Return the failure that the body of an answer reports; None if it reports none.
 
     Args:
         is_answer: Whether the body answers the request. Then "message", "detail" and the like
@@ -125,7 +128,7 @@ def reported_failure(body: object, *, is_answer: bool = False) -> ServerFailure 
 
 
 def failure_of(report: object) -> ServerFailure:
-    """Return the failure in a report."""
+    """Return the failure that *report*, a body or a part of a body, describes."""
     numbers: list[int] = []
     codes: list[str] = []
     waits: list[float] = []
@@ -148,8 +151,8 @@ def failure_of(report: object) -> ServerFailure:
 def asked_wait_s(headers: Mapping[str, str], now: datetime) -> float | None:
     """Return the wait that a server requests, in seconds; None if it requests none.
 
-    ``Retry-After`` is a number of seconds or a date (RFC 9110, 10.2.3); ``retry-after-ms`` is
-    OpenAI's finer one.
+    ``Retry-After`` is a number of seconds or a date (RFC 9110, 10.2.3). OpenAI's ``retry-after-ms``
+    is a number of milliseconds.
     """
     found = {name.lower(): value for name, value in headers.items()}
     for header, unit_s in (("retry-after-ms", 0.001), ("retry-after", 1.0)):
@@ -201,7 +204,7 @@ def _number(value: object) -> float | None:
 
 
 def _waits(value: object, unit_s: float) -> list[float]:
-    """Yield the seconds in a field, a number or a text as "34s", if any."""
+    """Return the seconds in a field with a number, or a text such as "34s"; else an empty list."""
     number = _number(value)
     if number is not None:
         return [max(number * unit_s, 0.0)]
@@ -209,7 +212,10 @@ def _waits(value: object, unit_s: float) -> list[float]:
 
 
 def _span_s(text: str, at: int) -> float:
-    """Return the seconds of a span as "1h2m3.5s" or "120ms"; a number alone is in seconds."""
+    """Return the seconds of the span at position *at* of *text*, such as "1h2m3.5s" or "120ms".
+
+    A number without a unit is in seconds.
+    """
     found = _SPAN.match(text, at)
     hours, minutes, rest, unit = found.groups() if found else (None, None, None, None)
     if found is None or not found[0]:
@@ -231,15 +237,15 @@ _HINTS = {401: "; check the API key", 403: "; check the API key"}
 
 
 def fits_header(key: str) -> bool:
-    """Return whether an HTTP header can carry a key: it has no space and no end of line."""
+    """Return whether an HTTP header can carry *key*: printable ASCII without a space."""
     return key.isascii() and key.isprintable() and " " not in key
 
 
 class ServerFailed(Exception):
-    """A server did not answer, or answered with an error. The message never has the request.
+    """A server did not answer, or answered with an error. The message never shows the request.
 
     Attributes:
-        status: Status of the HTTP answer, if any.
+        status: The status of the failure; None if it is unknown, or if all `TRIES` failed.
     """
 
     def __init__(self, problem: str, *, status: int | None = None) -> None:
@@ -318,7 +324,7 @@ def _tried(request: Request, host: str, deadline: float) -> object:
     """Return the answer of one try.
 
     Raises:
-        _Failed: There is none.
+        _Failed: There was no usable answer.
         TimeoutError: The deadline passed.
     """
     try:
@@ -347,7 +353,7 @@ def _tried(request: Request, host: str, deadline: float) -> object:
 
 class _NoRedirects(HTTPRedirectHandler):
     def redirect_request(self, *args: object) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - takes them all
-        """Follow none; the answer becomes an `HTTPError`."""
+        """Follow no redirect, so that the answer becomes an `HTTPError`."""
 
 
 @lru_cache(maxsize=1)
